@@ -1,0 +1,84 @@
+"""What the API serves: one `Kind` per resource, with everything discovery and storage need to know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from strato.api.meta import Object
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One printer column of a Table."""
+
+    name: str
+    json_path: str = ""
+    """A simple JSONPath with a leading dot (``.status.phase``); empty for columns computed in code."""
+    type: str = "string"
+    format: str = ""
+    priority: int = 0
+    """0 is shown always, more only with ``-o wide``."""
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A resource of the API."""
+
+    group: str
+    """API group, empty for the core group."""
+    version: str
+    name: str
+    """The kind, in CamelCase: ``PodGroup``."""
+    plural: str
+    namespaced: bool = True
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    has_status: bool = False
+    """Whether ``/status`` is a subresource; then the main resource ignores status and vice versa."""
+    scale_paths: tuple[str, str, str] | None = None
+    """spec replicas, status replicas and label selector paths when ``/scale`` is served."""
+    subresources: tuple[str, ...] = ()
+    """Further subresources: ``binding``, ``log``."""
+    columns: tuple[Column, ...] = ()
+    view: type[Object] = field(default=Object)
+    """The typed partial read of this kind."""
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``, or just the version in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        """Kind of a list of these."""
+        return f"{self.name}List"
+
+    @property
+    def resource(self) -> str:
+        """``plural.group`` as error messages name it (just ``plural`` in the core group)."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def prefix(self) -> str:
+        """URL prefix of the group version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL path of an object or (without a name) of the collection."""
+        path = self.prefix
+        if self.namespaced and namespace:
+            path += f"/namespaces/{namespace}"
+        path += f"/{self.plural}"
+        if name:
+            path += f"/{name}"
+        if subresource:
+            path += f"/{subresource}"
+        return path
+
+    def __repr__(self) -> str:
+        return f"Kind({self.api_version} {self.name})"

@@ -1,0 +1,64 @@
+"""A request to a Kubernetes API and its answer, without a transport.
+
+The embedded server's core is ``async handle(Request) -> Response``; uvicorn and the in-process client
+both call it. A body is bytes; a watch or a followed log is an async iterator of byte chunks, each chunk
+one or more whole lines (JSON holds no raw newline, so a frame is a line).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Who asks, after authentication."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. Header names are lower case; ``path`` is decoded and carries no query."""
+
+    method: str
+    path: str
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    user: User | None = None
+    """None until the transport has authenticated; in-process clients set their identity themselves."""
+
+    def param(self, name: str, default: str = "") -> str:
+        """Return the first value of a query parameter."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+    def flag(self, name: str) -> bool:
+        """Return whether a boolean query parameter is set to true, as Kubernetes reads it."""
+        values = self.query.get(name)
+        return bool(values) and values[0] not in ("", "0", "f", "F", "false", "FALSE", "False")
+
+
+@dataclass(slots=True)
+class Response:
+    """One answer: either ``body``, or ``stream`` until it ends or its reader closes it."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncIterator[bytes] | None = None
+    """Close with ``aclose()`` when done early; the server then frees the watcher."""
+
+
+class Handler(Protocol):
+    """Anything that answers requests: the embedded server's core."""
+
+    async def handle(self, request: Request) -> Response:
+        """Answer one request. Errors become ``Status`` responses; only cancellation escapes."""
+        ...

@@ -1,0 +1,215 @@
+"""`Cluster`: the one interface through which every component talks to a Kubernetes API.
+
+Reads are typed and partial: ask with a view class (``Pod``) and get views, or with a `Kind` and get plain
+dicts. Writes are plain JSON: creates of whole objects and patches; a view is never sent back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar, overload
+
+from strato.api.kinds import Kind
+from strato.api.meta import Object
+
+V = TypeVar("V", bound=Object)
+T_co = TypeVar("T_co", covariant=True)
+
+Json = dict[str, Any]
+"""A whole object as decoded JSON. The one place where Any is the honest type."""
+
+
+class PatchType(StrEnum):
+    """Content type of a patch."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class EventType(StrEnum):
+    """Type of a watch event."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T_co]):
+    """One change. A BOOKMARK's object carries only ``metadata.resourceVersion``. An ERROR frame is raised."""
+
+    type: EventType
+    object: T_co
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T_co]):
+    """The answer to a list: items, the revision they are of, and where to go on."""
+
+    items: Sequence[T_co]
+    resource_version: str
+    continue_token: str = ""
+
+
+class Cluster(Protocol):
+    """Any Kubernetes API: the embedded server in this process, or one over HTTP(S).
+
+    Every method raises the `strato.errors.ApiError` that the server answered; a connection that could not
+    be made or broke before the answer is `Unavailable`. Nothing is retried here except what is safe.
+    """
+
+    @overload
+    async def get(self, kind: type[V], name: str, namespace: str = "") -> V: ...
+    @overload
+    async def get(self, kind: Kind, name: str, namespace: str = "") -> Json: ...
+
+    @overload
+    async def list(
+        self,
+        kind: type[V],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage[V]: ...
+    @overload
+    async def list(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage[Json]: ...
+
+    @overload
+    def watch(
+        self,
+        kind: type[V],
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[list[WatchEvent[V]]]: ...
+    @overload
+    def watch(
+        self,
+        kind: Kind,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[list[WatchEvent[Json]]]:
+        """Yield batches of events (everything that had arrived), bookmarks included, until the server ends.
+
+        Raises:
+            Gone: The revision is too old; list again.
+        """
+        ...
+
+    @overload
+    async def create(
+        self, kind: type[V], body: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
+    ) -> V: ...
+    @overload
+    async def create(
+        self, kind: Kind, body: Mapping[str, Any], namespace: str = "", *, dry_run: bool = False
+    ) -> Json: ...
+
+    async def replace(
+        self, kind: Kind, body: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
+    ) -> Json:
+        """PUT a whole object that was read as JSON; ``metadata.resourceVersion`` guards it."""
+        ...
+
+    @overload
+    async def patch(
+        self,
+        kind: type[V],
+        name: str,
+        namespace: str,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> V: ...
+    @overload
+    async def patch(
+        self,
+        kind: Kind,
+        name: str,
+        namespace: str,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> Json: ...
+
+    async def delete(
+        self,
+        kind: type[Object] | Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation: str = "",
+        dry_run: bool = False,
+    ) -> None:
+        """Delete; ``uid``/``resource_version`` are preconditions, ``propagation`` Foreground/Background/Orphan."""
+        ...
+
+    async def bind(
+        self,
+        namespace: str,
+        pod: str,
+        node: str,
+        *,
+        uid: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """POST a Binding of the pod to the node."""
+        ...
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> bytes:
+        """Send any request and return the whole answer body."""
+        ...
+
+    def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None, accept: str = "*/*"
+    ) -> AsyncIterator[bytes]:
+        """GET and yield the body as it arrives; for followed logs."""
+        ...
+
+    async def close(self) -> None:
+        """Free connections. Further calls fail."""
+        ...

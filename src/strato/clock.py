@@ -1,0 +1,141 @@
+"""Time, in one place: the real clock, and a virtual one that runs async code as fast as the CPU allows.
+
+Everything that waits or asks for the time takes a `Clock`. `SystemClock` is the only reader of the
+system's time. `VirtualClock` comes with an event loop (`run_virtual`) whose timers jump: when nothing is
+ready, time moves to the next timer at once. Unmodified asyncio code (timeouts, queues, locks) therefore
+runs under it, and as every tie is broken by insertion order, a run is reproducible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from typing import Any, Protocol, TypeVar
+
+from strato.errors import InvariantError
+
+T = TypeVar("T")
+
+
+class Clock(Protocol):
+    """What a component may ask of time."""
+
+    def now(self) -> float:
+        """Return seconds since the epoch; what is written into objects."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return seconds that never go back; for intervals."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait at least that long (0 lets others run)."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> float:
+        """Return the machine's time."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Return the machine's monotonic time."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait on the running event loop."""
+        await asyncio.sleep(seconds)
+
+
+class VirtualClock:
+    """A clock that only moves when its event loop has nothing else to do, or when told to.
+
+    Args:
+        start: The instant at which virtual time begins, seconds since the epoch.
+    """
+
+    def __init__(self, start: float = 1_700_000_000.0) -> None:
+        self._start = start
+        self._elapsed = 0.0
+
+    def now(self) -> float:
+        """Return the virtual instant."""
+        return self._start + self._elapsed
+
+    def monotonic(self) -> float:
+        """Return virtual seconds since the start."""
+        return self._elapsed
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait in virtual time; under `run_virtual` this takes no real time."""
+        await asyncio.sleep(seconds)
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward; tests of code that does not await may call it directly."""
+        if seconds < 0:
+            raise InvariantError(f"virtual time cannot go back by {-seconds} s")
+        self._elapsed += seconds
+
+    def advance_to(self, monotonic: float) -> None:
+        """Move to an instant of `monotonic`; no effect when it has passed."""
+        self._elapsed = max(self._elapsed, monotonic)
+
+
+class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # the class depends on the platform
+    """Polls for I/O without waiting, and moves the virtual clock instead."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events: list[tuple[selectors.SelectorKey, int]] = super().select(0)
+        if events or (timeout is not None and timeout <= 0):
+            return events
+        if timeout is None:
+            raise InvariantError("virtual time stands still: every task waits and no timer is set")
+        self._clock.advance(timeout)
+        return events
+
+
+class VirtualTimeLoop(asyncio.SelectorEventLoop):
+    """An event loop on virtual time. Use with code that does no blocking I/O and starts no threads."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(_JumpingSelector(clock))
+        self._virtual_clock = clock
+        self._clock_resolution = 1e-9
+
+    def time(self) -> float:
+        """Return the loop's time: the virtual one."""
+        return self._virtual_clock.monotonic()
+
+
+def run_virtual(clock: VirtualClock, main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in virtual time, then cancel what it left behind."""
+    with asyncio.Runner(loop_factory=lambda: VirtualTimeLoop(clock)) as runner:
+        return runner.run(main)
+
+
+def format_time(instant: float) -> str:
+    """Write an instant as Kubernetes' ``metav1.Time``: whole seconds, UTC (``2026-08-01T12:00:00Z``)."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instant))
+
+
+def format_micro_time(instant: float) -> str:
+    """Write an instant as ``metav1.MicroTime`` (leases): six decimals, UTC."""
+    return datetime.fromtimestamp(instant, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> float:
+    """Read an RFC 3339 instant as seconds since the epoch.
+
+    Raises:
+        ValueError: The text is no RFC 3339 time.
+    """
+    return datetime.fromisoformat(text).timestamp()

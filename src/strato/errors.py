@@ -1,0 +1,205 @@
+"""The error tree of the whole system.
+
+    StratoError                 everything we raise on purpose
+    ├── UsageError              a person gave something unusable: command line, file, configuration
+    │   └── InvalidInput        … with every problem listed, each with its place (file, document, path)
+    ├── ApiError                what a Kubernetes API answers; carries reason, code and causes
+    │   ├── BadRequest          400 BadRequest
+    │   ├── Unauthorized        401 Unauthorized
+    │   ├── Forbidden           403 Forbidden
+    │   ├── NotFound            404 NotFound
+    │   ├── MethodNotAllowed    405 MethodNotAllowed
+    │   ├── NotAcceptable       406 NotAcceptable
+    │   ├── AlreadyExists       409 AlreadyExists
+    │   ├── Conflict            409 Conflict
+    │   ├── Gone                410 Expired (or Gone)
+    │   ├── TooLarge            413 RequestEntityTooLarge
+    │   ├── UnsupportedMedia    415 UnsupportedMediaType
+    │   ├── Invalid             422 Invalid, with one cause per field
+    │   ├── TooManyRequests     429 TooManyRequests
+    │   ├── InternalError       500 InternalError
+    │   └── Unavailable         503 ServiceUnavailable; also a connection that could not be made
+    └── InvariantError          a broken assumption of ours: a bug, never caught to go on
+
+Rooms subclass these. An error stores its facts as attributes; its message says what, where, which
+value, what to do. `strato.api.status` maps an ApiError to a `Status` object and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+
+class StratoError(Exception):
+    """Base of every error this system raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+    """Exit status of the command line when this error ends it."""
+
+
+class InvariantError(StratoError):
+    """An assumption of our own is broken."""
+
+
+class UsageError(StratoError):
+    """A person gave something we cannot use."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with an input: where it is, and what to do about it."""
+
+    where: str
+    """File, document and path, as a reader finds it: ``job.yaml: document 2: spec.tasks[0].name``."""
+    message: str
+
+
+class InvalidInput(UsageError):
+    """An input has problems; all of them are listed at once."""
+
+    def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        self.what = what
+        self.problems = tuple(problems)
+        count = len(self.problems)
+        lines = "".join(
+            f"\n  {p.where}: {p.message}" if p.where else f"\n  {p.message}" for p in self.problems
+        )
+        super().__init__(f"{what} is invalid ({count} problem{'s' if count != 1 else ''}){lines}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One field of an object and what is wrong with it, as in ``Status.details.causes``."""
+
+    reason: str
+    """``FieldValueRequired``, ``FieldValueInvalid``, ``FieldValueNotSupported``, … as Kubernetes words it."""
+    message: str
+    field: str = ""
+
+
+class ApiError(StratoError):
+    """An error answer of a Kubernetes API, ours or a remote one.
+
+    Attributes:
+        message: The text a person reads.
+        reason: Kubernetes' machine-readable reason (``NotFound``, …).
+        code: HTTP status.
+        causes: One entry per offending field.
+        details: Further members of ``Status.details`` (``name``, ``group``, ``kind``, ``uid``).
+        retry_after_seconds: The server's wish, or None.
+    """
+
+    default_reason: ClassVar[str] = "InternalError"
+    default_code: ClassVar[int] = 500
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str | None = None,
+        code: int | None = None,
+        causes: Sequence[Cause] = (),
+        details: dict[str, str] | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.reason = reason if reason is not None else self.default_reason
+        self.code = code if code is not None else self.default_code
+        self.causes = tuple(causes)
+        self.details = details or {}
+        self.retry_after_seconds = retry_after_seconds
+
+
+class BadRequest(ApiError):
+    """The request itself cannot be understood."""
+
+    default_reason, default_code = "BadRequest", 400
+
+
+class Unauthorized(ApiError):
+    """No or unknown credentials."""
+
+    default_reason, default_code = "Unauthorized", 401
+
+
+class Forbidden(ApiError):
+    """The user may not do this, or admission refused it."""
+
+    default_reason, default_code = "Forbidden", 403
+
+
+class NotFound(ApiError):
+    """No such object, or no such resource."""
+
+    default_reason, default_code = "NotFound", 404
+
+
+class MethodNotAllowed(ApiError):
+    """The resource exists but not with this verb."""
+
+    default_reason, default_code = "MethodNotAllowed", 405
+
+
+class NotAcceptable(ApiError):
+    """No representation the client accepts."""
+
+    default_reason, default_code = "NotAcceptable", 406
+
+
+class AlreadyExists(ApiError):
+    """An object of that name is there already."""
+
+    default_reason, default_code = "AlreadyExists", 409
+
+
+class Conflict(ApiError):
+    """The object changed since it was read, or a precondition failed."""
+
+    default_reason, default_code = "Conflict", 409
+
+
+class Gone(ApiError):
+    """A revision too old to serve; list again."""
+
+    default_reason, default_code = "Expired", 410
+
+
+class TooLarge(ApiError):
+    """The body is over the limit."""
+
+    default_reason, default_code = "RequestEntityTooLarge", 413
+
+
+class UnsupportedMedia(ApiError):
+    """A content type that cannot be read here."""
+
+    default_reason, default_code = "UnsupportedMediaType", 415
+
+
+class Invalid(ApiError):
+    """The object breaks its rules; ``causes`` lists every field."""
+
+    default_reason, default_code = "Invalid", 422
+
+
+class TooManyRequests(ApiError):
+    """Try again later."""
+
+    default_reason, default_code = "TooManyRequests", 429
+
+
+class InternalError(ApiError):
+    """The server failed."""
+
+    default_reason, default_code = "InternalError", 500
+
+
+class Unavailable(ApiError):
+    """The server cannot be reached or is not ready."""
+
+    default_reason, default_code = "ServiceUnavailable", 503

@@ -1,0 +1,56 @@
+"""One registry of metrics per process part, rendered in the Prometheus text format.
+
+Rooms create their metrics through a `Registry` they are handed, never at import, so that two schedulers
+in one process (or a thousand simulations) do not share counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry"]
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+
+class Registry:
+    """Creates metrics once by name and renders them all."""
+
+    def __init__(self) -> None:
+        self._collector = CollectorRegistry(auto_describe=False)
+        self._known: dict[str, Counter | Gauge | Histogram] = {}
+
+    def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
+        """Return the counter of that name, made on first use; ``_total`` is appended when rendered."""
+        metric = self._known.get(name)
+        if metric is None:
+            metric = self._known[name] = Counter(name, help_text, labels, registry=self._collector)
+        assert isinstance(metric, Counter)
+        return metric
+
+    def gauge(self, name: str, help_text: str, labels: Sequence[str] = ()) -> Gauge:
+        """Return the gauge of that name, made on first use."""
+        metric = self._known.get(name)
+        if metric is None:
+            metric = self._known[name] = Gauge(name, help_text, labels, registry=self._collector)
+        assert isinstance(metric, Gauge)
+        return metric
+
+    def histogram(
+        self, name: str, help_text: str, labels: Sequence[str] = (), buckets: Sequence[float] | None = None
+    ) -> Histogram:
+        """Return the histogram of that name, made on first use; ``buckets`` are upper bounds."""
+        metric = self._known.get(name)
+        if metric is None:
+            chosen = tuple(buckets) if buckets is not None else Histogram.DEFAULT_BUCKETS
+            metric = Histogram(name, help_text, labels, registry=self._collector, buckets=chosen)
+            self._known[name] = metric
+        assert isinstance(metric, Histogram)
+        return metric
+
+    def render(self) -> bytes:
+        """Return all metrics in the text format."""
+        return generate_latest(self._collector)
