@@ -86,7 +86,7 @@ class VirtualClock:
         self._elapsed = max(self._elapsed, monotonic)
 
 
-class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc,valid-type]  # the class depends on the platform
+class _JumpingSelector(selectors.DefaultSelector):
     """Polls for I/O without waiting, and moves the virtual clock instead."""
 
     def __init__(self, clock: VirtualClock) -> None:

@@ -65,9 +65,7 @@ class InvalidInput(UsageError):
         self.what = what
         self.problems = tuple(problems)
         count = len(self.problems)
-        lines = "".join(
-            f"\n  {p.where}: {p.message}" if p.where else f"\n  {p.message}" for p in self.problems
-        )
+        lines = "".join(f"\n  {p.where}: {p.message}" if p.where else f"\n  {p.message}" for p in self.problems)
         super().__init__(f"{what} is invalid ({count} problem{'s' if count != 1 else ''}){lines}")
 
 

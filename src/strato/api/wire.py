@@ -41,7 +41,9 @@ class Request:
     def flag(self, name: str) -> bool:
         """Return whether a boolean query parameter is set to true, as Kubernetes reads it."""
         values = self.query.get(name)
-        return bool(values) and values[0] not in ("", "0", "f", "F", "false", "FALSE", "False")
+        return (
+            values is not None and len(values) > 0 and values[0] not in ("", "0", "f", "F", "false", "FALSE", "False")
+        )
 
 
 @dataclass(slots=True)

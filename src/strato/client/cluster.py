@@ -59,8 +59,10 @@ class ListPage(Generic[T_co]):
 class Cluster(Protocol):
     """Any Kubernetes API: the embedded server in this process, or one over HTTP(S).
 
-    Every method raises the `strato.errors.ApiError` that the server answered; a connection that could not
-    be made or broke before the answer is `Unavailable`. Nothing is retried here except what is safe.
+    ``watch`` yields batches (everything that had arrived), bookmarks included, until the server ends it; it raises
+    `Gone` when the revision is too old: list again. Every method raises the `strato.errors.ApiError` that the
+    server answered; a connection that could not be made or broke before the answer is `Unavailable`. Nothing is
+    retried here except what is safe.
     """
 
     @overload
@@ -103,7 +105,7 @@ class Cluster(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         timeout_seconds: int = 0,
-    ) -> AsyncIterator[list[WatchEvent[V]]]: ...
+    ) -> AsyncIterator[Sequence[WatchEvent[V]]]: ...
     @overload
     def watch(
         self,
@@ -114,13 +116,7 @@ class Cluster(Protocol):
         label_selector: str = "",
         field_selector: str = "",
         timeout_seconds: int = 0,
-    ) -> AsyncIterator[list[WatchEvent[Json]]]:
-        """Yield batches of events (everything that had arrived), bookmarks included, until the server ends.
-
-        Raises:
-            Gone: The revision is too old; list again.
-        """
-        ...
+    ) -> AsyncIterator[Sequence[WatchEvent[Json]]]: ...
 
     @overload
     async def create(
@@ -204,9 +200,7 @@ class Cluster(Protocol):
         """Send any request and return the whole answer body."""
         ...
 
-    def stream(
-        self, path: str, *, query: Mapping[str, str] | None = None, accept: str = "*/*"
-    ) -> AsyncIterator[bytes]:
+    def stream(self, path: str, *, query: Mapping[str, str] | None = None, accept: str = "*/*") -> AsyncIterator[bytes]:
         """GET and yield the body as it arrives; for followed logs."""
         ...
 

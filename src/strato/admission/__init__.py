@@ -1,0 +1,1 @@
+"""Room `admission`: see docs/architecture.md."""

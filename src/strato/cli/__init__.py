@@ -1,0 +1,1 @@
+"""Room `cli`: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""Room `client`: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""Room `controllers`: see docs/architecture.md."""

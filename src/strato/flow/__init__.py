@@ -1,0 +1,1 @@
+"""Room `flow`: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""Room `node`: see docs/architecture.md."""

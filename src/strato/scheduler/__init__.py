@@ -1,0 +1,1 @@
+"""Room `scheduler`: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""Room `server`: see docs/architecture.md."""

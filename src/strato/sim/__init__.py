@@ -1,0 +1,1 @@
+"""Room `sim`: see docs/architecture.md."""

@@ -1,0 +1,1 @@
+"""Room `testing`: see docs/architecture.md."""
