@@ -1,0 +1,53 @@
+# Two commands for a newcomer: `make demo` runs a real job to completion, `make test` runs the tests.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
+
+.PHONY: demo test lint e2e e2e-kube bench bench-kube clean
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## List the targets.
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "error: $(PYTHON) is older than Python 3.11; run: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)"; exit 2; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+		{ echo "error: $(PYTHON) has no ensurepip; on Debian or Ubuntu install it with: apt-get install python3-venv"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(BIN)/python -m pip install --quiet --group dev
+	@touch $@
+
+demo: $(VENV)/.base ## Run five copies of a distributed training job on an embedded cluster, to completion.
+	@$(BIN)/python examples/parameter-server/demo.py
+
+test: $(VENV)/.dev ## Run the default test suite.
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev ## Check format, lint, types and the direction of imports.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
+	$(BIN)/python -m pytest -m e2e tests/e2e
+
+e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
+	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
+	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -m kube tests
+
+bench: $(VENV)/.dev ## Run every benchmark; see benchmarks/README.md.
+	$(BIN)/python -m benchmarks
+
+clean: ## Remove the virtual environment and caches.
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
