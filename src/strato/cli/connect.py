@@ -1,0 +1,85 @@
+"""Find the cluster a command talks to, and run async work against it.
+
+Order: ``--kubeconfig``/``--master``; the ``KUBECONFIG`` variable; the embedded cluster of this machine when it
+runs; the user's ``~/.kube/config``; the service account of the pod we are in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from strato.cli.home import Home
+from strato.client.cluster import Cluster
+from strato.clock import SystemClock
+from strato.errors import UsageError
+
+T = TypeVar("T")
+
+
+def home_of(ctx: click.Context) -> Home:
+    """Return the embedded cluster's directory that the global options name."""
+    return Home.locate(_options(ctx)["home"])
+
+
+def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) -> T:
+    """Connect, run ``work`` to its end and disconnect.
+
+    Raises:
+        UsageError: No cluster is named and none runs.
+        ApiError: What the server answered.
+    """
+
+    async def run() -> T:
+        cluster = connect(ctx)
+        try:
+            return await work(cluster)
+        finally:
+            await cluster.close()
+
+    return asyncio.run(run())
+
+
+def connect(ctx: click.Context) -> Cluster:
+    """Open a client for the cluster that the global options, the environment or this machine name."""
+    from strato.client import kubeconfig
+    from strato.client.http import HttpCluster
+
+    options = _options(ctx)
+    config = kubeconfig.load(kubeconfig_paths(ctx), context=options["context"], server=options["master"])
+    return HttpCluster(config, SystemClock())
+
+
+def kubeconfig_paths(ctx: click.Context) -> list[Path]:
+    """Return the kubeconfig files to merge; empty means the pod's own service account.
+
+    Raises:
+        UsageError: There is no cluster to talk to.
+    """
+    options = _options(ctx)
+    if options["kubeconfig"]:
+        return [Path(options["kubeconfig"])]
+    if options["home"] is None and os.environ.get("KUBECONFIG"):
+        return [Path(part) for part in os.environ["KUBECONFIG"].split(os.pathsep) if part]
+    home = home_of(ctx)
+    if home.running_pid() is not None and home.kubeconfig.exists():
+        return [home.kubeconfig]
+    users = Path("~/.kube/config").expanduser()
+    if options["home"] is None and users.exists():
+        return [users]
+    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+        return []
+    raise UsageError(
+        "no cluster to talk to: the embedded cluster is not running and no kubeconfig is set; "
+        "start one with 'strato up' or name one with --kubeconfig FILE"
+    )
+
+
+def _options(ctx: click.Context) -> dict[str, Any]:
+    options: dict[str, Any] = ctx.find_root().obj
+    return options

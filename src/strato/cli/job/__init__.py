@@ -1,0 +1,187 @@
+"""``strato job``: run, list, view, suspend, resume, delete and wait (spec volcano-cli A2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import click
+
+from strato.api import catalog
+from strato.cli.commands import issue_command
+from strato.cli.connect import with_cluster
+from strato.cli.job.listing import job_table
+from strato.cli.job.manifest import job_from_file, job_from_flags
+from strato.cli.job.view import render_job
+from strato.cli.job.wait import wait_for_jobs
+from strato.cli.output import NOTHING_FOUND, output_option, print_objects
+from strato.cli.verbs import VerbFailed, VerbGroup
+from strato.client.cluster import Cluster, Json
+
+__all__ = ["job"]
+
+namespace_option = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
+name_option = click.option("-N", "--name", required=True, help="Name of the job.")
+
+
+@click.group(cls=VerbGroup)
+def job() -> None:
+    """Run, list, view, suspend, resume, delete and wait for jobs."""
+
+
+@job.command()
+@click.option("-i", "--image", default="busybox", show_default=True, help="Image of the container.")
+@namespace_option
+@click.option("-N", "--name", default="", help="Name of the job.")
+@click.option("-m", "--min", "min_available", default=1, show_default=True, type=int, help="Pods that must start.")
+@click.option("-r", "--replicas", default=1, show_default=True, type=int, help="Pods of the job.")
+@click.option("-R", "--requests", default="cpu=1000m,memory=100Mi", show_default=True, help="Requests per pod.")
+@click.option("-L", "--limits", default="cpu=1000m,memory=100Mi", show_default=True, help="Limits per pod.")
+@click.option("-S", "--scheduler", default="volcano", show_default=True, help="Scheduler of the pods.")
+@click.option("-c", "--command", default="", help="Command of the container, split as a shell does.")
+@click.option("-f", "--filename", default="", help="YAML file with a Job; the other flags are then ignored.")
+@click.option("--wait", is_flag=True, help="Follow the job until it ends; fail when the job fails.")
+@click.option("--timeout", "timeout_seconds", type=float, default=None, help="Seconds to wait with --wait.")
+@click.pass_context
+def run(
+    ctx: click.Context,
+    image: str,
+    namespace: str,
+    name: str,
+    min_available: int,
+    replicas: int,
+    requests: str,
+    limits: str,
+    scheduler: str,
+    command: str,
+    filename: str,
+    wait: bool,
+    timeout_seconds: float | None,
+) -> None:
+    """Create a job from flags or from a file."""
+    if filename:
+        body = job_from_file(filename)
+    else:
+        body = job_from_flags(
+            name=name,
+            namespace=namespace,
+            image=image,
+            min_available=min_available,
+            replicas=replicas,
+            requests=requests,
+            limits=limits,
+            scheduler=scheduler,
+            command=command,
+        )
+
+    async def work(cluster: Cluster) -> dict[str, str]:
+        created = await cluster.create(catalog.VCJOB, body, namespace)
+        job_name: str = created["metadata"]["name"]
+        click.echo(f"run job {job_name} successfully")
+        return await wait_for_jobs(cluster, namespace, [job_name], timeout_seconds) if wait else {}
+
+    _fail_unless_completed(with_cluster(ctx, work))
+
+
+@job.command(name="list")
+@click.option("-q", "--queue", default="", help="Only jobs of this queue.")
+@namespace_option
+@click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
+@click.option("--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@click.option("--selector", default="", help="Only jobs whose name contains this.")
+@output_option
+@click.pass_context
+def list_jobs(
+    ctx: click.Context, queue: str, namespace: str, scheduler: str, all_namespaces: bool, selector: str, output: str
+) -> None:
+    """List jobs."""
+    page = with_cluster(ctx, lambda cluster: cluster.list(catalog.VCJOB, "" if all_namespaces else namespace))
+    jobs = [item for item in page.items if _selected(item, queue, scheduler, selector)]
+    if output != "table":
+        print_objects(jobs, output)
+    elif not page.items:
+        click.echo(NOTHING_FOUND)
+    else:
+        click.echo(job_table(jobs, with_namespace=all_namespaces))
+
+
+def _selected(item: Json, queue: str, scheduler: str, selector: str) -> bool:
+    spec = item.get("spec", {})
+    return (
+        (not queue or spec.get("queue") == queue)
+        and (not scheduler or spec.get("schedulerName") == scheduler)
+        and selector in item["metadata"]["name"]
+    )
+
+
+@job.command()
+@namespace_option
+@name_option
+@output_option
+@click.pass_context
+def view(ctx: click.Context, namespace: str, name: str, output: str) -> None:
+    """Show one job with its events."""
+
+    async def work(cluster: Cluster) -> tuple[Json, Sequence[Json]]:
+        found = await cluster.get(catalog.VCJOB, name, namespace)
+        events = await cluster.list(catalog.EVENT, namespace)
+        return found, events.items
+
+    found, events = with_cluster(ctx, work)
+    if output != "table":
+        print_objects([found], output, single=True)
+    else:
+        click.echo(render_job(found, events))
+
+
+@job.command()
+@namespace_option
+@name_option
+@click.pass_context
+def suspend(ctx: click.Context, namespace: str, name: str) -> None:
+    """Abort a job so that it can be resumed."""
+    _command(ctx, namespace, name, "AbortJob")
+    click.echo(f"suspend job {name} successfully")
+
+
+@job.command()
+@namespace_option
+@name_option
+@click.pass_context
+def resume(ctx: click.Context, namespace: str, name: str) -> None:
+    """Resume a suspended job."""
+    _command(ctx, namespace, name, "ResumeJob")
+    click.echo(f"resume job {name} successfully")
+
+
+def _command(ctx: click.Context, namespace: str, name: str, action: str) -> None:
+    async def work(cluster: Cluster) -> None:
+        target = await cluster.get(catalog.VCJOB, name, namespace)
+        await issue_command(cluster, target, action, namespace=namespace)
+
+    with_cluster(ctx, work)
+
+
+@job.command()
+@namespace_option
+@name_option
+@click.pass_context
+def delete(ctx: click.Context, namespace: str, name: str) -> None:
+    """Delete a job with everything it owns."""
+    with_cluster(ctx, lambda cluster: cluster.delete(catalog.VCJOB, name, namespace))
+    click.echo(f"delete job {name} successfully")
+
+
+@job.command()
+@namespace_option
+@click.argument("names", nargs=-1, required=True)
+@click.option("--timeout", "timeout_seconds", type=float, default=None, help="Give up after that many seconds.")
+@click.pass_context
+def wait(ctx: click.Context, namespace: str, names: Sequence[str], timeout_seconds: float | None) -> None:
+    """Follow jobs NAMES until each has ended; fail when one fails."""
+    _fail_unless_completed(with_cluster(ctx, lambda cluster: wait_for_jobs(cluster, namespace, names, timeout_seconds)))
+
+
+def _fail_unless_completed(phases: Mapping[str, str]) -> None:
+    bad = [f"{name} ended as {phase}" for name, phase in phases.items() if phase != "Completed"]
+    if bad:
+        raise VerbFailed("; ".join(bad))

@@ -1,0 +1,115 @@
+"""Follow jobs until they end, with live progress in a terminal and one line per change elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+
+import click
+
+from strato.api import catalog
+from strato.cli.verbs import VerbFailed
+from strato.client.cluster import Cluster, EventType, Json
+from strato.errors import Gone, Unavailable
+
+FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
+
+
+async def wait_for_jobs(
+    cluster: Cluster, namespace: str, names: Sequence[str], timeout_seconds: float | None
+) -> dict[str, str]:
+    """Return the last phase of each job once all have ended.
+
+    Raises:
+        VerbFailed: A job was deleted, or the time is up; says what each job still waits for.
+    """
+    follower = _Follower(names)
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            while not follower.done:
+                await _follow(cluster, namespace, follower)
+    except TimeoutError as error:
+        left = ", ".join(f"{name} is {follower.phases.get(name, 'unknown')}" for name in follower.unfinished)
+        raise VerbFailed(
+            f"not finished after {timeout_seconds:g} s: {left}; ask 'strato explain job/NAME' why"
+        ) from error
+    finally:
+        follower.close()
+    return {name: follower.phases[name] for name in names}
+
+
+async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> None:
+    """List, then watch until done or the watch ends; a lost server is waited for."""
+    try:
+        page = await cluster.list(catalog.VCJOB, namespace)
+        follower.replace(page.items)
+        if follower.done:
+            return
+        async for batch in cluster.watch(catalog.VCJOB, namespace, resource_version=page.resource_version):
+            for event in batch:
+                if event.type is not EventType.BOOKMARK:
+                    follower.observe(event.object, deleted=event.type is EventType.DELETED)
+            if follower.done:
+                return
+    except Gone:
+        return
+    except Unavailable:
+        await asyncio.sleep(0.5)
+
+
+class _Follower:
+    """Knows the phase of each awaited job and prints changes."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = list(dict.fromkeys(names))
+        self._shown: dict[str, str] = {}
+        self.phases: dict[str, str] = {}
+        self._live = sys.stderr.isatty()
+
+    @property
+    def unfinished(self) -> list[str]:
+        return [name for name in self._names if self.phases.get(name) not in FINISHED]
+
+    @property
+    def done(self) -> bool:
+        return not self.unfinished
+
+    def replace(self, jobs: Sequence[Json]) -> None:
+        by_name = {job["metadata"]["name"]: job for job in jobs}
+        for name in self._names:
+            if name not in by_name:
+                raise VerbFailed(f"job {name} does not exist")
+            self.observe(by_name[name], deleted=False)
+
+    def observe(self, job: Json, *, deleted: bool) -> None:
+        name = job["metadata"]["name"]
+        if name not in self._names:
+            return
+        if deleted:
+            raise VerbFailed(f"job {name} was deleted while it was waited for")
+        status = job.get("status", {})
+        self.phases[name] = status.get("state", {}).get("phase", "Pending")
+        line = progress_line(job)
+        if self._shown.get(name) != line:
+            self._shown[name] = line
+            self._print(line)
+
+    def _print(self, line: str) -> None:
+        if self._live and len(self._names) == 1:
+            click.echo(f"\r\033[K{line}", err=True, nl=False)
+        else:
+            click.echo(line, err=True)
+
+    def close(self) -> None:
+        if self._live and len(self._names) == 1 and self._shown:
+            click.echo("", err=True)
+
+
+def progress_line(job: Json) -> str:
+    """Return one line on how far a job is."""
+    status = job.get("status", {})
+    total = sum(task.get("replicas", 0) for task in job.get("spec", {}).get("tasks", ()))
+    phase = status.get("state", {}).get("phase", "Pending")
+    counters = [f"{status[name]} {name}" for name in ("pending", "running", "succeeded", "failed") if status.get(name)]
+    return f"{job['metadata']['name']}: {phase}, {', '.join(counters) or 'no pods yet'} of {total}"

@@ -1,0 +1,25 @@
+"""``strato kubectl …``: the system's kubectl with the right kubeconfig."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+import click
+
+from strato.cli.connect import kubeconfig_paths
+from strato.errors import UsageError
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def kubectl(ctx: click.Context, args: tuple[str, ...]) -> None:
+    """Run kubectl ARGS against the cluster; everything after the word kubectl is passed on."""
+    program = shutil.which("kubectl")
+    if program is None:
+        raise UsageError("kubectl is not installed; on Debian: apt-get install kubernetes-client")
+    paths = kubeconfig_paths(ctx)
+    if paths:
+        os.environ["KUBECONFIG"] = os.pathsep.join(str(path) for path in paths)
+    os.execv(program, ["kubectl", *args])

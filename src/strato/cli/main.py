@@ -1,0 +1,102 @@
+"""``strato``: the command line's entry point."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from strato import __version__
+from strato.errors import StratoError
+
+# name -> (module under strato.cli, attribute, one line of help). The help is here so that listing imports nothing.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "up": ("up", "up", "Start the embedded cluster on this machine."),
+    "down": ("down", "down", "Stop the embedded cluster."),
+    "status": ("status", "status", "Show what runs and how full it is."),
+    "kubectl": ("kubectl", "kubectl", "Run the system's kubectl against the cluster."),
+    "job": ("job", "job", "Run, list, view, suspend, resume and delete jobs."),
+    "queue": ("queue", "queue", "Create, list, get, operate and delete queues."),
+    "logs": ("logs", "logs", "Print the log of a pod or of a job's tasks."),
+    "explain": ("explain", "explain", "Say why a pod, job or pod group waits."),
+    "image": ("image", "image", "Import, list and remove local images."),
+    "sim": ("sim", "sim", "Run traces through the scheduler in virtual time."),
+    "run": ("run", "run", "Run one component against a cluster."),
+    "completion": ("completion", "completion", "Print the shell's completion script."),
+    "version": ("version", "version", "Print the version."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module, attribute, _ = entry
+        command = getattr(importlib.import_module(f"strato.cli.{module}"), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, _, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="strato")
+@click.option("-s", "--master", metavar="URL", default=None, help="Address of the API server.")
+@click.option("-k", "--kubeconfig", metavar="FILE", default=None, help="Kubeconfig to use instead of the usual ones.")
+@click.option("--context", "context_name", metavar="NAME", default=None, help="Context of the kubeconfig.")
+@click.option(
+    "--home", metavar="DIR", default=None, envvar="STRATO_HOME", help="Where the embedded cluster keeps its state."
+)
+@click.pass_context
+def cli(
+    ctx: click.Context, master: str | None, kubeconfig: str | None, context_name: str | None, home: str | None
+) -> None:
+    """Batch scheduling for Kubernetes: on this laptop, in a simulator, on a production cluster."""
+    ctx.obj = {"master": master, "kubeconfig": kubeconfig, "context": context_name, "home": home}
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line and exit; no error of ours or of the user shows a traceback."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = _invoke(args)
+    except StratoError as error:
+        click.echo(f"error: {error}", err=True)
+        code = error.exit_code
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        code = 130
+    except BrokenPipeError:
+        # The reader went away (``strato job list | head``); there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 141
+    sys.exit(code)
+
+
+def _invoke(args: list[str]) -> int:
+    with cli.make_context("strato", args) as ctx:
+        result: Any = cli.invoke(ctx)
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""How commands print: fixed-width tables as in the specification, JSON and YAML, ages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+import yaml
+
+NOTHING_FOUND = "No resources found"
+
+output_option = click.option(
+    "-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table", show_default=True, help="Format."
+)
+
+
+def print_objects(items: Sequence[Mapping[str, Any]], output: str, *, single: bool = False) -> None:
+    """Print objects as JSON or YAML; several as a ``List``."""
+    body: Any = items[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(items)}
+    if output == "json":
+        click.echo(json.dumps(body, indent=2))
+    else:
+        click.echo(yaml.safe_dump(body, sort_keys=False, default_flow_style=False), nl=False)
+
+
+def fixed_table(headers: Sequence[str], widths: Sequence[int], rows: Sequence[Sequence[object]]) -> str:
+    """Lay out left-justified columns of fixed widths (spec volcano-cli A2.2)."""
+    lines = []
+    for row in [headers, *rows]:
+        line = "".join(str(cell).ljust(width) for cell, width in zip(row, widths, strict=True))
+        lines.append(line.rstrip())
+    return "\n".join(lines)
+
+
+def fitted_table(headers: Sequence[str], rows: Sequence[Sequence[object]], gap: int = 3) -> str:
+    """Lay out left-justified columns as wide as their longest cell plus a gap."""
+    columns = list(zip(headers, *rows, strict=True))
+    widths = [max(len(str(cell)) for cell in column) + gap for column in columns]
+    return fixed_table(headers, widths, rows)

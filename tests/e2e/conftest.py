@@ -1,0 +1,66 @@
+"""One cluster for all end-to-end tests that share it; ``STRATO_E2E_WORLD=kube`` runs them on a real control plane."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.worlds import EmbeddedWorld, KubeWorld, World, embedded
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Four hollow nodes of 4 cpus and 16 GiB: 16 cpus in all."""
+    directory = tmp_path_factory.mktemp("world")
+    if os.environ.get("STRATO_E2E_WORLD") == "kube":
+        kube = KubeWorld(directory)
+        if not (kube.binaries / "kube-apiserver").exists():
+            pytest.skip(f"no control plane at {kube.binaries}; build it with tests/e2e/kube/controlplane/build.sh")
+        try:
+            kube.start()
+            yield kube
+        finally:
+            kube.stop()
+        return
+    options = ("--no-sandbox", "--hollow-nodes", "4", "--cpu", "4", "--memory", "16Gi")
+    with embedded(directory / "home", *options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def namespace(world: World) -> Iterator[str]:
+    """Return a namespace of the test's own, removed with all its content afterwards."""
+    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    world.kubectl("create", "namespace", name)
+    yield name
+    world.kubectl("delete", "namespace", name, "--timeout=60s")
+
+
+@pytest.fixture
+def laptop(tmp_path: Path) -> Iterator[Callable[..., EmbeddedWorld]]:
+    """Start embedded clusters with options of the test's choice."""
+    started: list[EmbeddedWorld] = []
+
+    def start(*options: str) -> EmbeddedWorld:
+        cluster = EmbeddedWorld(tmp_path / f"home-{len(started)}", *options)
+        started.append(cluster)
+        cluster.start()
+        return cluster
+
+    yield start
+    for cluster in started:
+        cluster.stop()
+        shutil.rmtree(cluster.home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _needs_kubectl() -> None:
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed; on Debian: apt-get install kubernetes-client")

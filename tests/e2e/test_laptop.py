@@ -1,0 +1,220 @@
+"""The laptop world: real processes in sandboxes, the examples, and crashes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import EXAMPLES
+from tests.e2e.test_jobs import vcjob
+from tests.e2e.worlds import EmbeddedWorld, eventually
+
+pytestmark = [pytest.mark.e2e, pytest.mark.embedded]
+
+Laptop = Callable[..., EmbeddedWorld]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("copies", [1, 2, 5])
+def test_copies_of_the_training_job_all_finish(copies: int) -> None:
+    demo = EXAMPLES / "parameter-server" / "demo.py"
+    done = subprocess.run(
+        [sys.executable, str(demo), "--copies", str(copies)], text=True, capture_output=True, timeout=380, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"all {copies} jobs completed" in done.stdout
+    assert re.search(r"accuracy 0\.9|accuracy 1\.0", done.stdout)
+
+
+def process_pod(name: str, script: str, **spec: object) -> str:
+    container = {"name": "main", "image": "strato/host", "command": ["sh", "-c", script]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}}
+    return json.dumps({**pod, "spec": {"restartPolicy": "Never", "containers": [container], **spec}})
+
+
+@pytest.mark.timeout(180)
+def test_pods_are_processes_with_logs_volumes_and_exit_codes(laptop: Laptop) -> None:
+    world = laptop("--cpus", "4")
+    world.kubectl("create", "configmap", "app", "--from-literal=greeting=hello")
+    script = "cat /app/greeting; echo; hostname; echo oops >&2; exit 7"
+    pod = json.loads(process_pod("talker", script, volumes=[{"name": "app", "configMap": {"name": "app"}}]))
+    pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "app", "mountPath": "/app"}]
+    world.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+    eventually(lambda: world.get("pod", "talker")["status"].get("phase") == "Failed", what="pod has failed")
+    assert sorted(world.kubectl("logs", "talker").split()) == ["hello", "oops", "talker"]
+    state = world.get("pod", "talker")["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["reason"]) == (7, "Error")
+
+
+@pytest.mark.timeout(180)
+def test_logs_are_followed_until_the_container_ends(laptop: Laptop) -> None:
+    world = laptop("--cpus", "4")
+    world.kubectl("create", "-f", "-", stdin=process_pod("counter", "for i in 1 2 3 4 5; do echo $i; sleep 0.3; done"))
+    eventually(lambda: world.get("pod", "counter")["status"].get("phase") != "Pending", what="pod has started")
+    assert world.kubectl("logs", "-f", "counter").split() == ["1", "2", "3", "4", "5"]
+    assert world.kubectl("logs", "--tail=2", "counter").split() == ["4", "5"]
+
+
+@pytest.mark.timeout(180)
+def test_deleting_a_pod_stops_its_process(laptop: Laptop) -> None:
+    world = laptop("--cpus", "4")
+    world.kubectl("create", "-f", "-", stdin=process_pod("endless", "exec sleep 424242"))
+    eventually(lambda: world.get("pod", "endless")["status"].get("phase") == "Running", what="pod runs")
+    assert "sleep 424242" in subprocess.run(["ps", "ax"], text=True, capture_output=True, check=True).stdout
+    world.kubectl("delete", "pod", "endless", "--grace-period=1")
+    assert "sleep 424242" not in subprocess.run(["ps", "ax"], text=True, capture_output=True, check=True).stdout
+
+
+@pytest.mark.timeout(180)
+def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Laptop) -> None:
+    world = laptop("--cpus", "4")
+    substituted = process_pod("borrowed", "echo ran").replace("strato/host", "busybox:1.36")
+    world.kubectl("create", "-f", "-", stdin=substituted)
+    eventually(lambda: world.get("pod", "borrowed")["status"].get("phase") == "Succeeded", what="pod ran")
+    eventually(lambda: "ImageSubstituted" in world.kubectl("get", "events"), what="the event")
+    assert "busybox:1.36" in world.own("status")
+    missing = (
+        process_pod("missing", "true").replace("strato/host", "nowhere/none").replace('"sh"', '"/no/such/program"')
+    )
+    world.kubectl("create", "-f", "-", stdin=missing)
+    eventually(lambda: "ErrImageNeverPull" in world.kubectl("get", "pod", "missing"), what="ErrImageNeverPull")
+
+
+@pytest.mark.timeout(400)
+def test_distributed_compilation_with_distcc(laptop: Laptop, tmp_path: Path) -> None:
+    if shutil.which("distcc") is None or shutil.which("gcc") is None:
+        pytest.skip("distcc or gcc is not installed; on Debian: apt-get install distcc gcc")
+    source = Path("/tmp/strato-distcc")  # named in the manifest
+    shutil.rmtree(source, ignore_errors=True)
+    source.mkdir()
+    try:
+        subprocess.run(
+            [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary", ":all:"]
+            + ["--no-build-isolation", "--dest", str(tmp_path), "zstandard==0.23.0"],
+            check=True,
+        )
+        with tarfile.open(next(tmp_path.glob("zstandard-*.tar.gz"))) as archive:
+            archive.extractall(tmp_path, filter="data")
+        shutil.copytree(next(tmp_path.glob("zstandard-*/zstd")), source / "c")
+        shutil.copy(EXAMPLES / "distcc" / "build.sh", source)
+        world = laptop("--cpus", "4")
+        world.kubectl("apply", "-f", str(EXAMPLES / "distcc" / "job.yaml"))
+        world.own("job", "wait", "distcc", "--timeout", "300")
+        log = world.kubectl("logs", "distcc-master-0")
+        assert "linked" in log
+        assert (source / "out" / "library.so").exists()
+        workers = [pod for pod in world.items("pods") if "-worker-" in pod["metadata"]["name"]]
+        assert len(workers) in (0, 10)
+    finally:
+        shutil.rmtree(source, ignore_errors=True)
+
+
+@pytest.mark.timeout(900)
+def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
+    """Every acknowledged object is there after each crash, and every job still completes."""
+    world = laptop("--no-sandbox", "--hollow-nodes", "4", "--cpu", "16", "--memory", "64Gi")
+    chance = random.Random(20261121)
+    acknowledged: list[str] = []
+    stop = threading.Event()
+
+    def load() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            manifests = [vcjob(f"load-{number}-{part}", replicas=2, seconds=0.2) for part in range(4)]
+            done = world.kubectl_process(
+                "create", "-f", "-", stdin="\n---\n".join(json.dumps(m) for m in manifests), check=False
+            )
+            acknowledged.extend(re.findall(r"job\.batch\.volcano\.sh/(\S+) created", done.stdout))
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    try:
+        for _ in range(100):
+            stop.wait(chance.uniform(0.02, 0.5))
+            world.kill()
+            world.own("up", *world.options, "--port", str(_port_of(world)))
+            kept = set(world.kubectl("get", "vcjobs", "-o", "name").split())
+            lost = [name for name in list(acknowledged) if f"job.batch.volcano.sh/{name}" not in kept]
+            assert not lost, f"acknowledged and lost: {lost}"
+    finally:
+        stop.set()
+        loader.join()
+    assert acknowledged
+
+    def unfinished() -> list[str]:
+        return [
+            f"{job['metadata']['name']}: {job.get('status', {}).get('state', {}).get('phase')}"
+            for job in world.items("vcjobs")
+            if job.get("status", {}).get("state", {}).get("phase") != "Completed"
+        ]
+
+    eventually(lambda: not unfinished(), timeout=180, what="every job completes", every=1)
+
+
+def _port_of(world: EmbeddedWorld) -> int:
+    return int(re.search(r"server: https://[^:]+:(\d+)", world.kubeconfig.read_text()).group(1))  # type: ignore[union-attr]
+
+
+@pytest.mark.timeout(180)
+def test_a_node_that_falls_silent_becomes_not_ready(laptop: Laptop) -> None:
+    world = laptop("--no-sandbox", "--hollow-nodes", "2")
+    assert world.kubectl("get", "nodes").count(" Ready ") == 2
+    world.kubectl("annotate", "node", "hollow-0", "strato.dev/silent=true")
+    eventually(lambda: " NotReady " in world.kubectl("get", "node", "hollow-0"), timeout=120, what="NotReady", every=1)
+
+
+@pytest.mark.timeout(120)
+def test_a_viewer_may_look_but_not_touch(laptop: Laptop) -> None:
+    world = laptop("--no-sandbox", "--hollow-nodes", "1")
+    viewer = ["--kubeconfig", str(world.home / "kubeconfig"), "--context", "strato-view"]
+    assert "hollow-0" in world.kubectl(*viewer, "get", "nodes")
+    done = world.kubectl_process(*viewer, "create", "namespace", "x", check=False)
+    assert done.returncode != 0
+    assert 'User "strato:view" cannot create resource "namespaces"' in done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -> None:
+    world = laptop("--no-sandbox", "--hollow-nodes", "1000", "--cpu", "32", "--memory", "256Gi")
+
+    def resident_mib() -> int:
+        status = Path(f"/proc/{world.pid}/status").read_text()
+        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) // 1024  # type: ignore[union-attr]
+
+    def descriptors() -> int:
+        return len(list(Path(f"/proc/{world.pid}/fd").iterdir()))
+
+    def one_round(name: str) -> None:
+        jobs = [vcjob(f"{name}-{number}", replicas=100, seconds=0.1) for number in range(50)]
+        world.kubectl("create", "-f", "-", stdin="\n---\n".join(json.dumps(job) for job in jobs))
+        eventually(
+            lambda: world.kubectl("get", "vcjobs", "--no-headers").count("Completed") == 50,
+            timeout=120,
+            what="50 jobs of 100 pods complete",
+            every=1,
+        )
+        world.kubectl("delete", "vcjobs", "--all", "--timeout=60s")
+        eventually(
+            lambda: world.kubectl("get", "pods", "-o", "name", "--chunk-size=0") == "",
+            timeout=120,
+            what="no pod is left",
+            every=1,
+        )
+
+    one_round("first")
+    memory, files = resident_mib(), descriptors()
+    for number in range(3):
+        one_round(f"round-{number}")
+    assert descriptors() <= files + 8
+    assert resident_mib() <= memory * 1.35 + 32

@@ -1,0 +1,270 @@
+"""The worlds the end-to-end tests run in: the embedded cluster, and a real Kubernetes control plane.
+
+Both are driven from outside only: real processes, stock kubectl, the ``strato`` command line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+STRATO = [sys.executable, "-m", "strato.cli.main"]
+CONTROL_PLANE = Path(__file__).parent / "kube" / "controlplane"
+
+
+def eventually(probe: Callable[[], T], *, timeout: float = 60.0, what: str = "", every: float = 0.1) -> T:
+    """Return the first true answer of ``probe``; the deadline only bounds a failing test."""
+    deadline = time.monotonic() + timeout
+    while True:
+        answer = probe()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not within {timeout} s: {what or probe}; last answer {answer!r}"
+        time.sleep(every)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class World:
+    """A running cluster, seen from outside."""
+
+    kubeconfig: Path
+
+    def kubectl(self, *args: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run kubectl and return what it printed."""
+        return self.kubectl_process(*args, stdin=stdin, check=check).stdout
+
+    def kubectl_process(
+        self, *args: str, stdin: str | None = None, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        done = subprocess.run(
+            ["kubectl", *args], input=stdin, text=True, capture_output=True, env=env, timeout=120, check=False
+        )
+        assert not check or done.returncode == 0, (
+            f"kubectl {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+        return done
+
+    def strato(self, *args: str, stdin: str | None = None, check: bool = True) -> str:
+        """Run strato against this world and return what it printed."""
+        done = subprocess.run(
+            [*STRATO, "-k", str(self.kubeconfig), *args],
+            input=stdin,
+            text=True,
+            capture_output=True,
+            timeout=300,
+            check=False,
+        )
+        assert not check or done.returncode == 0, (
+            f"strato {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        )
+        return done.stdout + done.stderr
+
+    def get(self, *args: str) -> Any:
+        """Return ``kubectl get … -o json``; None when the object does not exist."""
+        done = self.kubectl_process("get", *args, "-o", "json", check=False)
+        if done.returncode != 0:
+            assert "NotFound" in done.stderr or "not found" in done.stderr, done.stderr
+            return None
+        return json.loads(done.stdout)
+
+    def items(self, *args: str) -> list[dict[str, Any]]:
+        """Return the items of a list."""
+        found: list[dict[str, Any]] = self.get(*args)["items"]
+        return found
+
+    def apply(self, manifest: str | dict[str, Any]) -> None:
+        """Apply a manifest: YAML text, a file's path or an object."""
+        if isinstance(manifest, dict):
+            self.kubectl("apply", "-f", "-", stdin=json.dumps(manifest))
+        elif "\n" in manifest:
+            self.kubectl("apply", "-f", "-", stdin=manifest)
+        else:
+            self.kubectl("apply", "-f", manifest)
+
+    def job_phase(self, name: str, namespace: str = "default") -> str:
+        job = self.get("vcjob", name, "-n", namespace)
+        return "" if job is None else str(job.get("status", {}).get("state", {}).get("phase", ""))
+
+    def stop(self) -> None:
+        """Stop everything that was started."""
+
+
+class EmbeddedWorld(World):
+    """``strato up`` in a directory of its own."""
+
+    def __init__(self, home: Path, *options: str) -> None:
+        self.home = home
+        self.kubeconfig = home / "kubeconfig"
+        self.options = options
+
+    def start(self) -> None:
+        self.own("up", "--port", "0", *self.options)
+
+    def own(self, *args: str, check: bool = True) -> str:
+        """Run strato with this cluster's home."""
+        done = subprocess.run(
+            [*STRATO, "--home", str(self.home), *args], text=True, capture_output=True, timeout=180, check=False
+        )
+        log = self.home / "strato.log"
+        tail = log.read_text(errors="replace")[-4000:] if done.returncode and log.exists() else ""
+        assert not check or done.returncode == 0, f"strato {' '.join(args)}\n{done.stdout}{done.stderr}\n{tail}"
+        return done.stdout + done.stderr
+
+    @property
+    def pid(self) -> int:
+        return int((self.home / "strato.pid").read_text().split()[0])
+
+    def kill(self) -> None:
+        """Kill the whole cluster process without a chance to say goodbye."""
+        pid = self.pid
+        os.kill(pid, signal.SIGKILL)
+        eventually(lambda: not _alive(pid), what=f"process {pid} is gone", every=0.005)
+
+    def stop(self) -> None:
+        self.own("down", check=False)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class KubeWorld(World):
+    """kube-apiserver, etcd and kube-controller-manager, with our parts as separate processes against them."""
+
+    def __init__(self, directory: Path, *, hollow_nodes: int = 4, cpu: str = "4", memory: str = "16Gi") -> None:
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+        self.nodes = ("--hollow-nodes", str(hollow_nodes), "--cpu", cpu, "--memory", memory)
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.binaries = self._binaries()
+
+    @staticmethod
+    def _binaries() -> Path:
+        version = next(
+            line.split()[1]
+            for line in (CONTROL_PLANE / "go.mod").read_text().splitlines()
+            if line.split()[:1] == ["k8s.io/kubernetes"]
+        )
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return Path(os.environ.get("STRATO_KUBE_BIN") or cache / "strato-kube" / version)
+
+    def start(self) -> None:
+        self.start_control_plane()
+        from strato.api import crds  # the product's own manifests, as ``strato install`` will apply them
+
+        self.kubectl("apply", "-f", "-", stdin="---\n".join(json.dumps(crd) + "\n" for crd in crds.manifests()))
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        self.kubectl("create", "namespace", "volcano-system")
+        for part in ("scheduler", "controllers"):
+            self.start_part(part)
+        self.start_part("node", *self.nodes)
+
+    def start_control_plane(self) -> None:
+        etcd_port, peer_port, port = free_port(), free_port(), free_port()
+        base = self.directory
+        (base / "tokens.csv").write_text("e2e-token,e2e-admin,1,system:masters\n")
+        key = base / "sa.key"
+        subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        self._spawn(
+            "etcd",
+            [str(self.binaries / "etcd"), "--data-dir", str(base / "etcd"), "--unsafe-no-fsync"]
+            + ["--listen-client-urls", f"http://127.0.0.1:{etcd_port}"]
+            + ["--advertise-client-urls", f"http://127.0.0.1:{etcd_port}"]
+            + ["--listen-peer-urls", f"http://127.0.0.1:{peer_port}"],
+        )
+        self._spawn(
+            "kube-apiserver",
+            [str(self.binaries / "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{etcd_port}"]
+            + [f"--secure-port={port}", "--bind-address=127.0.0.1", f"--cert-dir={base / 'certs'}"]
+            + [f"--token-auth-file={base / 'tokens.csv'}", "--authorization-mode=RBAC"]
+            + ["--service-cluster-ip-range=10.0.0.0/16", "--service-account-issuer=https://kubernetes.default.svc"]
+            + [f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"]
+            + ["--disable-admission-plugins=ServiceAccount", "--allow-privileged=true"],
+        )
+        self.kubeconfig.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "e2e",
+                    "clusters": [
+                        {
+                            "name": "e2e",
+                            "cluster": {"server": f"https://127.0.0.1:{port}", "insecure-skip-tls-verify": True},
+                        }
+                    ],
+                    "users": [{"name": "e2e", "user": {"token": "e2e-token"}}],
+                    "contexts": [{"name": "e2e", "context": {"cluster": "e2e", "user": "e2e"}}],
+                }
+            )
+        )
+        self.kubeconfig.chmod(0o600)
+        eventually(
+            lambda: self.kubectl_process("get", "--raw", "/readyz", check=False).stdout == "ok",
+            timeout=90,
+            what="kube-apiserver is ready",
+        )
+        self._spawn(
+            "kube-controller-manager",
+            [str(self.binaries / "kube-controller-manager"), f"--kubeconfig={self.kubeconfig}"]
+            + ["--leader-elect=false", "--secure-port=0", f"--service-account-private-key-file={key}"],
+        )
+        eventually(lambda: self.get("namespace", "default"), what="namespace default exists")
+
+    def start_part(self, part: str, *options: str) -> None:
+        """Start one of our components as a process of its own."""
+        self._spawn(part, [*STRATO, "run", part, "--kubeconfig", str(self.kubeconfig), *options])
+
+    def kill_part(self, part: str) -> None:
+        """Kill one component without a chance to say goodbye."""
+        process = self.processes.pop(part)
+        process.kill()
+        process.wait()
+
+    def _spawn(self, name: str, command: Sequence[str]) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        for process in reversed(self.processes.values()):
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextlib.contextmanager
+def embedded(home: Path, *options: str) -> Iterator[EmbeddedWorld]:
+    """Run an embedded cluster for the length of a block."""
+    world = EmbeddedWorld(home, *options)
+    try:
+        world.start()
+        yield world
+    finally:
+        world.stop()
+        shutil.rmtree(home, ignore_errors=True)
