@@ -1,0 +1,177 @@
+"""Pods: what is asked for, and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from strato.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
+from strato.api.core.container import Container, ContainerStatus, ResourceRequirements
+from strato.api.core.volumes import Volume
+from strato.api.meta import Condition, Object, ObjectMeta, View
+from strato.api.shapes import EMPTY, LocalObjectReference, ObjectReference, ResourceList
+
+
+class PodSchedulingGate(View, frozen=True, kw_only=True):
+    """A name that keeps the pod from being scheduled."""
+
+    name: str = ""
+
+
+class PodResourceClaim(View, frozen=True, kw_only=True):
+    """``spec.resourceClaims[]``: a claim by name, or one made from a template."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class PodResourceClaimStatus(View, frozen=True, kw_only=True):
+    """Which claim was made for an entry of ``spec.resourceClaims``."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+
+
+class HostAlias(View, frozen=True, kw_only=True):
+    """A line of ``/etc/hosts``."""
+
+    ip: str = ""
+    hostnames: tuple[str, ...] = ()
+
+
+class PodDNSConfigOption(View, frozen=True, kw_only=True):
+    """An option of ``resolv.conf``."""
+
+    name: str = ""
+    value: str = ""
+
+
+class PodDNSConfig(View, frozen=True, kw_only=True):
+    """``spec.dnsConfig``."""
+
+    nameservers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[PodDNSConfigOption, ...] = ()
+
+
+class PodSecurityContext(View, frozen=True, kw_only=True):
+    """``spec.securityContext``."""
+
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    run_as_non_root: bool | None = None
+    fs_group: int | None = None
+    supplemental_groups: tuple[int, ...] = ()
+
+
+class PodSpec(View, frozen=True, kw_only=True):
+    """``spec`` of a pod or a pod template."""
+
+    node_name: str = ""
+    scheduler_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    restart_policy: str = "Always"
+    node_selector: Mapping[str, str] = EMPTY
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    overhead: ResourceList = EMPTY
+    resources: ResourceRequirements | None = None
+    """Pod-level resources."""
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    volumes: tuple[Volume, ...] = ()
+    hostname: str = ""
+    subdomain: str = ""
+    host_network: bool = False
+    host_pid: bool = msgspec.field(default=False, name="hostPID")
+    host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    host_aliases: tuple[HostAlias, ...] = ()
+    dns_policy: str = ""
+    dns_config: PodDNSConfig | None = None
+    set_hostname_as_fqdn: bool = msgspec.field(default=False, name="setHostnameAsFQDN")
+    share_process_namespace: bool = False
+    service_account_name: str = ""
+    automount_service_account_token: bool | None = None
+    enable_service_links: bool = True
+    security_context: PodSecurityContext | None = None
+    image_pull_secrets: tuple[LocalObjectReference, ...] = ()
+    runtime_class_name: str = ""
+    termination_grace_period_seconds: int = 30
+    active_deadline_seconds: int | None = None
+
+
+class PodIP(View, frozen=True, kw_only=True):
+    """One address."""
+
+    ip: str = ""
+
+
+class PodStatus(View, frozen=True, kw_only=True):
+    """``status``."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    message: str = ""
+    reason: str = ""
+    nominated_node_name: str = ""
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    pod_ips: tuple[PodIP, ...] = msgspec.field(default=(), name="podIPs")
+    start_time: str | None = None
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    qos_class: str = ""
+    resize: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    observed_generation: int = 0
+
+    def condition(self, type_: str) -> Condition | None:
+        """Return the condition of that type."""
+        for condition in self.conditions:
+            if condition.type == type_:
+                return condition
+        return None
+
+
+class Pod(Object, frozen=True, kw_only=True):
+    """A pod."""
+
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether its phase is final."""
+        return self.status.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its Ready condition is True."""
+        condition = self.status.condition("Ready")
+        return condition is not None and condition.status == "True"
+
+
+class PodTemplateSpec(View, frozen=True, kw_only=True):
+    """A pod to be made."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+class PodTemplate(Object, frozen=True, kw_only=True):
+    """``v1.PodTemplate``."""
+
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class Binding(Object, frozen=True, kw_only=True):
+    """The body that puts a pod on a node."""
+
+    target: ObjectReference = ObjectReference()
