@@ -1,1 +1,13 @@
-"""Room `client`: see docs/architecture.md."""
+"""Room `client`: talk to any Kubernetes API, in this process or far away, through one interface.
+
+- `Cluster` (`cluster`): the calls; `local.LocalCluster` and `http.HttpCluster` are its two transports, both thin
+  over `calls.WireCluster` and `codec`.
+- `kubeconfig`: where a remote cluster is and who we are there.
+- `informer`, `reflector`: a local copy of a collection that keeps itself current.
+- `workqueue`, `retry`, `backoff`: doing things again, politely.
+- `leases`: one leader among several; `events`: telling users what happened.
+"""
+
+from strato.client.cluster import Cluster, EventType, Json, ListPage, PatchType, WatchEvent
+
+__all__ = ["Cluster", "EventType", "Json", "ListPage", "PatchType", "WatchEvent"]

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeVar, overload
 
+import msgspec
+
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 
@@ -39,8 +41,7 @@ class EventType(StrEnum):
     BOOKMARK = "BOOKMARK"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T_co]):
+class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
     """One change. A BOOKMARK's object carries only ``metadata.resourceVersion``. An ERROR frame is raised."""
 
     type: EventType
@@ -64,6 +65,9 @@ class Cluster(Protocol):
     server answered; a connection that could not be made or broke before the answer is `Unavailable`. Nothing is
     retried here except what is safe.
     """
+
+    remote: bool
+    """Whether requests cross a network: informers then page their lists and renew their watches."""
 
     @overload
     async def get(self, kind: type[V], name: str, namespace: str = "") -> V: ...

@@ -1,0 +1,281 @@
+"""`WireCluster`: the `Cluster` calls turned into requests, over any transport.
+
+A transport adds one method, `exchange`: a request in, its answer out. Everything a call means (paths, query
+parameters, bodies, decoding, errors) is here, so that the in-process and the HTTP client cannot differ.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, ClassVar
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.meta import Object
+from strato.api.wire import Request, Response
+from strato.client.cluster import Cluster, Json, ListPage, PatchType, WatchEvent
+from strato.client.codec import codec_of, decode_error, delete_options, encode, kind_of, query_of
+from strato.errors import Unavailable
+
+_JSON_HEADERS = {"accept": "application/json"}
+_JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
+_PATCH_HEADERS = {kind: {"accept": "application/json", "content-type": kind.value} for kind in PatchType}
+
+
+class WireCluster(Cluster):
+    """A `Cluster` whose transport is one method. Results are typed by the `Cluster` protocol's overloads."""
+
+    remote: bool = True
+
+    chunks_are_whole_lines: ClassVar[bool] = False
+    """Whether the transport keeps the server's promise that a streamed chunk ends with a newline."""
+
+    @abstractmethod
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        """Send a request and return its answer, also when that is an error.
+
+        Args:
+            request: What to send.
+            stream: Return ``Response.stream`` for a success instead of reading the body.
+
+        Raises:
+            Unavailable: There was no answer.
+        """
+
+    async def get(self, kind: type[Object] | Kind, name: str, namespace: str = "") -> Any:
+        """Read one object."""
+        codec = codec_of(kind)
+        path = codec.kind.path(namespace, name)
+        return codec.decode_object(await self._call(Request("GET", path, headers=_JSON_HEADERS)))
+
+    async def list(
+        self,
+        kind: type[Object] | Kind,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage[Any]:
+        """Read a collection, or one page of it."""
+        codec = codec_of(kind)
+        query = query_of(
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            limit=limit,
+            resourceVersion=resource_version,
+            **{"continue": continue_token},
+        )
+        return codec.decode_list(await self._call(Request("GET", codec.kind.path(namespace), query, _JSON_HEADERS)))
+
+    async def watch(
+        self,
+        kind: type[Object] | Kind,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[Sequence[WatchEvent[Any]]]:
+        """Yield batches of changes until the server ends the watch."""
+        codec = codec_of(kind)
+        query = query_of(
+            watch=True,
+            allowWatchBookmarks=self.remote,  # a watch in this process is not broken off, nothing to resume from
+            resourceVersion=resource_version,
+            labelSelector=label_selector,
+            fieldSelector=field_selector,
+            timeoutSeconds=timeout_seconds,
+        )
+        stream = await self._open(Request("GET", codec.kind.path(namespace), query, _JSON_HEADERS))
+        lines = stream if self.chunks_are_whole_lines else whole_lines(stream)
+        try:
+            async for chunk in lines:
+                events = codec.decode_events(chunk)
+                if events:
+                    yield events
+        finally:
+            await _close(stream)
+
+    async def create(
+        self,
+        kind: type[Object] | Kind,
+        body: Mapping[str, Any],
+        namespace: str = "",
+        *,
+        dry_run: bool = False,
+    ) -> Any:
+        """Create an object; its namespace is the argument, else the object's own."""
+        codec = codec_of(kind)
+        path = codec.kind.path(namespace or body.get("metadata", {}).get("namespace", ""))
+        request = Request("POST", path, _dry(dry_run), _JSON_BODY_HEADERS, encode(body))
+        return codec.decode_object(await self._call(request))
+
+    async def replace(
+        self, kind: Kind, body: Mapping[str, Any], *, subresource: str = "", dry_run: bool = False
+    ) -> Json:
+        """PUT a whole object that was read as JSON."""
+        metadata = body.get("metadata", {})
+        path = kind.path(metadata.get("namespace", ""), metadata.get("name", ""), subresource)
+        request = Request("PUT", path, _dry(dry_run), _JSON_BODY_HEADERS, encode(body))
+        answer: Json = codec_of(kind).decode_object(await self._call(request))
+        return answer
+
+    async def patch(
+        self,
+        kind: type[Object] | Kind,
+        name: str,
+        namespace: str,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+    ) -> Any:
+        """Change part of an object. An apply takes over fields that others own (``force``), as controllers do."""
+        codec = codec_of(kind)
+        query = _dry(dry_run)
+        if field_manager:
+            query["fieldManager"] = [field_manager]
+        if patch_type is PatchType.APPLY:
+            query["force"] = ["true"]
+        path = codec.kind.path(namespace, name, subresource)
+        request = Request("PATCH", path, query, _PATCH_HEADERS[patch_type], encode(body))
+        return codec.decode_object(await self._call(request))
+
+    async def delete(
+        self,
+        kind: type[Object] | Kind,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation: str = "",
+        dry_run: bool = False,
+    ) -> None:
+        """Delete an object."""
+        body = delete_options(
+            uid=uid,
+            resource_version=resource_version,
+            grace_period_seconds=grace_period_seconds,
+            propagation=propagation,
+            dry_run=dry_run,
+        )
+        path = kind_of(kind).path(namespace, name)
+        await self._call(Request("DELETE", path, headers=_JSON_BODY_HEADERS if body else _JSON_HEADERS, body=body))
+
+    async def bind(
+        self,
+        namespace: str,
+        pod: str,
+        node: str,
+        *,
+        uid: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        """POST a Binding of the pod to the node."""
+        metadata: Json = {"name": pod, "namespace": namespace}
+        if uid:
+            metadata["uid"] = uid
+        if annotations:
+            metadata["annotations"] = dict(annotations)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": metadata,
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        path = catalog.POD.path(namespace, pod, "binding")
+        await self._call(Request("POST", path, {}, _JSON_BODY_HEADERS, encode(body)))
+
+    async def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> bytes:
+        """Send any request and return the whole answer body."""
+        headers = {"accept": accept}
+        if body:
+            headers["content-type"] = content_type
+        parameters = {name: [value] for name, value in (query or {}).items()}
+        return await self._call(Request(method, path, parameters, headers, body))
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str] | None = None, accept: str = "*/*"
+    ) -> AsyncIterator[bytes]:
+        """GET and yield the body as it arrives."""
+        parameters = {name: [value] for name, value in (query or {}).items()}
+        chunks = await self._open(Request("GET", path, parameters, {"accept": accept}))
+        try:
+            async for chunk in chunks:
+                yield chunk
+        finally:
+            await _close(chunks)
+
+    async def _call(self, request: Request) -> bytes:
+        response = await self.exchange(request)
+        if response.status >= 400:
+            raise decode_error(await _whole_body(response), response.status)
+        return response.body if response.stream is None else await _whole_body(response)
+
+    async def _open(self, request: Request) -> AsyncIterator[bytes]:
+        response = await self.exchange(request, stream=True)
+        if response.status >= 400:
+            raise decode_error(await _whole_body(response), response.status)
+        return response.stream if response.stream is not None else _one_chunk(response.body)
+
+
+async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Regroup a byte stream so that every chunk ends with a newline; lines may be of any length.
+
+    Raises:
+        Unavailable: The stream ended inside a line; the connection broke.
+    """
+    partial: list[bytes] = []  # of one unfinished line; joined once, so that huge lines cost linear time
+    async for chunk in chunks:
+        cut = chunk.rfind(b"\n") + 1
+        if cut == 0:
+            partial.append(chunk)
+            continue
+        partial.append(chunk[:cut])
+        whole = b"".join(partial)
+        partial = [chunk[cut:]] if cut < len(chunk) else []
+        yield whole
+    if any(part.strip() for part in partial):
+        raise Unavailable("the watch was cut off inside a frame")
+
+
+async def _whole_body(response: Response) -> bytes:
+    if response.stream is None:
+        return response.body
+    try:
+        return b"".join([chunk async for chunk in response.stream])
+    finally:
+        await _close(response.stream)
+
+
+async def _one_chunk(body: bytes) -> AsyncIterator[bytes]:
+    if body:
+        yield body
+
+
+async def _close(stream: AsyncIterator[bytes]) -> None:
+    close = getattr(stream, "aclose", None)  # a generator has it, a plain iterator need not
+    if close is not None:
+        await close()
+
+
+def _dry(dry_run: bool) -> dict[str, list[str]]:
+    return {"dryRun": ["All"]} if dry_run else {}

@@ -1,0 +1,229 @@
+"""Between the `Cluster` calls and the wire: query parameters out, typed views in.
+
+Both transports share this. A `Codec` belongs to one view class (or to a `Kind`, for plain JSON) and holds the
+msgspec decoders for an object, a list and watch frames; each decodes bytes straight into views in one pass, so
+a list of 10,000 pods builds no dicts. One object that does not fit its view (a CRD without a schema may hold
+anything) is left out with a warning instead of blocking everything else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.meta import Object
+from strato.api.status import from_status
+from strato.client.cluster import EventType, Json, ListPage, WatchEvent
+from strato.errors import ApiError, InternalError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Query = dict[str, list[str]]
+
+
+class _ListMeta(msgspec.Struct, gc=False, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _ListBody(msgspec.Struct, Generic[T], gc=False):
+    metadata: _ListMeta
+    items: list[T] | None = None
+
+
+class _RawFrame(msgspec.Struct, gc=False):
+    type: str
+    object: msgspec.Raw
+
+
+class Codec(Generic[T]):
+    """Decoders of one kind into one Python type; get one with `codec_of`."""
+
+    __slots__ = ("_events", "_list", "_object", "_plain", "kind")
+
+    def __init__(self, kind: Kind, target: type[Any]) -> None:
+        self.kind = kind
+        self._plain = not issubclass(target, Object)
+        wanted: Any = Json if self._plain else target
+        self._object = msgspec.json.Decoder(wanted)
+        self._list = msgspec.json.Decoder(_ListBody[wanted])
+        self._events = msgspec.json.Decoder(WatchEvent[wanted])
+
+    def decode_object(self, body: bytes) -> T:
+        """Decode one object.
+
+        Raises:
+            InternalError: The body is no such object.
+        """
+        try:
+            decoded: T = self._object.decode(body)
+        except msgspec.DecodeError as error:
+            raise InternalError(f"the server's answer is not a usable {self.kind.name}: {error}") from error
+        return decoded
+
+    def decode_list(self, body: bytes) -> ListPage[T]:
+        """Decode a list answer.
+
+        Raises:
+            InternalError: The body is no list.
+        """
+        try:
+            page = self._list.decode(body)
+            items = page.items or []
+        except msgspec.ValidationError:
+            page, items = self._decode_list_leniently(body)
+        except msgspec.DecodeError as error:
+            raise InternalError(f"the server's answer is not a list of {self.kind.plural}: {error}") from error
+        if self._plain:
+            for item in items:  # items of a list do not repeat what the list says
+                item.setdefault("apiVersion", self.kind.api_version)
+                item.setdefault("kind", self.kind.name)
+        return ListPage(items, page.metadata.resource_version, page.metadata.continue_)
+
+    def decode_events(self, lines: bytes) -> list[WatchEvent[T]]:
+        """Decode whole lines of a watch.
+
+        Raises:
+            ApiError: What an ERROR frame says (`Gone` for a revision too old).
+        """
+        try:
+            events: list[WatchEvent[T]] = self._events.decode_lines(lines)
+        except msgspec.DecodeError:
+            return self._decode_events_leniently(lines)
+        return events
+
+    def _decode_list_leniently(self, body: bytes) -> tuple[Any, list[Any]]:
+        try:
+            page = msgspec.json.decode(body, type=_ListBody[msgspec.Raw])
+        except msgspec.DecodeError as error:
+            raise InternalError(f"the server's answer is not a list of {self.kind.plural}: {error}") from error
+        decoded = (self._decode_or_skip(raw) for raw in page.items or ())
+        return page, [item for item in decoded if item is not None]
+
+    def _decode_events_leniently(self, lines: bytes) -> list[WatchEvent[T]]:
+        events = []
+        for line in lines.splitlines():
+            if not line.strip():
+                continue
+            try:
+                frame = msgspec.json.decode(line, type=_RawFrame)
+            except msgspec.DecodeError as error:
+                raise InternalError(f"a watch of {self.kind.plural} sent an unreadable frame: {error}") from error
+            if frame.type == "ERROR":
+                raise decode_error(bytes(frame.object), 500)
+            item = self._decode_or_skip(frame.object)
+            if item is not None and frame.type in EventType.__members__:
+                events.append(WatchEvent(EventType(frame.type), item))
+        return events
+
+    def _decode_or_skip(self, raw: msgspec.Raw) -> T | None:
+        try:
+            decoded: T = self._object.decode(raw)
+        except msgspec.DecodeError as error:
+            name = _name_of(raw)
+            _log.warning("object left out, it does not fit its kind: kind=%s name=%s: %s", self.kind.name, name, error)
+            return None
+        return decoded
+
+
+@cache
+def codec_of(kind: type[Object] | Kind) -> Codec[Any]:
+    """Return the codec of a view class, or of a `Kind` for plain JSON."""
+    if isinstance(kind, Kind):
+        return Codec(kind, dict)
+    return Codec(catalog.kind_of(kind), kind)
+
+
+def kind_of(kind: type[Object] | Kind) -> Kind:
+    """Return the `Kind` that a call names by itself or by a view class."""
+    return kind if isinstance(kind, Kind) else codec_of(kind).kind
+
+
+def encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bytes:
+    """Write a JSON body."""
+    return msgspec.json.encode(body if isinstance(body, dict | list) else _plain(body))
+
+
+def decode_error(body: bytes, code: int) -> ApiError:
+    """Read the error of a failed call: a ``Status``, or whatever a proxy on the way answered."""
+    try:
+        status = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        status = None
+    if (
+        isinstance(status, dict)
+        and status.get("kind", "Status") == "Status"
+        and ("message" in status or "code" in status)
+    ):
+        status.setdefault("code", code)
+        return from_status(status)
+    text = body[:500].decode("utf-8", "replace").strip()
+    message = f"the server answered {code}" + (f": {text}" if text else "")
+    return from_status({"kind": "Status", "message": message, "reason": _REASONS.get(code, ""), "code": code})
+
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    409: "Conflict",
+    410: "Expired",
+    413: "RequestEntityTooLarge",
+    429: "TooManyRequests",
+    503: "ServiceUnavailable",
+}
+
+
+def query_of(**parameters: str | int | bool) -> Query:
+    """Build query parameters; empty, zero and false ones are left out."""
+    return {
+        name: ["true" if value is True else str(value)]
+        for name, value in parameters.items()
+        if value not in ("", 0, False)
+    }
+
+
+def delete_options(
+    *,
+    uid: str,
+    resource_version: str,
+    grace_period_seconds: int | None,
+    propagation: str,
+    dry_run: bool,
+) -> bytes:
+    """Write the ``DeleteOptions`` body of a delete; empty when nothing is asked."""
+    options: Json = {}
+    preconditions = {name: value for name, value in (("uid", uid), ("resourceVersion", resource_version)) if value}
+    if preconditions:
+        options["preconditions"] = preconditions
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    if propagation:
+        options["propagationPolicy"] = propagation
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return msgspec.json.encode({"kind": "DeleteOptions", "apiVersion": "v1", **options}) if options else b""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value)
+
+
+def _name_of(raw: msgspec.Raw) -> str:
+    try:
+        document = msgspec.json.decode(raw)
+        metadata = document["metadata"]
+        return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}".lstrip("/")
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError):
+        return "?"

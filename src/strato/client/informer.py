@@ -1,0 +1,326 @@
+"""A local, indexed, always current copy of a collection, and the changes to it in order.
+
+An `Informer` holds the last known state of every object of a view and tells its handlers each change as
+``Change(old, new)``, where ``old`` is exactly what the store held before. Handlers are plain functions, called
+in order on the loop's thread after the store has taken the whole batch; they must be cheap. `Informers` shares
+one informer per view and selector among all parts of a process, so that an event is decoded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from strato.api.meta import Key, Object
+from strato.client.cluster import Cluster, EventType, WatchEvent
+from strato.client.reflector import Reflector
+from strato.clock import Clock
+from strato.errors import InvariantError
+
+V = TypeVar("V", bound=Object)
+
+
+class Change(NamedTuple, Generic[V]):
+    """One object added (``old`` is None), changed, or deleted (``new`` is None)."""
+
+    old: V | None
+    new: V | None
+
+    @property
+    def object(self) -> V:
+        """The newest state: the new one, or of a deleted object the last known."""
+        return cast(V, self.new if self.new is not None else self.old)
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return self.object.metadata.key
+
+
+Handler = Callable[[Change[V]], None]
+BatchHandler = Callable[[Sequence[Change[V]]], None]
+IndexFunction = Callable[[V], Iterable[str]]
+_Changes = list[Change[V]]
+
+
+class _Index(Generic[V]):
+    """Objects by the values a function gives them."""
+
+    def __init__(self, values_of: IndexFunction[V]) -> None:
+        self._values_of = values_of
+        self._members: dict[str, dict[Key, V]] = {}
+
+    def update(self, key: Key, old: V | None, new: V | None) -> None:
+        before = set(self._values_of(old)) if old is not None else set()
+        after = list(self._values_of(new)) if new is not None else []
+        for value in before.difference(after):
+            members = self._members[value]
+            del members[key]
+            if not members:
+                del self._members[value]
+        if new is not None:
+            for value in after:
+                self._members.setdefault(value, {})[key] = new
+
+    def members(self, value: str) -> list[V]:
+        return list(self._members.get(value, {}).values())
+
+    def values(self) -> list[str]:
+        return list(self._members)
+
+
+class Informer(Generic[V]):
+    """The current objects of one view; see the module.
+
+    Args:
+        cluster: Where to read.
+        view: The view class.
+        clock: Waits between attempts.
+        random: Jitter of those waits.
+        namespace: One namespace; empty is all.
+        label_selector: Narrows the collection.
+        field_selector: Narrows the collection.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        view: type[V],
+        clock: Clock,
+        random: Random,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        self.view = view
+        self._reflector = Reflector(
+            cluster,
+            view,
+            self,
+            clock,
+            random,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+        self._objects: dict[Key, V] = {}
+        self._indexes: dict[str, _Index[V]] = {}
+        self._handlers: list[BatchHandler[V]] = []
+        self._resource_version = ""
+        self._synced = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    # Reading
+
+    def get(self, key: tuple[str, str]) -> V | None:
+        """Return an object by `Key`, or by a plain (namespace, name) pair."""
+        return self._objects.get(cast(Key, key))
+
+    def list(self) -> Sequence[V]:
+        """Return all objects, oldest known first."""
+        return list(self._objects.values())
+
+    def index(self, name: str, value: str) -> Sequence[V]:
+        """Return the objects that an index holds under a value."""
+        return self._indexes[name].members(value)
+
+    def index_values(self, name: str) -> Sequence[str]:
+        """Return the values of an index that have objects."""
+        return self._indexes[name].values()
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: tuple[str, str]) -> bool:
+        return key in self._objects
+
+    @property
+    def resource_version(self) -> str:
+        """The revision the copy is of; empty before the first list."""
+        return self._resource_version
+
+    @property
+    def synced(self) -> bool:
+        """Whether the first list has arrived and its handlers have run."""
+        return self._synced.is_set()
+
+    # Wiring
+
+    def add_index(self, name: str, values_of: IndexFunction[V]) -> None:
+        """Index all objects, present and future, by what ``values_of`` returns; a known name is left as it is."""
+        if name in self._indexes:
+            return
+        index = self._indexes[name] = _Index(values_of)
+        for key, item in self._objects.items():
+            index.update(key, None, item)
+
+    def add_handler(self, on_change: Handler[V]) -> None:
+        """Call ``on_change`` for every change; objects already known are told at once as added."""
+
+        def on_batch(changes: Sequence[Change[V]]) -> None:
+            for change in changes:
+                try:
+                    on_change(change)
+                except Exception as error:  # the next object must not suffer from this one
+                    _report(error, f"a handler of {self.view.__name__} failed on {change.key}")
+
+        self.add_batch_handler(on_batch)
+
+    def add_batch_handler(self, on_changes: BatchHandler[V]) -> None:
+        """Call ``on_changes`` with everything that arrived together; never with nothing."""
+        self._handlers.append(on_changes)
+        if self._objects:
+            self._tell(on_changes, [Change(None, item) for item in self._objects.values()])
+
+    # Running
+
+    def start(self) -> None:
+        """Begin reading on the running loop; no effect when that has begun."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._reflector.run(), name=f"informer {self.view.__name__}"
+            )
+            self._task.add_done_callback(self._on_end)
+
+    async def wait_synced(self) -> None:
+        """Wait for the first list.
+
+        Raises:
+            InvariantError: The informer has not been started, or has stopped.
+        """
+        if self._synced.is_set():
+            return
+        task = self._task
+        if task is None:
+            raise InvariantError(f"the informer of {self.view.__name__} is awaited before it was started")
+        waiting = asyncio.ensure_future(self._synced.wait())
+        try:
+            await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+        if not self._synced.is_set():
+            raise InvariantError(f"the informer of {self.view.__name__} stopped before its first list")
+
+    async def stop(self) -> None:
+        """Stop reading. What is known stays readable."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _report(error, f"the informer of {self.view.__name__} stopped")
+
+    # Sink of the reflector
+
+    def replace(self, objects: Sequence[V], resource_version: str) -> None:
+        """Take over a whole list: whatever differs from what is held becomes a change."""
+        changes: list[Change[V]] = []
+        fresh = {item.metadata.key: item for item in objects}
+        for key in [key for key in self._objects if key not in fresh]:
+            self._set(key, None, changes)
+        for key, item in fresh.items():
+            old = self._objects.get(key)
+            if old is not None:
+                if old.metadata.uid != item.metadata.uid:
+                    self._set(key, None, changes)  # deleted and made anew while we were not looking
+                elif old.metadata.resource_version == item.metadata.resource_version:
+                    continue
+            self._set(key, item, changes)
+        self._finish(changes, resource_version)
+        self._synced.set()
+
+    def apply(self, events: Sequence[WatchEvent[V]], resource_version: str) -> None:
+        """Take over a batch of watch events."""
+        changes: list[Change[V]] = []
+        for event in events:
+            item = event.object
+            metadata = item.metadata
+            if event.type is EventType.BOOKMARK:
+                continue
+            self._set(
+                Key(metadata.namespace, metadata.name), None if event.type is EventType.DELETED else item, changes
+            )
+        self._finish(changes, resource_version)
+
+    def _set(self, key: Key, new: V | None, changes: _Changes[V]) -> None:
+        if new is None:
+            old = self._objects.pop(key, None)
+            if old is None:
+                return  # never seen, so there is nothing to take back
+        else:
+            old = self._objects.get(key)
+            self._objects[key] = new
+        for index in self._indexes.values():
+            index.update(key, old, new)
+        changes.append(Change(old, new))
+
+    def _finish(self, changes: _Changes[V], resource_version: str) -> None:
+        self._resource_version = resource_version
+        if changes:
+            for handler in self._handlers:
+                self._tell(handler, changes)
+
+    def _tell(self, handler: BatchHandler[V], changes: Sequence[Change[V]]) -> None:
+        try:
+            handler(changes)
+        except Exception as error:  # other handlers still have to hear of it
+            _report(error, f"a handler of {self.view.__name__} failed")
+
+
+class Informers:
+    """Shares one informer per view and selector.
+
+    Args:
+        cluster: Where all of them read.
+        clock: Waits.
+        random: Jitter.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, random: Random) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._random = random
+        self._informers: dict[tuple[type[Object], str, str, str], Informer[Any]] = {}
+
+    def informer(
+        self, view: type[V], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Informer[V]:
+        """Return the shared informer, made on first use; `start` starts it."""
+        key = (view, namespace, label_selector, field_selector)
+        known = self._informers.get(key)
+        if known is None:
+            known = self._informers[key] = Informer(
+                self._cluster,
+                view,
+                self._clock,
+                self._random,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
+        return cast("Informer[V]", known)
+
+    def start(self) -> None:
+        """Start all that have been asked for and do not run yet; call again after asking for more."""
+        for informer in list(self._informers.values()):
+            informer.start()
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer asked for so far has its first list; starts those not started."""
+        self.start()
+        for informer in list(self._informers.values()):
+            await informer.wait_synced()
+
+    async def stop(self) -> None:
+        """Stop all."""
+        await asyncio.gather(*(informer.stop() for informer in self._informers.values()))
+
+
+def _report(error: BaseException, message: str) -> None:
+    """Hand a bug to the loop's exception handler: logged in production, a failure in tests."""
+    asyncio.get_running_loop().call_exception_handler({"message": message, "exception": error})

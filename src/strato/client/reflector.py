@@ -1,0 +1,177 @@
+"""Keep a copy in step with the server: list once, then watch, and start over when that is the only way.
+
+The reflector hands whole states and batches of changes to a `Sink`; the informer is one. A watch that ends is
+resumed from the last revision seen (bookmarks move it forward too). A revision the server no longer has (410)
+means a new list, whose difference to what we hold the sink works out. Everything else backs off and tries again,
+for ever: a server that is away comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from random import Random
+from typing import Generic, Protocol, TypeVar
+
+from strato.api.meta import Object
+from strato.client.backoff import Backoff
+from strato.client.cluster import Cluster, EventType, WatchEvent
+from strato.client.codec import kind_of
+from strato.clock import Clock
+from strato.errors import ApiError, Gone
+
+_log = logging.getLogger(__name__)
+
+V = TypeVar("V", bound=Object)
+V_contra = TypeVar("V_contra", bound=Object, contravariant=True)
+
+PAGE_SIZE = 500
+"""Objects per page of a list over the network, as client-go asks."""
+
+_WATCH_SECONDS = (300, 600)
+"""A remote watch lasts a random time in this range, so that watchers spread over servers and do not renew at once."""
+
+_FAILURES_BEFORE_RELIST = 3
+"""Watches that fail in a row before we doubt the revision itself (a restored backup answers in many ways)."""
+
+_SHORT_WATCH_SECONDS = 1.0
+
+
+class Sink(Protocol[V_contra]):
+    """What a reflector fills."""
+
+    def replace(self, objects: Sequence[V_contra], resource_version: str) -> None:
+        """Take over a whole state."""
+        ...
+
+    def apply(self, events: Sequence[WatchEvent[V_contra]], resource_version: str) -> None:
+        """Take over changes, in order; bookmarks are among them."""
+        ...
+
+
+class Reflector(Generic[V]):
+    """Lists and watches one collection for a sink, for ever.
+
+    Args:
+        cluster: Where to read.
+        view: What to read.
+        sink: Receives states and changes on the loop's thread.
+        clock: Waits.
+        random: Jitter.
+        namespace: One namespace; empty is all.
+        label_selector: Narrows the collection.
+        field_selector: Narrows the collection.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        view: type[V],
+        sink: Sink[V],
+        clock: Clock,
+        random: Random,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        self._cluster = cluster
+        self._view = view
+        self._sink = sink
+        self._clock = clock
+        self._random = random
+        self._namespace = namespace
+        self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._resource_version = ""
+        self._backoff = Backoff(random)
+
+    async def run(self) -> None:
+        """List and watch until cancelled."""
+        failures = 0
+        listed = False
+        while True:
+            try:
+                if not listed:
+                    await self._list()
+                    listed = True
+                if await self._watch():
+                    failures = 0
+                    continue
+                cause = "the watch ended at once without an event"
+                failures += 1
+            except Gone as error:
+                # the revision is too old to go on from; what changed since only a list can tell
+                listed, cause = False, str(error)
+                _log.info("watch expired, listing again: kind=%s", self._kind_name)
+            except ApiError as error:
+                failures += 1
+                cause = str(error)
+            if failures >= _FAILURES_BEFORE_RELIST:
+                listed, failures = False, 0
+            delay = self._backoff.next_delay(self._clock.monotonic())
+            _log.log(
+                logging.WARNING if failures else logging.INFO,
+                "reading is interrupted: kind=%s retry_seconds=%.1f: %s",
+                self._kind_name,
+                delay,
+                cause,
+            )
+            await self._clock.sleep(delay)
+
+    async def _list(self) -> None:
+        page_size = PAGE_SIZE if self._cluster.remote else 0
+        try:
+            objects, resource_version = await self._list_pages(page_size)
+        except Gone:
+            # a page's token expired under us: the list is longer than the server's memory, so ask for it whole
+            objects, resource_version = await self._list_pages(0)
+        self._resource_version = resource_version
+        self._sink.replace(objects, resource_version)
+
+    async def _list_pages(self, page_size: int) -> tuple[Sequence[V], str]:
+        objects: list[V] = []
+        token = ""
+        while True:
+            page = await self._cluster.list(
+                self._view,
+                self._namespace,
+                label_selector=self._label_selector,
+                field_selector=self._field_selector,
+                limit=page_size,
+                continue_token=token,
+            )
+            if not page.continue_token and not objects:
+                return page.items, page.resource_version
+            objects.extend(page.items)
+            token = page.continue_token
+            if not token:
+                return objects, page.resource_version
+
+    async def _watch(self) -> bool:
+        """Watch until the server ends it; return whether that was a healthy watch."""
+        started = self._clock.monotonic()
+        received = False
+        seconds = self._random.randint(*_WATCH_SECONDS) if self._cluster.remote else 0
+        watch = self._cluster.watch(
+            self._view,
+            self._namespace,
+            resource_version=self._resource_version,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            timeout_seconds=seconds,
+        )
+        async for events in watch:
+            received = True
+            self._resource_version = events[-1].object.metadata.resource_version or self._resource_version
+            self._sink.apply(events, self._resource_version)
+        return received or self._clock.monotonic() - started >= _SHORT_WATCH_SECONDS
+
+    @property
+    def _kind_name(self) -> str:
+        return kind_of(self._view).name
+
+
+def is_change(event: WatchEvent[V]) -> bool:
+    """Return whether an event carries an object, which a bookmark does not."""
+    return event.type is not EventType.BOOKMARK

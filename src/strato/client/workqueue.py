@@ -1,0 +1,257 @@
+"""A queue of keys to work on: each at most once in the queue and never worked on twice at once.
+
+A key added while it is being worked on runs again afterwards. Failures come back later: an exponential delay per
+key, and a bucket over all keys so that a broken server is not hammered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Generic, TypeVar
+
+from strato.clock import Clock
+from strato.errors import ApiError, Conflict, StratoError
+
+_log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+_TURNS_BEFORE_YIELD = 16
+"""Items a worker takes before it lets others run, in case reconciling never waits."""
+
+
+class ShutDown(StratoError):
+    """The queue is shut down and empty."""
+
+
+class RetryLimiter:
+    """When a failed key may come back: the later of its own exponential delay and a shared token bucket.
+
+    Defaults are client-go's: 5 ms doubling to 1,000 s; 10 per second after a burst of 100.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        initial_seconds: float = 0.005,
+        max_seconds: float = 1000.0,
+        per_second: float = 10.0,
+        burst: int = 100,
+    ) -> None:
+        self._clock = clock
+        self._initial = initial_seconds
+        self._max = max_seconds
+        self._per_second = per_second
+        self._burst = float(burst)
+        self._failures: dict[Hashable, int] = {}
+        self._tokens = float(burst)
+        self._filled_at = clock.monotonic()
+
+    def delay(self, key: Hashable) -> float:
+        """Count a failure of ``key`` and return the seconds until it may be tried again."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        own = self._max if failures > 60 else min(self._initial * 2.0**failures, self._max)
+        return max(own, self._take_token())
+
+    def failures(self, key: Hashable) -> int:
+        """Return how often in a row ``key`` has failed."""
+        return self._failures.get(key, 0)
+
+    def forget(self, key: Hashable) -> None:
+        """Start ``key`` over; call when it succeeded."""
+        self._failures.pop(key, None)
+
+    def _take_token(self) -> float:
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        self._tokens -= 1.0
+        return 0.0 if self._tokens >= 0 else -self._tokens / self._per_second
+
+
+class WorkQueue(Generic[K]):
+    """See the module. Single-threaded: every method is called on the loop's thread.
+
+    Args:
+        clock: Times delays.
+        limiter: Delays of failures; the default is client-go's.
+    """
+
+    def __init__(self, clock: Clock, limiter: RetryLimiter | None = None) -> None:
+        self.clock = clock
+        self._limiter = limiter if limiter is not None else RetryLimiter(clock)
+        self._ready: deque[K] = deque()
+        self._dirty: set[K] = set()  # wanted: in _ready, or to be put there when their present work is done
+        self._working: set[K] = set()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._later: list[tuple[float, int, K]] = []
+        self._due: dict[K, float] = {}  # the earliest instant each delayed key waits for; stale heap entries differ
+        self._order = itertools.count()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at = 0.0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many keys are ready now."""
+        return len(self._ready)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is ready and nothing is being worked on (delayed keys do not count)."""
+        return not self._ready and not self._working
+
+    def add(self, key: K) -> None:
+        """Ask for work on ``key``; no effect while it already waits for it."""
+        if key in self._dirty or self._closed:
+            return
+        self._dirty.add(key)
+        if key not in self._working:
+            self._push(key)
+
+    def add_after(self, key: K, seconds: float) -> None:
+        """Add ``key`` after a delay; of several delays the earliest counts."""
+        if self._closed:
+            return
+        if seconds <= 0:
+            self.add(key)
+            return
+        due = self.clock.monotonic() + seconds
+        known = self._due.get(key)
+        if known is not None and known <= due:
+            return
+        self._due[key] = due
+        heapq.heappush(self._later, (due, next(self._order), key))
+        if self._timer is None or due < self._timer_at:
+            self._set_timer()
+
+    def add_rate_limited(self, key: K) -> None:
+        """Add ``key`` after the delay its failures ask for."""
+        self.add_after(key, self._limiter.delay(key))
+
+    def forget(self, key: K) -> None:
+        """Reset the failures of ``key``."""
+        self._limiter.forget(key)
+
+    def failures(self, key: K) -> int:
+        """Return how often in a row ``key`` has failed."""
+        return self._limiter.failures(key)
+
+    async def get(self) -> K:
+        """Wait for a key and take it; `done` must follow.
+
+        Raises:
+            ShutDown: The queue is shut down and has been worked off.
+        """
+        while not self._ready:
+            if self._closed:
+                raise ShutDown("the work queue is shut down")
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except asyncio.CancelledError:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake()  # our turn goes to somebody else
+                raise
+        key = self._ready.popleft()
+        self._dirty.discard(key)
+        self._working.add(key)
+        return key
+
+    def done(self, key: K) -> None:
+        """Say that the work on ``key`` is over; it runs again if it was added meanwhile."""
+        self._working.discard(key)
+        if key in self._dirty:
+            self._push(key)
+
+    def shutdown(self) -> None:
+        """Take nothing more; what is ready is still handed out, delayed keys are dropped."""
+        self._closed = True
+        self._later.clear()
+        self._due.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._waiters.clear()
+
+    def _push(self, key: K) -> None:
+        self._ready.append(key)
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = self._later[0][0]
+        self._timer = asyncio.get_running_loop().create_task(self._run_timer(), name="work queue timer")
+
+    async def _run_timer(self) -> None:
+        while self._later:
+            self._timer_at = self._later[0][0]
+            await self.clock.sleep(max(0.0, self._timer_at - self.clock.monotonic()))
+            now = self.clock.monotonic()
+            while self._later and self._later[0][0] <= now:
+                due, _, key = heapq.heappop(self._later)
+                if self._due.get(key) == due:
+                    del self._due[key]
+                    self.add(key)
+        self._timer = None
+
+
+Reconcile = Callable[[K], Awaitable[float | None]]
+"""Bring one key up to date. Returns None when done, or the seconds after which to look again."""
+
+
+async def run_workers(queue: WorkQueue[K], reconcile: Reconcile[K], count: int, *, name: str = "") -> None:
+    """Work on keys with ``count`` concurrent workers until cancelled or the queue is shut down.
+
+    What ``reconcile`` raises is logged and retried with back-off, whatever it is: one bad object must not stop
+    the others. A conflict is not worth a warning: the object changed and its event is under way.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(_work(queue, reconcile, name), name=f"{name or 'worker'} {number}")
+    finally:
+        queue.shutdown()
+
+
+async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None:
+    turns = 0
+    while True:
+        try:
+            key = await queue.get()
+        except ShutDown:
+            return
+        try:
+            again_after_seconds = await reconcile(key)
+        except Exception as error:
+            level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
+            trace = None if isinstance(error, ApiError) else error
+            _log.log(level, "work failed, will retry: worker=%s key=%s: %s", name, key, error, exc_info=trace)
+            queue.add_rate_limited(key)
+        else:
+            queue.forget(key)
+            if again_after_seconds is not None:
+                queue.add_after(key, again_after_seconds)
+        finally:
+            queue.done(key)
+        turns += 1
+        if turns % _TURNS_BEFORE_YIELD == 0:
+            await queue.clock.sleep(0)
