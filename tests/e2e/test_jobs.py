@@ -218,6 +218,28 @@ def test_job_list_prints_volcanos_columns(world: World, namespace: str) -> None:
     )
 
 
+@pytest.mark.timeout(240)
+def test_a_node_that_falls_silent_becomes_not_ready(world: World) -> None:
+    command = [*STRATO, "run", "node", "--kubeconfig", str(world.kubeconfig)]
+    node = subprocess.Popen(
+        [*command, "--hollow-nodes", "1", "--prefix", "silent", "--cpu", "1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def ready() -> str:
+        found = world.get("node", "silent-0") or {"status": {}}
+        return next((c["status"] for c in found["status"].get("conditions", []) if c["type"] == "Ready"), "")
+
+    try:
+        eventually(lambda: ready() == "True", what="the node is Ready")
+    finally:
+        node.kill()
+        node.wait()
+    eventually(lambda: ready() == "Unknown", timeout=180, what="the node is NotReady", every=1)
+    world.kubectl("delete", "node", "silent-0")
+
+
 def test_an_invalid_job_is_refused_with_every_problem(world: World, namespace: str) -> None:
     if not _has_admission(world):
         pytest.skip("admission runs in the embedded server only until the webhook is installed")

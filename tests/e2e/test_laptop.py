@@ -166,14 +166,6 @@ def _port_of(world: EmbeddedWorld) -> int:
     return int(re.search(r"server: https://[^:]+:(\d+)", world.kubeconfig.read_text()).group(1))  # type: ignore[union-attr]
 
 
-@pytest.mark.timeout(180)
-def test_a_node_that_falls_silent_becomes_not_ready(laptop: Laptop) -> None:
-    world = laptop("--no-sandbox", "--hollow-nodes", "2")
-    assert world.kubectl("get", "nodes").count(" Ready ") == 2
-    world.kubectl("annotate", "node", "hollow-0", "strato.dev/silent=true")
-    eventually(lambda: " NotReady " in world.kubectl("get", "node", "hollow-0"), timeout=120, what="NotReady", every=1)
-
-
 @pytest.mark.timeout(120)
 def test_a_viewer_may_look_but_not_touch(laptop: Laptop) -> None:
     world = laptop("--no-sandbox", "--hollow-nodes", "1")
