@@ -1,0 +1,127 @@
+"""Node leases: how the cluster knows that a node lives, at a bounded rate for any number of nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from strato.api import catalog
+from strato.client.cluster import Cluster, PatchType
+from strato.clock import Clock, format_micro_time
+from strato.errors import AlreadyExists, ApiError, NotFound
+
+LEASE_NAMESPACE = "kube-node-lease"
+RENEW_SECONDS = 10.0
+"""How often a kubelet renews; stretched when there are many nodes."""
+RENEWALS_PER_LEASE = 4
+"""A lease lasts that many renewals, so that one or two lost ones do no harm (the kubelet: 40 s)."""
+FOREVER_SECONDS = 2**31 - 1
+
+_log = logging.getLogger(__name__)
+
+
+def renew_interval(nodes: int, max_rate: float) -> float:
+    """Return the seconds between two renewals of one node so that all together stay under ``max_rate`` per second."""
+    return max(RENEW_SECONDS, nodes / max_rate) if max_rate > 0 else float("inf")
+
+
+class Heartbeats:
+    """Keeps one Lease per node alive, going round all nodes evenly.
+
+    Args:
+        names: Node name → uid of its Node object. Read at each round: nodes may come and go.
+        is_silent: Says which nodes have stopped; their leases are left to lapse.
+        max_rate: Renewals per second of all nodes together. 0 writes one lease per node that never lapses, for
+            simulations of weeks. Note that kube-controller-manager judges by its own ``node-monitor-grace-period``
+            (50 s) and not by the lease's duration: against a real control plane keep ``nodes / max_rate`` below it.
+        concurrency: Requests in flight at most.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        names: Mapping[str, str],
+        *,
+        is_silent: Callable[[str], bool] = lambda _name: False,
+        max_rate: float = 100.0,
+        concurrency: int = 16,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._names = names
+        self._is_silent = is_silent
+        self._max_rate = max_rate
+        self._slots = asyncio.Semaphore(concurrency)
+        self._failing = False
+
+    @property
+    def duration_seconds(self) -> int:
+        """How long a lease lasts without renewal."""
+        interval = renew_interval(len(self._names), self._max_rate)
+        return FOREVER_SECONDS if interval == float("inf") else round(interval * RENEWALS_PER_LEASE)
+
+    async def run(self) -> None:
+        """Renew until cancelled."""
+        if self._max_rate <= 0:
+            await asyncio.Event().wait()
+        position, owed = 0, 0.0
+        while True:
+            count = len(self._names)
+            interval = renew_interval(count, self._max_rate)
+            tick = max(1.0, interval / max(1, count))
+            await self._clock.sleep(tick)
+            owed = min(owed + count * tick / interval, float(count))
+            due = int(owed)
+            owed -= due
+            names = list(self._names)
+            chosen = [names[(position + i) % len(names)] for i in range(due)] if names else []
+            position += due
+            await asyncio.gather(*(self.renew(name) for name in chosen if not self._is_silent(name)))
+
+    async def create(self, name: str) -> None:
+        """Write the node's first lease, or take over the one of a former life.
+
+        Raises:
+            ApiError: What the API answered, other than that the lease exists.
+        """
+        try:
+            await self._cluster.create(catalog.LEASE, self._lease(name), LEASE_NAMESPACE)
+        except AlreadyExists:
+            await self._patch(name, self._spec(name))
+
+    async def renew(self, name: str) -> None:
+        """Renew one lease; a failure is logged once and tried again at the next round."""
+        async with self._slots:
+            try:
+                try:
+                    await self._patch(name, {"renewTime": format_micro_time(self._clock.now())})
+                except NotFound:
+                    await self.create(name)
+            except ApiError as err:
+                if not self._failing:
+                    _log.warning("a node lease cannot be renewed: node=%s error=%s", name, err)
+                self._failing = True
+            else:
+                self._failing = False
+
+    async def _patch(self, name: str, spec: dict[str, Any]) -> None:
+        await self._cluster.patch(catalog.LEASE, name, LEASE_NAMESPACE, {"spec": spec}, patch_type=PatchType.MERGE)
+
+    def _spec(self, name: str) -> dict[str, Any]:
+        return {
+            "holderIdentity": name,
+            "leaseDurationSeconds": self.duration_seconds,
+            "renewTime": format_micro_time(self._clock.now()),
+        }
+
+    def _lease(self, name: str) -> dict[str, Any]:
+        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": self._names[name]}
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]},
+            "spec": self._spec(name),
+        }

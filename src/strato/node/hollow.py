@@ -1,0 +1,187 @@
+"""Hollow nodes: nodes without a machine behind them, by the ten thousand, for simulations and scale tests.
+
+They register, renew leases and run pods in name only: a bound pod is Running at once and ends when its plan
+(`strato.node.runplan`) says. One pod informer, one heap of timers and one status writer serve all of them.
+The same code runs under the virtual clock and against a real cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import random
+from collections.abc import Iterable, Mapping
+
+from strato.api.core import Pod
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informer, Informers
+from strato.clock import Clock
+from strato.errors import ApiError
+from strato.node.heartbeats import Heartbeats
+from strato.node.hollowpods import HollowPods
+from strato.node.registration import NodeFacts, register_node
+from strato.node.restarts import Backoff
+from strato.node.timers import Timers
+
+_FIRST_HOST = int(ipaddress.IPv4Address("172.16.0.1"))
+_RETRY_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class HollowNodes:
+    """A number of hollow nodes in one object.
+
+    Args:
+        informers: Shared informers; None makes and runs an own one.
+        rng: Draws failures (annotation ``strato.dev/failure-probability``).
+        count: How many nodes; they are named ``<name_prefix>-0`` and so on.
+        cpu, memory, pods: Capacity of each node, quantities.
+        resources: Further capacity, resource name → quantity.
+        labels, annotations, taints: Of every node, beside what a kubelet sets.
+        start_latency_seconds: From bind to Running.
+        max_lease_rate: Lease renewals per second of all nodes together; 0 writes each lease once (`Heartbeats`).
+        concurrency: API requests in flight at most.
+        backoff: Waits between restarts of a container.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers | None,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        count: int,
+        name_prefix: str = "hollow",
+        cpu: str = "32",
+        memory: str = "256Gi",
+        pods: int = 110,
+        resources: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+        taints: Iterable[Mapping[str, str]] = (),
+        start_latency_seconds: float = 0.0,
+        max_lease_rate: float = 100.0,
+        concurrency: int = 64,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._cluster = cluster
+        # Alone in a process, only bound pods are of interest; with others, one informer serves all.
+        self._own_informer = informers is None
+        self._informer: Informer[Pod] = (
+            Informer(cluster, Pod, clock, rng, field_selector="spec.nodeName!=")
+            if informers is None
+            else informers.informer(Pod)
+        )
+        self._clock = clock
+        self._concurrency = concurrency
+        capacity = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi", **(resources or {})}
+        all_labels = {"node.kubernetes.io/instance-type": "hollow", **(labels or {})}
+        node_taints = tuple(taints)
+        self._facts = {
+            f"{name_prefix}-{index}": NodeFacts(
+                name=f"{name_prefix}-{index}",
+                address=str(ipaddress.IPv4Address(_FIRST_HOST + index)),
+                capacity=capacity,
+                labels=all_labels,
+                annotations=annotations or {},
+                taints=node_taints,
+                message="hollow node is posting ready status",
+            )
+            for index in range(count)
+        }
+        self._uids: dict[str, str] = {}
+        self._silent: set[str] = set()
+        self._timers = Timers(clock)
+        self._pods = HollowPods(
+            cluster,
+            clock,
+            rng,
+            self._timers,
+            start_latency_seconds=start_latency_seconds,
+            backoff=backoff,
+            concurrency=concurrency,
+        )
+        self._heartbeats = Heartbeats(
+            cluster, clock, self._uids, is_silent=self._silent.__contains__, max_rate=max_lease_rate
+        )
+        self.registered = asyncio.Event()
+        """Set when every node and its lease are in the API."""
+
+    @property
+    def names(self) -> list[str]:
+        """The nodes' names in order."""
+        return list(self._facts)
+
+    @property
+    def pod_count(self) -> int:
+        """How many unfinished pods the nodes hold."""
+        return len(self._pods)
+
+    async def run(self) -> None:
+        """Register the nodes and serve their pods until cancelled."""
+        await self._register()
+        self._informer.add_handler(self._on_change)
+        self._informer.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._timers.run())
+                group.create_task(self._pods.writer.run())
+                group.create_task(self._heartbeats.run())
+        finally:
+            if self._own_informer:
+                await self._informer.stop()
+
+    def stop_node(self, name: str) -> None:
+        """Make a node go silent, as if its machine lost power: no lease, no pods, until `start_node`.
+
+        Raises:
+            KeyError: No such node.
+        """
+        if name not in self._facts:
+            raise KeyError(name)
+        self._silent.add(name)
+        self._pods.forget_node(name)
+
+    def start_node(self, name: str) -> None:
+        """Bring a silent node back; it takes up the pods that are bound to it."""
+        self._silent.discard(name)
+        for pod in self._informer.list():
+            if pod.spec.node_name == name:
+                self._pods.observe(pod, self._facts[name].address)
+
+    def _on_change(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if pod is None:
+            if change.old is not None:
+                self._pods.forget(change.old.metadata.uid)
+            return
+        facts = self._facts.get(pod.spec.node_name)
+        if facts is not None and facts.name not in self._silent:
+            self._pods.observe(pod, facts.address)
+
+    async def _register(self) -> None:
+        """Create all nodes, a few at a time; what the API refuses is tried again."""
+        waiting = iter(self._facts.values())
+
+        async def work() -> None:
+            for facts in waiting:  # one shared iterator: each node is taken once
+                await self._register_one(facts)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(self._concurrency, len(self._facts))):
+                group.create_task(work())
+        self.registered.set()
+
+    async def _register_one(self, facts: NodeFacts) -> None:
+        while True:
+            try:
+                self._uids[facts.name] = await register_node(self._cluster, facts, self._clock.now())
+                await self._heartbeats.create(facts.name)
+            except ApiError as err:
+                _log.warning("a node is registered later: node=%s error=%s", facts.name, err)
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                return

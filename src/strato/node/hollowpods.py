@@ -1,0 +1,254 @@
+"""Pods on hollow nodes: they run in name only, as long as their plan says. No processes, one timer per end.
+
+What each container does is decided by `strato.node.runplan`; the states it goes through, restarts, back-off and the
+active deadline are those of a kubelet. Init containers pass at once, sidecars end with the pod.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import math
+import random
+from typing import Any
+
+from strato.api.core import Container, Pod
+from strato.client.cluster import Cluster
+from strato.clock import Clock
+from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
+from strato.node.records import record_of
+from strato.node.restarts import Backoff, should_restart
+from strato.node.runplan import plan_run, problems
+from strato.node.statuswriter import StatusWriter
+from strato.node.timers import Timers
+
+_FIRST_ADDRESS = int(ipaddress.IPv4Address("10.0.0.1"))
+_ADDRESSES = 2**24 - 2
+_KILLED = 137
+"""Exit code of a container that the node killed."""
+_FINAL = ("Succeeded", "Failed")
+
+_log = logging.getLogger(__name__)
+
+
+class HollowPod:
+    """What is kept of one pod: its record, and which timers still count."""
+
+    __slots__ = ("doomed", "epochs", "name", "namespace", "node", "pod", "queued", "record", "uid", "waits", "writing")
+
+    def __init__(self, pod: Pod, record: PodRecord) -> None:
+        self.namespace = pod.metadata.namespace
+        self.name = pod.metadata.name
+        self.uid = pod.metadata.uid
+        self.node = pod.spec.node_name
+        self.pod = pod
+        self.record = record
+        self.epochs = [0] * len(record.containers)
+        """Per container, the run its timers belong to; a timer of an earlier run is void."""
+        self.waits = [0.0] * len(record.containers)
+        """Per container, its last back-off in seconds."""
+        self.doomed = False
+        """The API asked for its deletion."""
+        self.queued = self.writing = False
+
+    def next_write(self, now: float) -> dict[str, Any] | None:
+        """Return the status to write; None deletes the pod."""
+        return None if self.doomed else pod_status(self.record, now)
+
+
+class HollowPods:
+    """Runs all pods of all hollow nodes.
+
+    Args:
+        rng: Draws failures.
+        start_latency_seconds: From bind to Running.
+        backoff: Waits between two runs of a container.
+        concurrency: Status writes in flight at most.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        rng: random.Random,
+        timers: Timers,
+        *,
+        start_latency_seconds: float = 0.0,
+        backoff: Backoff | None = None,
+        concurrency: int = 64,
+    ) -> None:
+        self._clock = clock
+        self._rng = rng
+        self._timers = timers
+        self._start_latency_seconds = start_latency_seconds
+        self._backoff = backoff or Backoff()
+        self._pods: dict[str, HollowPod] = {}
+        self._addresses_given = 0
+        self.writer = StatusWriter(cluster, clock, timers, on_written=self._on_written, concurrency=concurrency)
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def observe(self, pod: Pod, host_ip: str) -> None:
+        """Take note of a pod bound to one of the nodes, in whatever state."""
+        uid = pod.metadata.uid
+        held = self._pods.get(uid)
+        if pod.metadata.deletion_timestamp is not None:
+            self._doom(held if held is not None else self._take(pod, host_ip))
+        elif pod.status.phase in _FINAL:
+            self._pods.pop(uid, None)
+        elif held is None:
+            self._admit(self._take(pod, host_ip))
+
+    def forget(self, uid: str) -> None:
+        """Drop a pod that is gone from the API."""
+        self._pods.pop(uid, None)
+
+    def forget_node(self, node: str) -> None:
+        """Drop all pods of a node that went silent, without a word to the API."""
+        for uid in [uid for uid, held in self._pods.items() if held.node == node]:
+            del self._pods[uid]
+
+    def _take(self, pod: Pod, host_ip: str) -> HollowPod:
+        held = HollowPod(pod, record_of(pod, host_ip=host_ip, now=self._clock.now()))
+        self._pods[held.uid] = held
+        return held
+
+    def _holds(self, held: HollowPod) -> bool:
+        return self._pods.get(held.uid) is held and not held.doomed
+
+    def _doom(self, held: HollowPod) -> None:
+        if not held.doomed:
+            held.doomed = True
+            self.writer.submit(held)
+
+    def _on_written(self, held: HollowPod, exists: bool) -> None:
+        if not exists or held.doomed:
+            self._pods.pop(held.uid, None)
+
+    def _admit(self, held: HollowPod) -> None:
+        annotations = held.pod.metadata.annotations
+        if annotations:
+            for problem in problems(annotations):
+                _log.warning("a pod's wish cannot be read: pod=%s/%s %s", held.namespace, held.name, problem)
+        record = held.record
+        if not record.pod_ip:
+            self._addresses_given += 1
+            record.pod_ip = str(ipaddress.IPv4Address(_FIRST_ADDRESS + self._addresses_given % _ADDRESSES))
+        deadline = held.pod.spec.active_deadline_seconds
+        if deadline is not None:
+            self._timers.after(record.start_time + deadline - self._clock.now(), self._exceed_deadline, held)
+        if held.pod.status.container_statuses:
+            self._resume(held)
+        elif self._start_latency_seconds > 0:
+            self._timers.after(self._start_latency_seconds, self._start, held)
+        else:
+            self._start(held)
+
+    def _start(self, held: HollowPod) -> None:
+        """Run every container for the first time."""
+        if not self._holds(held):
+            return
+        now = self._clock.now()
+        for index, container in enumerate(held.record.containers):
+            if container.init and not container.sidecar:
+                container.run(now, _container_id(held, container))
+                container.end(_ending(container, 0, COMPLETED, now))
+            else:
+                self._begin(held, index, now)
+        self._settle(held)
+
+    def _resume(self, held: HollowPod) -> None:
+        """Go on with a pod that a former life of this node started."""
+        now = self._clock.now()
+        for index, container in enumerate(held.record.containers):
+            if container.state == "running" and not container.init:
+                self._time_end(held, index, container.started_at - now)
+            elif container.state == "waiting" and not container.init:
+                self._begin(held, index, now)
+            elif container.ending is not None and not container.init:
+                self._after_end(held, index, container.ending)
+        self._settle(held)
+
+    def _begin(self, held: HollowPod, index: int, now: float) -> None:
+        container = held.record.containers[index]
+        container.image_id = container.image
+        container.run(now, _container_id(held, container))
+        if not container.init:
+            self._time_end(held, index, 0.0)
+
+    def _time_end(self, held: HollowPod, index: int, offset_seconds: float) -> None:
+        """Set the timer for the end of a run that began ``-offset_seconds`` ago; a run of no time ends here."""
+        spec = _spec_of(held, index)
+        argv = (*spec.command, *spec.args)
+        plan = plan_run(held.pod.metadata.annotations, argv, held.record.restart_policy, self._rng)
+        held.epochs[index] += 1
+        if plan.seconds + offset_seconds <= 0:
+            self._end(held, index, held.epochs[index], plan.exit_code)
+        elif not math.isinf(plan.seconds):
+            self._timers.after(
+                plan.seconds + offset_seconds, self._end_and_write, held, index, held.epochs[index], plan.exit_code
+            )
+
+    def _end_and_write(self, held: HollowPod, index: int, epoch: int, exit_code: int) -> None:
+        if self._holds(held) and held.epochs[index] == epoch:
+            self._end(held, index, epoch, exit_code)
+            self._settle(held)
+
+    def _end(self, held: HollowPod, index: int, epoch: int, exit_code: int) -> None:
+        container = held.record.containers[index]
+        ending = _ending(container, exit_code, COMPLETED if exit_code == 0 else ERROR, self._clock.now())
+        container.end(ending)
+        self._after_end(held, index, ending)
+
+    def _after_end(self, held: HollowPod, index: int, ending: Ending) -> None:
+        if not should_restart(held.record.restart_policy, ending.exit_code) or held.record.reason:
+            return
+        container = held.record.containers[index]
+        wait = self._backoff.next_wait(held.waits[index], ending.finished_at - ending.started_at)
+        held.waits[index] = wait
+        whose = f"{held.name}_{held.namespace}({held.uid})"
+        message = f"back-off {wait:g}s restarting failed container={container.name} pod={whose}"
+        container.wait(CRASH_LOOP, message)
+        held.epochs[index] += 1
+        self._timers.after(wait, self._restart, held, index, held.epochs[index])
+
+    def _restart(self, held: HollowPod, index: int, epoch: int) -> None:
+        if self._holds(held) and held.epochs[index] == epoch:
+            held.record.containers[index].restart_count += 1
+            self._begin(held, index, self._clock.now())
+            self.writer.submit(held)
+
+    def _exceed_deadline(self, held: HollowPod) -> None:
+        if self._holds(held):
+            held.record.reason = "DeadlineExceeded"
+            held.record.message = "Pod was active on the node longer than the specified deadline"
+            self._kill_rest(held)
+            self.writer.submit(held)
+
+    def _settle(self, held: HollowPod) -> None:
+        """Write the new state; the end of the last container ends the sidecars."""
+        record = held.record
+        if len(record.containers) > 1 and phase_of(record) in _FINAL:
+            self._kill_rest(held)
+        self.writer.submit(held)
+
+    def _kill_rest(self, held: HollowPod) -> None:
+        now = self._clock.now()
+        for index, container in enumerate(held.record.containers):
+            held.epochs[index] += 1
+            if container.state == "running":
+                container.end(_ending(container, _KILLED, ERROR, now))
+
+
+def _spec_of(held: HollowPod, index: int) -> Container:
+    inits = held.pod.spec.init_containers
+    return inits[index] if index < len(inits) else held.pod.spec.containers[index - len(inits)]
+
+
+def _container_id(held: HollowPod, container: ContainerRecord) -> str:
+    return f"hollow://{held.uid}-{container.name}-{container.restart_count}"
+
+
+def _ending(container: ContainerRecord, exit_code: int, reason: str, now: float) -> Ending:
+    return Ending(exit_code, reason, container.started_at, now, container_id=container.container_id)

@@ -1,0 +1,268 @@
+"""A pod's status, computed from what its containers do, as the kubelet computes it. Pure.
+
+`ContainerRecord` is what a node knows of one container; `pod_status` turns the records of a pod into the JSON of
+``status``. The hollow node and the sandbox node both use it, so that they look the same from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from strato.clock import format_time
+from strato.node.restarts import ALWAYS, NEVER
+
+Json = dict[str, Any]
+State = Literal["waiting", "running", "terminated"]
+
+CREATING, INITIALIZING, CRASH_LOOP = "ContainerCreating", "PodInitializing", "CrashLoopBackOff"
+COMPLETED, ERROR, OOM_KILLED = "Completed", "Error", "OOMKilled"
+
+_time_cache: tuple[int, str] = (0, format_time(0))
+
+
+def time_text(instant: float) -> str:
+    """Write an instant as ``metav1.Time``; equal seconds cost nothing."""
+    global _time_cache
+    second = int(instant)
+    if _time_cache[0] != second:
+        _time_cache = (second, format_time(second))
+    return _time_cache[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a run of a container ended."""
+
+    exit_code: int
+    reason: str
+    started_at: float
+    finished_at: float
+    signal: int = 0
+    message: str = ""
+    container_id: str = ""
+
+    def to_json(self) -> Json:
+        """Return the ``terminated`` member."""
+        body: Json = {
+            "exitCode": self.exit_code,
+            "reason": self.reason,
+            "startedAt": time_text(self.started_at),
+            "finishedAt": time_text(self.finished_at),
+        }
+        if self.signal:
+            body["signal"] = self.signal
+        if self.message:
+            body["message"] = self.message
+        if self.container_id:
+            body["containerID"] = self.container_id
+        return body
+
+
+@dataclass(slots=True)
+class ContainerRecord:
+    """What a node knows of one container now."""
+
+    name: str
+    image: str
+    init: bool = False
+    sidecar: bool = False
+    """An init container with ``restartPolicy: Always``."""
+    state: State = "waiting"
+    reason: str = CREATING
+    """Reason of waiting."""
+    message: str = ""
+    started_at: float = 0.0
+    ending: Ending | None = None
+    """Set while terminated."""
+    last: Ending | None = None
+    """The run before."""
+    restart_count: int = 0
+    ready: bool = False
+    started: bool = False
+    container_id: str = ""
+    image_id: str = ""
+
+    def run(self, now: float, container_id: str, *, ready: bool = True) -> None:
+        """Note that the container's process started."""
+        if self.state == "terminated":
+            self.last, self.ending = self.ending, None
+        self.state, self.started_at, self.container_id = "running", now, container_id
+        self.reason = self.message = ""
+        self.ready = self.started = ready
+
+    def end(self, ending: Ending) -> None:
+        """Note that the container's process ended."""
+        self.state, self.ending = "terminated", ending
+        self.ready = self.started = False
+
+    def wait(self, reason: str, message: str = "") -> None:
+        """Note that the container waits; an ending becomes the last one."""
+        if self.ending is not None:
+            self.last, self.ending = self.ending, None
+        self.state, self.reason, self.message = "waiting", reason, message
+        self.ready = self.started = False
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the container ended with exit code 0."""
+        return self.ending is not None and self.ending.exit_code == 0
+
+    def to_json(self) -> Json:
+        """Return the entry of ``containerStatuses``."""
+        state: Json
+        if self.state == "running":
+            state = {"running": {"startedAt": time_text(self.started_at)}}
+        elif self.ending is not None:
+            state = {"terminated": self.ending.to_json()}
+        else:
+            waiting: Json = {"reason": self.reason}
+            if self.message:
+                waiting["message"] = self.message
+            state = {"waiting": waiting}
+        # A finished ordinary init container is ready, all others only while they run.
+        ready = self.succeeded if self.init and not self.sidecar else self.ready
+        body: Json = {
+            "name": self.name,
+            "image": self.image,
+            "imageID": self.image_id,
+            "ready": ready,
+            "started": self.started,
+            "restartCount": self.restart_count,
+            "state": state,
+            "lastState": {"terminated": self.last.to_json()} if self.last is not None else {},
+        }
+        if self.container_id:
+            body["containerID"] = self.container_id
+        return body
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """What a node knows of one pod, apart from its containers' plans."""
+
+    restart_policy: str
+    containers: list[ContainerRecord]
+    host_ip: str = ""
+    pod_ip: str = ""
+    start_time: float = 0.0
+    reason: str = ""
+    """Set when the node ended the pod itself (``DeadlineExceeded``, ``Evicted``): the phase is then Failed."""
+    message: str = ""
+    conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Type → (status, lastTransitionTime) as last written."""
+    foreign: list[Json] = field(default_factory=list)
+    """Conditions of others (``PodScheduled``, ``DisruptionTarget``), written back as they were."""
+
+    @property
+    def mains(self) -> list[ContainerRecord]:
+        """The containers that are not init containers."""
+        return [c for c in self.containers if not c.init]
+
+    @property
+    def inits(self) -> list[ContainerRecord]:
+        """The init containers in order."""
+        return [c for c in self.containers if c.init]
+
+
+def initialized(inits: Sequence[ContainerRecord]) -> bool:
+    """Return whether the containers proper may start: every init container passed, every sidecar started."""
+    return all(c.started if c.sidecar else c.succeeded for c in inits)
+
+
+def phase_of(pod: PodRecord) -> str:
+    """Decide the phase."""
+    if pod.reason:
+        return "Failed"
+    mains = pod.mains if len(pod.containers) > 1 else pod.containers
+    if len(mains) != len(pod.containers):
+        plain = [c for c in pod.containers if c.init and not c.sidecar]
+        if pod.restart_policy == NEVER and any(c.ending is not None and not c.succeeded for c in plain):
+            return "Failed"
+        if not _have_begun(mains) and not initialized(pod.inits):
+            return "Pending"
+    if any(c.state == "waiting" and c.last is None for c in mains):
+        return "Pending"
+    if any(c.state == "running" for c in mains) or pod.restart_policy == ALWAYS:
+        return "Running"
+    if all(c.succeeded for c in mains):
+        return "Succeeded"
+    return "Failed" if pod.restart_policy == NEVER else "Running"
+
+
+def _have_begun(mains: Sequence[ContainerRecord]) -> bool:
+    return any(c.state != "waiting" or c.last is not None for c in mains)
+
+
+def _names(containers: Sequence[ContainerRecord]) -> str:
+    return "[" + " ".join(c.name for c in containers) + "]"
+
+
+def _conditions(pod: PodRecord, phase: str, now: str) -> list[Json]:
+    done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
+    serving = [c for c in pod.containers if not c.init or c.sidecar]
+    unready = [c for c in serving if not c.ready]
+    ready: tuple[bool, str, str] = (True, "", "")
+    if done:
+        ready = (False, done, "")
+    elif unready:
+        ready = (False, "ContainersNotReady", f"containers with unready status: {_names(unready)}")
+    start: tuple[bool, str, str] = (True, "PodCompleted" if phase == "Succeeded" else "", "")
+    inits = pod.inits if len(pod.containers) > 1 else []
+    if not done and inits and not _have_begun(pod.mains) and not initialized(inits):
+        open_inits = [c for c in inits if not (c.started if c.sidecar else c.succeeded)]
+        start = (False, "ContainersNotInitialized", f"containers with incomplete status: {_names(open_inits)}")
+    wanted = (
+        ("PodReadyToStartContainers", (bool(pod.pod_ip) and not done, "", "")),
+        ("Initialized", start),
+        ("Ready", ready),
+        ("ContainersReady", ready),
+    )
+    return [_condition(pod, kind, verdict, now) for kind, verdict in wanted] + pod.foreign
+
+
+def _condition(pod: PodRecord, kind: str, verdict: tuple[bool, str, str], now: str) -> Json:
+    status = "True" if verdict[0] else "False"
+    before = pod.conditions.get(kind)
+    since = before[1] if before is not None and before[0] == status else now
+    pod.conditions[kind] = (status, since)
+    body: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
+    if verdict[1]:
+        body["reason"] = verdict[1]
+    if verdict[2]:
+        body["message"] = verdict[2]
+    return body
+
+
+def pod_status(pod: PodRecord, now: float) -> Json:
+    """Return the pod's ``status`` as the node writes it. Remembers condition times in ``pod.conditions``."""
+    phase = phase_of(pod)
+    body: Json = {
+        "phase": phase,
+        "conditions": _conditions(pod, phase, time_text(now)),
+        "hostIP": pod.host_ip,
+        "hostIPs": [{"ip": pod.host_ip}],
+        "startTime": time_text(pod.start_time),
+        "containerStatuses": [c.to_json() for c in pod.containers if not c.init],
+    }
+    if pod.pod_ip:
+        body["podIP"] = pod.pod_ip
+        body["podIPs"] = [{"ip": pod.pod_ip}]
+    if any(c.init for c in pod.containers):
+        body["initContainerStatuses"] = [c.to_json() for c in pod.containers if c.init]
+    if pod.reason:
+        body["reason"], body["message"] = pod.reason, pod.message
+    return body
+
+
+OUR_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"})
+"""Conditions that `pod_status` writes; all others belong to somebody else."""
+
+
+def adopt_conditions(pod: PodRecord, conditions: Sequence[Mapping[str, Any]]) -> None:
+    """Take over what is already written: times of ours, and the conditions of others as they are."""
+    pod.foreign = [dict(c) for c in conditions if c.get("type") not in OUR_CONDITIONS]
+    for condition in conditions:
+        if condition.get("type") in OUR_CONDITIONS:
+            pod.conditions[condition["type"]] = (condition.get("status", ""), condition.get("lastTransitionTime") or "")

@@ -1,0 +1,75 @@
+"""From a pod as the API shows it to the record a node keeps of it, also after the node was restarted. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from strato.api.core import Container, ContainerStatus, Pod, StateTerminated
+from strato.clock import parse_time
+from strato.node.podstatus import CREATING, INITIALIZING, OUR_CONDITIONS, ContainerRecord, Ending, PodRecord
+from strato.node.restarts import ALWAYS
+
+
+def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
+    """Return the record of a pod: fresh, or as its status tells when a node wrote one before."""
+    spec, status = pod.spec, pod.status
+    has_inits = bool(spec.init_containers)
+    known = {s.name: s for s in (*status.init_container_statuses, *status.container_statuses)}
+    containers = [_container(c, known.get(c.name), init=True, waits=CREATING) for c in spec.init_containers]
+    waits = INITIALIZING if has_inits else CREATING
+    containers += [_container(c, known.get(c.name), init=False, waits=waits) for c in spec.containers]
+    record = PodRecord(
+        restart_policy=spec.restart_policy,
+        containers=containers,
+        host_ip=host_ip,
+        pod_ip=status.pod_ip,
+        start_time=_instant(status.start_time, now),
+    )
+    for condition in status.conditions:
+        if condition.type in OUR_CONDITIONS:
+            record.conditions[condition.type] = (condition.status, condition.last_transition_time or "")
+        else:
+            record.foreign.append(msgspec.to_builtins(condition))
+    return record
+
+
+def _container(container: Container, status: ContainerStatus | None, *, init: bool, waits: str) -> ContainerRecord:
+    record = ContainerRecord(
+        name=container.name,
+        image=container.image,
+        init=init,
+        sidecar=init and container.restart_policy == ALWAYS,
+        reason=waits,
+    )
+    if status is None:
+        return record
+    record.restart_count = status.restart_count
+    record.container_id, record.image_id = status.container_id, status.image_id
+    record.ready, record.started = status.ready, bool(status.started)
+    if status.last_state.terminated is not None:
+        record.last = _ending(status.last_state.terminated)
+    if status.state.running is not None:
+        record.state, record.reason = "running", ""
+        record.started_at = _instant(status.state.running.started_at, 0.0)
+    elif status.state.terminated is not None:
+        record.state, record.reason = "terminated", ""
+        record.ending = _ending(status.state.terminated)
+    elif status.state.waiting is not None:
+        record.reason, record.message = status.state.waiting.reason or waits, status.state.waiting.message
+    return record
+
+
+def _ending(state: StateTerminated) -> Ending:
+    return Ending(
+        exit_code=state.exit_code,
+        reason=state.reason,
+        started_at=_instant(state.started_at, 0.0),
+        finished_at=_instant(state.finished_at, 0.0),
+        signal=state.signal,
+        message=state.message,
+        container_id=state.container_id,
+    )
+
+
+def _instant(text: str | None, default: float) -> float:
+    return parse_time(text) if text else default
