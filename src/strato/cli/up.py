@@ -1,0 +1,146 @@
+"""``strato up`` and ``strato down``: start and stop the embedded cluster of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from strato.cli.connect import home_of
+from strato.cli.home import Home
+from strato.errors import StratoError, UsageError
+
+START_TIMEOUT_SECONDS = 120.0
+STOP_TIMEOUT_SECONDS = 40.0
+_POLL_SECONDS = 0.02
+
+
+class StartFailed(StratoError):
+    """The background process ended or did not become ready; carries the end of its log."""
+
+
+@click.command()
+@click.option("--hollow-nodes", default=0, show_default=True, type=click.IntRange(0), help="Nodes that only pretend.")
+@click.option("--cpu", default="32", show_default=True, help="Cpus of each hollow node.")
+@click.option("--memory", default="256Gi", show_default=True, help="Memory of each hollow node.")
+@click.option("--sandbox/--no-sandbox", default=True, show_default=True, help="This machine as a node.")
+@click.option("--cpus", default="", help="Cpus this machine's node offers instead of its own, for example 9.")
+@click.option("--node-memory", default="", help="Memory this machine's node offers instead of its own.")
+@click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one.")
+@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The API's journal, instead of HOME/data.")
+@click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
+@click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option("--foreground", is_flag=True, help="Stay in the terminal until interrupted.")
+@click.pass_context
+def up(
+    ctx: click.Context,
+    hollow_nodes: int,
+    cpu: str,
+    memory: str,
+    sandbox: bool,
+    cpus: str,
+    node_memory: str,
+    strict_images: bool,
+    host: str,
+    port: int,
+    data_dir: Path | None,
+    in_memory: bool,
+    config: Path | None,
+    foreground: bool,
+) -> None:
+    """Start the embedded cluster: a Kubernetes API, controllers, the scheduler and this machine as a node."""
+    home = home_of(ctx)
+    pid = home.running_pid()
+    if pid is not None:
+        raise UsageError(f"the cluster of {home.path} already runs (process {pid}); stop it with 'strato down'")
+    if not sandbox and hollow_nodes == 0:
+        raise UsageError("no nodes: with --no-sandbox give --hollow-nodes N")
+    if foreground:
+        from strato.cli.embedded import EmbeddedOptions, run_embedded
+
+        options = EmbeddedOptions(
+            home=home,
+            hollow_nodes=hollow_nodes,
+            hollow_cpu=cpu,
+            hollow_memory=memory,
+            sandbox=sandbox,
+            sandbox_cpus=cpus,
+            sandbox_memory=node_memory,
+            strict_images=strict_images,
+            host=host,
+            port=port,
+            data_dir=data_dir or home.data,
+            in_memory=in_memory,
+            scheduler_config=config,
+        )
+        run_embedded(options)
+        return
+    address = _start_in_background(home, sys.argv[1:])
+    click.echo(f"cluster is up at {address}")
+    click.echo(f"  export KUBECONFIG={home.kubeconfig}    # or use 'strato kubectl …'")
+
+
+def _start_in_background(home: Home, arguments: list[str]) -> str:
+    """Run this same command with ``--foreground``, detached, and wait until it serves."""
+    home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home.ready_file.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "strato.cli.main", *arguments, "--foreground"]
+    with home.log.open("wb") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
+        )
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    said_patience = False
+    started = time.monotonic()
+    while time.monotonic() < deadline:
+        if home.ready_file.exists():
+            address: str = json.loads(home.ready_file.read_text())["address"]
+            return address
+        if process.poll() is not None:
+            raise StartFailed(f"the cluster did not start:\n{_log_tail(home)}")
+        if not said_patience and time.monotonic() - started > 3:
+            said_patience = True
+            click.echo("still starting; the very first start compiles the scheduler's kernels (up to 20 s) …", err=True)
+        time.sleep(_POLL_SECONDS)
+    os.killpg(process.pid, signal.SIGKILL)
+    raise StartFailed(f"the cluster was not ready after {START_TIMEOUT_SECONDS:g} s:\n{_log_tail(home)}")
+
+
+def _log_tail(home: Home, lines: int = 15) -> str:
+    text = home.log.read_text(errors="replace").strip().splitlines()[-lines:]
+    return "\n".join(f"  {line}" for line in text) or "  (it printed nothing)"
+
+
+@click.command()
+@click.option("--purge", is_flag=True, help="Also delete everything it stored.")
+@click.pass_context
+def down(ctx: click.Context, purge: bool) -> None:
+    """Stop the embedded cluster and the processes of its pods; what it stored stays for the next 'up'."""
+    home = home_of(ctx)
+    pid = home.running_pid()
+    if pid is None:
+        click.echo(f"no cluster runs in {home.path}")
+    else:
+        home.stop_signal(pid)
+        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
+        while home.running_pid() == pid:
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+                click.echo(f"process {pid} did not stop within {STOP_TIMEOUT_SECONDS:g} s and was killed", err=True)
+                break
+            time.sleep(_POLL_SECONDS)
+        click.echo("cluster is down")
+    if purge:
+        import shutil
+
+        for path in (home.data, home.node):
+            shutil.rmtree(path, ignore_errors=True)
+        click.echo("its data is deleted")
