@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "image": ("image", "image", "Import, list and remove local images."),
     "sim": ("sim", "sim", "Run traces through the scheduler in virtual time."),
     "run": ("run", "run", "Run one component against a cluster."),
+    "crds": ("crds", "crds", "Print our custom resource definitions."),
     "completion": ("completion", "completion", "Print the shell's completion script."),
     "version": ("version", "version", "Print the version."),
 }
