@@ -1,0 +1,99 @@
+"""Views of flow.volcano.sh/v1alpha1 (spec volcano-api 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from strato.api.meta import Object, View
+from strato.api.shapes import EMPTY
+from strato.api.volcano.batch import JobSpec, TaskState
+
+
+class FlowDependsOn(View, frozen=True, kw_only=True):
+    """Flows that come first. ``probe`` is schema only and not read."""
+
+    targets: tuple[str, ...] = ()
+
+
+class Flow(View, frozen=True, kw_only=True):
+    """One step: the name of a JobTemplate. ``patch`` is schema only and not read."""
+
+    name: str = ""
+    depends_on: FlowDependsOn | None = None
+
+
+class JobFlowSpec(View, frozen=True, kw_only=True):
+    """``spec``; an empty retain policy acts as ``retain``."""
+
+    flows: tuple[Flow, ...] = ()
+    job_retain_policy: str = ""
+
+
+class RunningHistory(View, frozen=True, kw_only=True):
+    """One stretch in a state."""
+
+    start_timestamp: str | None = None
+    end_timestamp: str | None = None
+    state: str = ""
+
+
+class FlowJobStatus(View, frozen=True, kw_only=True):
+    """One entry of ``jobStatusList``."""
+
+    name: str = ""
+    state: str = ""
+    start_timestamp: str | None = None
+    end_timestamp: str | None = None
+    restart_count: int = 0
+    running_histories: tuple[RunningHistory, ...] = ()
+
+
+class FlowCondition(View, frozen=True, kw_only=True):
+    """One entry of ``conditions``, keyed by job name."""
+
+    phase: str = ""
+    create_time: str | None = None
+    running_duration: str | None = None
+    task_status_count: Mapping[str, TaskState] = EMPTY
+
+
+class JobFlowState(View, frozen=True, kw_only=True):
+    """``status.state``."""
+
+    phase: str = ""
+
+
+class JobFlowStatus(View, frozen=True, kw_only=True):
+    """``status``."""
+
+    pending_jobs: tuple[str, ...] = ()
+    running_jobs: tuple[str, ...] = ()
+    failed_jobs: tuple[str, ...] = ()
+    completed_jobs: tuple[str, ...] = ()
+    terminated_jobs: tuple[str, ...] = ()
+    unknown_jobs: tuple[str, ...] = msgspec.field(default=(), name="unKnowJobs")
+    job_status_list: tuple[FlowJobStatus, ...] = ()
+    conditions: Mapping[str, FlowCondition] = EMPTY
+    state: JobFlowState = JobFlowState()
+
+
+class JobFlow(Object, frozen=True, kw_only=True):
+    """A graph of jobs."""
+
+    spec: JobFlowSpec = JobFlowSpec()
+    status: JobFlowStatus = JobFlowStatus()
+
+
+class JobTemplateStatus(View, frozen=True, kw_only=True):
+    """``status``: the jobs made from the template."""
+
+    job_depends_on_list: tuple[str, ...] = ()
+
+
+class JobTemplate(Object, frozen=True, kw_only=True):
+    """A job spec to be used by flows."""
+
+    spec: JobSpec = JobSpec()
+    status: JobTemplateStatus = JobTemplateStatus()
