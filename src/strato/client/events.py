@@ -1,0 +1,305 @@
+"""Tell users what happened to an object: ``v1.Event`` objects, written in the background.
+
+Recording never waits and never fails: events go through a bounded queue, repeats become a count on the event that
+is there, a flood of different messages is folded into one, and what is too much is dropped and counted. The rules
+and numbers are those of client-go's event correlator, so that our events look like everybody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from strato.api import catalog
+from strato.api.meta import Object
+from strato.api.shapes import ObjectReference
+from strato.client.cluster import Cluster, Json
+from strato.client.codec import kind_of
+from strato.clock import Clock, format_time
+from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
+from strato.metrics import Registry
+
+_log = logging.getLogger(__name__)
+
+NORMAL = "Normal"
+WARNING = "Warning"
+
+_QUEUE_LENGTH = 5000
+_REMEMBERED = 4096
+_SIMILAR_LIMIT = 10
+_SIMILAR_WINDOW_SECONDS = 600.0
+_SPAM_BURST = 25.0
+_SPAM_PER_SECOND = 1 / 300
+_ATTEMPTS = 4
+_REMOTE_SENDERS = 4
+
+T = TypeVar("T")
+
+
+class _Regarding(NamedTuple):
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    field_path: str
+
+    @property
+    def identity(self) -> tuple[str, str, str, str]:
+        return self.kind, self.namespace, self.name, self.uid
+
+
+class _Happened(NamedTuple):
+    at: float
+    regarding: _Regarding
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class _Written:
+    """An event on the server that repeats are counted on."""
+
+    namespace: str
+    name: str
+    count: int
+
+
+@dataclass(slots=True)
+class _Similar:
+    """Different messages of one reason on one object."""
+
+    since: float
+    messages: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class _Recent(Generic[T]):
+    """The last few thousand entries by use."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, T] = OrderedDict()
+
+    def get(self, key: Hashable) -> T | None:
+        entry = self._entries.get(key)
+        if entry is not None:
+            self._entries.move_to_end(key)
+        return entry
+
+    def put(self, key: Hashable, entry: T) -> T:
+        self._entries[key] = entry
+        if len(self._entries) > _REMEMBERED:
+            self._entries.popitem(last=False)
+        return entry
+
+    def drop(self, key: Hashable) -> None:
+        self._entries.pop(key, None)
+
+
+class EventRecorder:
+    """Records events of one component.
+
+    Args:
+        cluster: Where events are written.
+        clock: Dates them.
+        component: Who reports, as ``kubectl describe`` shows under *From*.
+        registry: Counts dropped events under ``strato_events_dropped`` when given.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock, component: str, *, registry: Registry | None = None) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._component = component
+        self._queue: deque[_Happened] = deque()
+        self._written: _Recent[_Written] = _Recent()
+        self._similar: _Recent[_Similar] = _Recent()
+        self._buckets: _Recent[_Bucket] = _Recent()
+        self._senders: set[asyncio.Task[None]] = set()
+        self._max_senders = _REMOTE_SENDERS if cluster.remote else 1
+        self._sequence = zlib.crc32(component.encode()) % 1_000_000  # components that report at one instant differ
+        self._dropped = (
+            registry.counter("strato_events_dropped", "Events not written: overload or errors", ("component",))
+            if registry
+            else None
+        )
+        self.dropped = 0
+        """How many events were not written."""
+
+    def event(
+        self,
+        regarding: Object | ObjectReference | Mapping[str, Any],
+        type: str,  # noqa: A002 -- the wire's name
+        reason: str,
+        message: str,
+    ) -> None:
+        """Record that something happened; returns at once.
+
+        Args:
+            regarding: A view, a whole object as JSON, or a reference.
+            type: ``Normal`` or ``Warning``.
+            reason: One CamelCase word for machines.
+            message: A sentence for people.
+        """
+        happened = _Happened(self._clock.now(), _reference(regarding), type, reason, message)
+        if len(self._queue) >= _QUEUE_LENGTH or self._is_spam(happened):
+            self._drop()
+            return
+        self._queue.append(happened)
+        if len(self._senders) < self._max_senders:
+            task = asyncio.get_running_loop().create_task(self._send_all(), name=f"events {self._component}")
+            self._senders.add(task)
+            task.add_done_callback(self._senders.discard)
+
+    async def flush(self) -> None:
+        """Wait until everything recorded so far is written or dropped."""
+        while self._senders:
+            await asyncio.wait(tuple(self._senders))
+
+    async def _send_all(self) -> None:
+        while self._queue:
+            happened = self._queue.popleft()
+            try:
+                await self._send(happened)
+            except ApiError as error:
+                # the namespace may be going away, or we may not write there: an event is not worth more than a word
+                _log.debug(
+                    "event not written: reason=%s object=%s: %s", happened.reason, happened.regarding.name, error
+                )
+                self._drop()
+
+    async def _send(self, happened: _Happened) -> None:
+        key, message = self._correlate(happened)
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await self._write(key, happened, message)
+            except (Unavailable, TooManyRequests) as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                await self._clock.sleep(error.retry_after_seconds or 2.0**attempt)
+        return None
+
+    async def _write(self, key: Hashable, happened: _Happened, message: str) -> None:
+        known = self._written.get(key)
+        if known is not None:
+            changes = {"count": known.count + 1, "lastTimestamp": format_time(happened.at), "message": message}
+            try:
+                await self._cluster.patch(catalog.EVENT, known.name, known.namespace, changes)
+            except NotFound:
+                self._written.drop(key)  # expired on the server; begin anew
+            else:
+                known.count += 1
+                return
+        body = self._compose(happened, message)
+        namespace = body["metadata"]["namespace"]
+        try:
+            await self._cluster.create(catalog.EVENT, body, namespace)
+        except AlreadyExists:
+            body["metadata"]["name"] = self._name(happened)
+            await self._cluster.create(catalog.EVENT, body, namespace)
+        self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
+
+    def _correlate(self, happened: _Happened) -> tuple[Hashable, str]:
+        """Return what repeats of this event share, and the message to write."""
+        group = (happened.regarding.identity, happened.type, happened.reason)
+        similar = self._similar.get(group)
+        if similar is None or happened.at - similar.since > _SIMILAR_WINDOW_SECONDS:
+            similar = self._similar.put(group, _Similar(happened.at))
+        if len(similar.messages) < _SIMILAR_LIMIT or happened.message in similar.messages:
+            similar.messages.add(happened.message)
+            return (group, happened.message), happened.message
+        return group, f"(combined from similar events): {happened.message}"
+
+    def _is_spam(self, happened: _Happened) -> bool:
+        identity = happened.regarding.identity
+        bucket = self._buckets.get(identity)
+        if bucket is None:
+            bucket = self._buckets.put(identity, _Bucket(_SPAM_BURST, happened.at))
+        bucket.tokens = min(_SPAM_BURST, bucket.tokens + (happened.at - bucket.filled_at) * _SPAM_PER_SECOND)
+        bucket.filled_at = happened.at
+        if bucket.tokens < 1.0:
+            return True
+        bucket.tokens -= 1.0
+        return False
+
+    def _compose(self, happened: _Happened, message: str) -> Json:
+        regarding = happened.regarding
+        involved = {
+            "apiVersion": regarding.api_version,
+            "kind": regarding.kind,
+            "namespace": regarding.namespace,
+            "name": regarding.name,
+            "uid": regarding.uid,
+            "resourceVersion": regarding.resource_version,
+            "fieldPath": regarding.field_path,
+        }
+        instant = format_time(happened.at)
+        return {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": self._name(happened), "namespace": regarding.namespace or "default"},
+            "involvedObject": {name: value for name, value in involved.items() if value},
+            "reason": happened.reason,
+            "message": message,
+            "type": happened.type,
+            "source": {"component": self._component},
+            "reportingComponent": self._component,
+            "reportingInstance": "",
+            "firstTimestamp": instant,
+            "lastTimestamp": instant,
+            "count": 1,
+        }
+
+    def _name(self, happened: _Happened) -> str:
+        self._sequence += 1
+        return f"{happened.regarding.name}.{int(happened.at * 1e9) + self._sequence:x}"
+
+    def _drop(self) -> None:
+        self.dropped += 1
+        if self._dropped is not None:
+            self._dropped.labels(self._component).inc()
+
+
+def _reference(regarding: Object | ObjectReference | Mapping[str, Any]) -> _Regarding:
+    if isinstance(regarding, Object):
+        kind, metadata = kind_of(type(regarding)), regarding.metadata
+        return _Regarding(
+            kind.api_version,
+            kind.name,
+            metadata.namespace,
+            metadata.name,
+            metadata.uid,
+            metadata.resource_version,
+            "",
+        )
+    if isinstance(regarding, ObjectReference):
+        return _Regarding(
+            regarding.api_version,
+            regarding.kind,
+            regarding.namespace,
+            regarding.name,
+            regarding.uid,
+            regarding.resource_version,
+            regarding.field_path,
+        )
+    place = regarding.get("metadata", regarding)
+    return _Regarding(
+        regarding.get("apiVersion", ""),
+        regarding.get("kind", ""),
+        place.get("namespace", ""),
+        place.get("name", ""),
+        place.get("uid", ""),
+        place.get("resourceVersion", ""),
+        regarding.get("fieldPath", ""),
+    )
