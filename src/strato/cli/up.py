@@ -34,8 +34,12 @@ class StartFailed(StratoError):
 @click.option("--node-memory", default="", help="Memory this machine's node offers instead of its own.")
 @click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one.")
-@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The API's journal, instead of HOME/data.")
+@click.option(
+    "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one."
+)
+@click.option(
+    "--data-dir", default=None, type=click.Path(path_type=Path), help="The API's journal, instead of HOME/data."
+)
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
 @click.option("--foreground", is_flag=True, help="Stay in the terminal until interrupted.")

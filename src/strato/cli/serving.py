@@ -1,0 +1,80 @@
+"""Run components side by side until a signal or a failure: what every serving command shares."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from strato.errors import StratoError
+
+_log = logging.getLogger(__name__)
+
+
+class ComponentStopped(StratoError):
+    """A component ended although nobody asked it to."""
+
+
+def configure_logging(verbose: bool = False) -> None:
+    """Send structured lines to standard error."""
+    logging.basicConfig(
+        level=logging.DEBUG if verbose else logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname).1s %(name)s: %(message)s",
+    )
+
+
+def make_random(seed: int | None = None) -> random.Random:
+    """Return the process's generator; its seed is logged so that a run can be repeated."""
+    chosen = random.SystemRandom().getrandbits(32) if seed is None else seed
+    _log.info("random seed %d", chosen)
+    return random.Random(chosen)
+
+
+async def run_together(components: Sequence[tuple[str, Awaitable[None]]], stop: asyncio.Event) -> None:
+    """Run until ``stop`` is set or a component ends; then cancel the rest and wait for them.
+
+    Raises:
+        ComponentStopped: A component ended by itself.
+    """
+    tasks = {asyncio.ensure_future(work): name for name, work in components}
+    stopper = asyncio.ensure_future(stop.wait())
+    try:
+        done, _ = await asyncio.wait({stopper, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (stopper, *tasks):
+            task.cancel()
+        await asyncio.gather(stopper, *tasks, return_exceptions=True)
+    for task in done & set(tasks):
+        error = task.exception() if not task.cancelled() else None
+        if isinstance(error, StratoError):
+            raise error
+        raise ComponentStopped(f"the {tasks[task]} stopped: {error!r}") from error
+
+
+@contextlib.contextmanager
+def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
+    """Set ``stop`` on SIGTERM and SIGINT for the length of the block."""
+    loop = asyncio.get_running_loop()
+    signals = (signal.SIGTERM, signal.SIGINT)
+    for number in signals:
+        loop.add_signal_handler(number, stop.set)
+    try:
+        yield
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)
+
+
+def run_loop(main: Callable[[], Awaitable[None]]) -> None:
+    """Run on uvloop, the event loop of everything that serves."""
+    import uvloop
+
+    async def entry() -> None:
+        await main()
+
+    uvloop.run(entry())
