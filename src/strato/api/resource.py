@@ -195,4 +195,3 @@ class ResourceSlice(Object, frozen=True, kw_only=True):
     """Devices that a driver offers."""
 
     spec: ResourceSliceSpec = ResourceSliceSpec()
-

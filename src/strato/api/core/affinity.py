@@ -34,9 +34,7 @@ class PreferredSchedulingTerm(View, frozen=True, kw_only=True):
 class NodeAffinity(View, frozen=True, kw_only=True):
     """``affinity.nodeAffinity``."""
 
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: NodeSelector | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: tuple[PreferredSchedulingTerm, ...] = msgspec.field(
         default=(), name="preferredDuringSchedulingIgnoredDuringExecution"
     )

@@ -171,5 +171,3 @@ class ComponentStatus(Object, frozen=True, kw_only=True):
     """Health of a component, deprecated upstream, still asked for by old clients."""
 
     conditions: tuple[Condition, ...] = ()
-
-

@@ -85,5 +85,3 @@ class Node(Object, frozen=True, kw_only=True):
         """Whether its Ready condition is True."""
         condition = self.status.condition("Ready")
         return condition is not None and condition.status == "True"
-
-

@@ -1,0 +1,379 @@
+"""Label and field selectors, from text and from objects, with Kubernetes' parse errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from strato.api import names
+from strato.api.shapes import LabelSelector, LabelSelectorRequirement
+from strato.errors import UsageError
+
+IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GREATER, LESS = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
+
+_EMPTY_LABELS: Mapping[str, str] = {}
+
+
+class InvalidSelector(UsageError, ValueError):
+    """A selector cannot be read; the message is Kubernetes'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One requirement on one key."""
+
+    key: str
+    operator: str
+    """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels satisfy it. NotIn holds where the key is absent."""
+        actual = labels.get(self.key)
+        operator = self.operator
+        if operator == IN:
+            return actual is not None and actual in self.values
+        if operator == NOT_IN:
+            return actual is None or actual not in self.values
+        if operator == EXISTS:
+            return actual is not None
+        if operator == DOES_NOT_EXIST:
+            return actual is None
+        left, right = _integer(actual), _integer(self.values[0] if self.values else None)
+        if left is None or right is None:
+            return False
+        return left > right if operator == GREATER else left < right
+
+    def __str__(self) -> str:
+        if self.operator == EXISTS:
+            return self.key
+        if self.operator == DOES_NOT_EXIST:
+            return f"!{self.key}"
+        if self.operator in (GREATER, LESS):
+            return f"{self.key}{'>' if self.operator == GREATER else '<'}{self.values[0]}"
+        if len(self.values) == 1:
+            return f"{self.key}{'=' if self.operator == IN else '!='}{self.values[0]}"
+        word = "in" if self.operator == IN else "notin"
+        return f"{self.key} {word} ({','.join(sorted(self.values))})"
+
+
+def _integer(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        return None
+
+
+class Selector:
+    """A conjunction of requirements. Without any it matches everything, unless it is `NOTHING`."""
+
+    __slots__ = ("_equal", "_nothing", "requirements")
+
+    def __init__(self, requirements: Sequence[Requirement] = (), *, nothing: bool = False) -> None:
+        self.requirements = tuple(requirements)
+        self._nothing = nothing
+        # The common selector is a few equalities: checked without calls.
+        self._equal: tuple[tuple[str, str], ...] | None = (
+            tuple((r.key, r.values[0]) for r in self.requirements)
+            if all(r.operator == IN and len(r.values) == 1 for r in self.requirements)
+            else None
+        )
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it matches everything."""
+        return not self.requirements and not self._nothing
+
+    def matches(self, labels: Mapping[str, str] | None) -> bool:
+        """Whether labels (None means none) satisfy every requirement."""
+        if self._nothing:
+            return False
+        present = labels if labels is not None else _EMPTY_LABELS
+        if self._equal is not None:
+            for key, wanted in self._equal:  # noqa: SIM110 - a generator costs more than the loop
+                if present.get(key) != wanted:
+                    return False
+            return True
+        return all(requirement.matches(present) for requirement in self.requirements)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Selector) and self.requirements == other.requirements and self._nothing == other._nothing
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.requirements, self._nothing))
+
+    def __str__(self) -> str:
+        return ",".join(str(requirement) for requirement in sorted(self.requirements, key=lambda r: r.key))
+
+    def __repr__(self) -> str:
+        return "Selector(nothing)" if self._nothing else f"Selector({str(self)!r})"
+
+
+EVERYTHING = Selector()
+NOTHING = Selector(nothing=True)
+
+
+def from_labels(labels: Mapping[str, str]) -> Selector:
+    """Return the selector of all labels being equal (services, replication controllers)."""
+    return Selector([Requirement(key, IN, (value,)) for key, value in sorted(labels.items())])
+
+
+def from_label_selector(selector: LabelSelector | None) -> Selector:
+    """Return what a `LabelSelector` selects: nothing when absent, everything when empty.
+
+    Raises:
+        InvalidSelector: An operator is unknown.
+    """
+    if selector is None:
+        return NOTHING
+    requirements = [Requirement(key, IN, (value,)) for key, value in sorted(selector.match_labels.items())]
+    requirements += [_from_expression(expression) for expression in selector.match_expressions]
+    return Selector(requirements) if requirements else EVERYTHING
+
+
+def _from_expression(expression: LabelSelectorRequirement) -> Requirement:
+    if expression.operator not in (IN, NOT_IN, EXISTS, DOES_NOT_EXIST):
+        raise InvalidSelector(f'"{expression.operator}" is not a valid label selector operator')
+    return Requirement(expression.key, expression.operator, expression.values)
+
+
+# ── text ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_TOKEN = re.compile(r"\s*(?:(==|=|!=|!|\(|\)|,|>|<)|([^\s=!(),><]+))")
+_OPERATORS = {"in": IN, "notin": NOT_IN, "=": IN, "==": IN, "!=": NOT_IN, ">": GREATER, "<": LESS}
+_END = ""
+
+
+class _Parser:
+    """Kubernetes' grammar: requirements separated by commas."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, bool]] = []
+        position = 0
+        body = text.rstrip()
+        while position < len(body):
+            match = _TOKEN.match(body, position)
+            assert match is not None  # every character is a symbol, a blank or part of a word
+            symbol, word = match.groups()
+            self._tokens.append((symbol, False) if symbol is not None else (word, True))
+            position = match.end()
+        self._position = 0
+
+    def _look(self) -> tuple[str, bool]:
+        return self._tokens[self._position] if self._position < len(self._tokens) else (_END, False)
+
+    def _take(self) -> tuple[str, bool]:
+        token = self._look()
+        self._position += 1
+        return token
+
+    def parse(self) -> list[Requirement]:
+        requirements: list[Requirement] = []
+        while True:
+            text, is_word = self._look()
+            if text == _END:
+                return requirements
+            if not is_word and text != "!":
+                raise InvalidSelector(f"found '{text}', expected: !, identifier, or 'end of string'")
+            try:
+                requirements.append(self._requirement())
+            except InvalidSelector as err:
+                raise InvalidSelector(f"unable to parse requirement: {err}") from None
+            text, _ = self._take()
+            if text == _END:
+                return requirements
+            if text != ",":
+                raise InvalidSelector(f"found '{text}', expected: ',' or 'end of string'")
+            text, is_word = self._look()
+            if not is_word and text != "!":
+                raise InvalidSelector(f"found '{text}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        key, is_word = self._take()
+        negated = key == "!" and not is_word
+        if negated:
+            key, is_word = self._take()
+        if not is_word:
+            raise InvalidSelector(f"found '{key}', expected: identifier")
+        if complaints := names.check_qualified_name(key):
+            raise InvalidSelector(f'<nil>: Invalid value: "{key}": {"; ".join(complaints)}')
+        following, _ = self._look()
+        if negated:
+            return Requirement(key, DOES_NOT_EXIST)
+        if following in (_END, ","):
+            return Requirement(key, EXISTS)
+        word, _ = self._take()
+        operator = _OPERATORS.get(word)
+        if operator is None:
+            raise InvalidSelector(f"found '{word}', expected: in, notin, =, ==, !=, gt, lt")
+        values = self._value_set() if word in ("in", "notin") else {self._exact_value()}
+        return _checked(key, operator, tuple(sorted(values)))
+
+    def _exact_value(self) -> str:
+        text, is_word = self._look()
+        if text in (_END, ",") and not is_word:
+            return ""
+        self._take()
+        if not is_word:
+            raise InvalidSelector(f"found '{text}', expected: identifier")
+        return text
+
+    def _value_set(self) -> set[str]:
+        text, _ = self._take()
+        if text != "(":
+            raise InvalidSelector(f"found '{text}' expected: '('")
+        text, is_word = self._look()
+        if text == ")":
+            self._take()
+            return set()
+        if not is_word and text != ",":
+            raise InvalidSelector(f"found '{text}', expected: ',', ')' or identifier")
+        values: set[str] = set()
+        expects_value = True
+        while True:
+            text, is_word = self._take()
+            if is_word:
+                values.add(text)
+                following, _ = self._look()
+                if following not in (",", ")"):
+                    raise InvalidSelector(f"found '{following}', expected: ',' or ')'")
+                expects_value = False
+            elif text == ",":
+                if expects_value:
+                    values.add("")
+                expects_value = True
+            elif text == ")":
+                if expects_value:
+                    values.add("")
+                return values
+            else:
+                raise InvalidSelector(f"found '{text}', expected: ',', or identifier")
+
+
+def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+    if operator in (IN, NOT_IN) and not values:
+        raise InvalidSelector("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
+    if operator in (GREATER, LESS) and _integer(values[0]) is None:
+        raise InvalidSelector(
+            f"values[0]: Invalid value: \"{values[0]}\": for 'Gt', 'Lt' operators, the value must be an integer"
+        )
+    for index, value in enumerate(values):
+        if complaints := names.check_label_value(value):
+            raise InvalidSelector(f'values[{index}][{key}]: Invalid value: "{value}": {"; ".join(complaints)}')
+    return Requirement(key, operator, values)
+
+
+@lru_cache(maxsize=1024)
+def parse_selector(text: str) -> Selector:
+    """Read ``a=b,c in (d,e),!f``; empty text selects everything. Cached.
+
+    Raises:
+        InvalidSelector: With Kubernetes' complaint.
+    """
+    return Selector(_Parser(text).parse()) if text.strip() else EVERYTHING
+
+
+# ── fields ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One field that must equal, or must not equal, a value."""
+
+    field: str
+    value: str
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """A conjunction of field requirements."""
+
+    requirements: tuple[FieldRequirement, ...] = ()
+
+    def matches(self, get: Callable[[str], str]) -> bool:
+        """Whether an object satisfies it; ``get`` returns a field's text, "" when it has none."""
+        return all((get(r.field) == r.value) is not r.negated for r in self.requirements)
+
+    def exact(self, field: str) -> str | None:
+        """Return the value the field must equal, or None when it is not bound so: for indexes."""
+        for requirement in self.requirements:
+            if requirement.field == field and not requirement.negated:
+                return requirement.value
+        return None
+
+    def __str__(self) -> str:
+        return ",".join(f"{r.field}{'!=' if r.negated else '='}{_escape(r.value)}" for r in self.requirements)
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+def _split_terms(text: str) -> list[str]:
+    """Split at commas that no backslash protects."""
+    terms, current, position = [], "", 0
+    while position < len(text):
+        char = text[position]
+        if char == "\\" and position + 1 < len(text):
+            current += text[position : position + 2]
+            position += 2
+            continue
+        if char == ",":
+            terms.append(current)
+            current = ""
+        else:
+            current += char
+        position += 1
+    return [*terms, current]
+
+
+_UNESCAPED_OPERATOR = re.compile(r"(?:[^\\=!]|\\.|!(?!=))*")
+
+
+@lru_cache(maxsize=1024)
+def parse_field_selector(text: str) -> FieldSelector:
+    r"""Read ``spec.nodeName=x,status.phase!=Failed``; ``\``, ``,`` and ``=`` in values are escaped by ``\``. Cached.
+
+    Raises:
+        InvalidSelector: With Kubernetes' complaint.
+    """
+    requirements: list[FieldRequirement] = []
+    for term in _split_terms(text):
+        if term == "":
+            continue
+        match = _UNESCAPED_OPERATOR.match(term)
+        assert match is not None  # the pattern matches the empty text
+        field, rest = match[0], term[match.end() :]
+        for mark in ("!=", "==", "="):
+            if rest.startswith(mark):
+                value = _unescape(rest[len(mark) :])
+                requirements.append(FieldRequirement(field, value, negated=mark == "!="))
+                break
+        else:
+            raise InvalidSelector(f"invalid selector: '{text}'; can't understand '{term}'")
+    return FieldSelector(tuple(requirements))
+
+
+def _unescape(value: str) -> str:
+    result, position = "", 0
+    while position < len(value):
+        char = value[position]
+        if char == "\\":
+            position += 1
+            escaped = value[position : position + 1]
+            if escaped not in ("\\", ",", "="):
+                raise InvalidSelector(f"invalid field selector: invalid escape sequence: \\{escaped}")
+            result += escaped
+        elif char in ",=":
+            raise InvalidSelector(f"invalid field selector: unescaped character in value: {char}")
+        else:
+            result += char
+        position += 1
+    return result
