@@ -1,0 +1,1 @@
+"""OpenAPI documents of everything the server serves."""
