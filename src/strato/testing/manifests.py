@@ -90,8 +90,7 @@ class PodManifest(Manifest):
 
     def on(self, node_name: str, *, phase: str = "Running") -> Self:
         """Say that the pod is bound to a node, and its phase."""
-        bound = self.spec(nodeName=node_name).status(phase=phase)
-        return bound
+        return self.spec(nodeName=node_name).status(phase=phase)
 
     def tolerate(self, key: str, *, value: str = "", effect: str = "") -> Self:
         """Add a toleration; without a value any value is tolerated."""
