@@ -198,7 +198,7 @@ class _Finder:
             wanted: type = list if "list" in kind else dict
             if not isinstance(value, wanted):
                 self._mismatch(kind, value, owner, fields_path)
-            elif isinstance(value, list):
+            elif wanted is list:
                 for index, item in enumerate(value):
                     self.value(kind["list"], item, f"{path}[{index}]", owner, fields_path)
             else:
@@ -219,9 +219,7 @@ class _Finder:
             self.wrong.append(_QUANTITY_WORDING)
         elif kind == "time" and isinstance(value, str):
             text = json.dumps(value)
-            self.wrong.append(
-                f'parsing time {text} as "2006-01-02T15:04:05Z07:00": cannot parse {text} as "2006"'
-            )
+            self.wrong.append(f'parsing time {text} as "2006-01-02T15:04:05Z07:00": cannot parse {text} as "2006"')
         else:
             self.wrong.append(
                 f"json: cannot unmarshal {_json_name(value, kind)} into Go struct field "
@@ -349,3 +347,15 @@ def merge_info(kind: Kind) -> MergeInfo | None:
 def known_kinds() -> Iterator[str]:
     """Yield ``group/version/Kind`` of every built-in kind with a shape."""
     yield from shapes.load().kinds
+
+
+def is_clean(shape: str) -> Check:
+    """Return the quick check of one shape (``io.k8s.…ObjectMeta``), for parts of custom resources."""
+    return _structure(shape)
+
+
+def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:
+    """Drop what the shape does not name from an object found at ``path``; return the unknown fields."""
+    finder = _Finder(drop=True)
+    finder.structure(shape, obj, path, ())
+    return finder.unknown[:_MAX_REPORTS]

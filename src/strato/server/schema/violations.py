@@ -1,0 +1,230 @@
+"""Word what breaks a structural schema, as Kubernetes words it. Only runs when something is wrong."""
+
+from __future__ import annotations
+
+import base64
+import ipaddress
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+from strato.api.status import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
+from strato.errors import Cause
+
+Schema = Mapping[str, Any]
+
+
+def find(schema: Schema, value: Any, path: str = "") -> list[Cause]:
+    """Return every violation of ``value`` below ``path``; rules in CEL are not looked at."""
+    return list(_find(schema, value, path))
+
+
+def _find(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
+    if value is None and schema.get("nullable"):
+        return
+    wrong_type = _type_problem(schema, value, path)
+    if wrong_type is not None:
+        yield wrong_type
+        return
+    if schema.get("enum") and value not in schema["enum"]:
+        options = ", ".join(json.dumps(option) for option in schema["enum"])
+        yield Cause(NOT_SUPPORTED, f"Unsupported value: {_shown(value)}: supported values: {options}", path)
+    if is_number(value):
+        for text in number_problems(schema, value):
+            yield _invalid(value, path, text)
+    elif isinstance(value, str):
+        yield from _text_problems(schema, value, path)
+    elif isinstance(value, list):
+        yield from _list_problems(schema, value, path)
+    elif isinstance(value, dict):
+        yield from _object_problems(schema, value, path)
+    yield from _junctor_problems(schema, value, path)
+
+
+def _invalid(value: Any, path: str, text: str) -> Cause:
+    return Cause(INVALID, f"Invalid value: {_shown(value)}: {path} in body {text}", path)
+
+
+def _shown(value: Any) -> str:
+    return "null" if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def json_type(value: Any) -> str:
+    """Return the JSON type's name."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def _type_problem(schema: Schema, value: Any, path: str) -> Cause | None:
+    have = json_type(value)
+    if schema.get("x-kubernetes-int-or-string"):
+        fits, want = have in ("integer", "string"), "integer,string"
+    else:
+        want = schema.get("type") or ""
+        fits = not want or have == want or (want == "number" and have == "integer")
+        fits = fits or (want == "integer" and isinstance(value, float) and value.is_integer())
+    if fits:
+        return None
+    return Cause(TYPE_INVALID, f'Invalid value: "{have}": {path} in body must be of type {want}: "{have}"', path)
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a number (true and false are not)."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def number_problems(schema: Schema, value: float) -> Sequence[str]:
+    """Return what a number breaks: minimum, maximum, multipleOf."""
+    texts = []
+    low, high, step = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
+    if low is not None and schema.get("exclusiveMinimum") and value <= low:
+        texts.append(f"should be greater than {low}")
+    elif low is not None and value < low:
+        texts.append(f"should be greater than or equal to {low}")
+    if high is not None and schema.get("exclusiveMaximum") and value >= high:
+        texts.append(f"should be less than {high}")
+    elif high is not None and value > high:
+        texts.append(f"should be less than or equal to {high}")
+    if step is not None and value % step != 0:
+        texts.append(f"should be a multiple of {step}")
+    return texts
+
+
+def _text_problems(schema: Schema, value: str, path: str) -> Iterator[Cause]:
+    low, high = schema.get("minLength"), schema.get("maxLength")
+    if low is not None and len(value) < low:
+        yield _invalid(value, path, f"should be at least {low} chars long")
+    if high is not None and len(value) > high:
+        yield Cause(TOO_LONG, f"Too long: may not be more than {high} bytes", path)
+    if schema.get("pattern") and not go_pattern(schema["pattern"]).search(value):
+        yield _invalid(value, path, f"should match '{schema['pattern']}'")
+    name = schema.get("format")
+    if name in FORMATS and not FORMATS[name](value):
+        yield _invalid(value, path, f"must be of type {name}: {_shown(value)}")
+
+
+def _list_problems(schema: Schema, value: list[Any], path: str) -> Iterator[Cause]:
+    low, high = schema.get("minItems"), schema.get("maxItems")
+    if low is not None and len(value) < low:
+        yield Cause(INVALID, f"Invalid value: {len(value)}: {path} in body should have at least {low} items", path)
+    if high is not None and len(value) > high:
+        yield Cause(TOO_MANY, f"Too many: {len(value)}: must have at most {high} items", path)
+    for index, key in duplicates(schema, value):
+        yield Cause(DUPLICATE, f"Duplicate value: {_shown(key)}", f"{path}[{index}]")
+    items = schema.get("items")
+    if isinstance(items, Mapping):
+        for index, item in enumerate(value):
+            yield from _find(items, item, f"{path}[{index}]")
+
+
+def duplicates(schema: Schema, value: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return index and key of every item whose key an earlier one has, for list types map and set."""
+    keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
+    is_map = schema.get("x-kubernetes-list-type") == "map"
+    defaults = {
+        name: inner.get("default") for name, inner in ((schema.get("items") or {}).get("properties") or {}).items()
+    }
+    seen: set[Any] = set()
+    found = []
+    for index, item in enumerate(value):
+        key = item
+        if is_map and isinstance(item, dict):
+            key = {name: item.get(name, defaults.get(name)) for name in keys}
+        hashable = key if isinstance(key, str) else json.dumps(key, sort_keys=True)
+        if hashable in seen:
+            found.append((index, key))
+        seen.add(hashable)
+    return found
+
+
+def _object_problems(schema: Schema, value: dict[str, Any], path: str) -> Iterator[Cause]:
+    if schema.get("x-kubernetes-embedded-resource"):
+        for name in embedded_problems(value):
+            yield Cause(REQUIRED, "Required value: must not be empty", _join(path, name))
+    for name in schema.get("required") or ():
+        if name not in value:
+            yield Cause(REQUIRED, "Required value", _join(path, name))
+    low, high = schema.get("minProperties"), schema.get("maxProperties")
+    if low is not None and len(value) < low:
+        yield _invalid(value, path, f"should have at least {low} properties")
+    if high is not None and len(value) > high:
+        yield Cause(TOO_MANY, f"Too many: {len(value)}: must have at most {high} items", path)
+    properties: Mapping[str, Schema] = schema.get("properties") or {}
+    extra = schema.get("additionalProperties")
+    for name, inner in value.items():
+        if name in properties:
+            yield from _find(properties[name], inner, _join(path, name))
+        elif isinstance(extra, Mapping):
+            yield from _find(extra, inner, _join(path, name))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def embedded_problems(value: Mapping[str, Any]) -> list[str]:
+    """Return the type fields that an embedded resource lacks."""
+    return [name for name in ("apiVersion", "kind") if not value.get(name)]
+
+
+def _junctor_problems(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
+    for inner in schema.get("allOf") or ():
+        yield from _find(inner, value, path)
+    any_of, one_of = schema.get("anyOf"), schema.get("oneOf")
+    if any_of and not any(not find(inner, value, path) for inner in any_of):
+        yield _invalid(value, path, "must validate at least one schema (anyOf)")
+    if one_of and sum(not find(inner, value, path) for inner in one_of) != 1:
+        yield _invalid(value, path, "must validate one and only one schema (oneOf)")
+    if schema.get("not") and not find(schema["not"], value, path):
+        yield _invalid(value, path, "must not validate the schema (not)")
+
+
+def _parses(read: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+def _read_instant(text: str) -> None:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError(text)
+
+
+FORMATS: dict[str, Callable[[str], bool]] = {
+    "date-time": _parses(_read_instant),
+    "date": _parses(date.fromisoformat),
+    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
+    "ipv4": _parses(ipaddress.IPv4Address),
+    "ipv6": _parses(ipaddress.IPv6Address),
+    "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
+    "uuid": _parses(UUID),
+}
+"""Formats that are checked; others (as in Kubernetes) say nothing."""
+
+
+def go_pattern(pattern: str) -> re.Pattern[str]:
+    r"""Compile a Go (RE2) pattern: ``$`` is the very end there, ``\z`` is its other name."""
+    return re.compile(_AT_END.sub(lambda match: match[0] if match[0] != "$" else r"\Z", pattern.replace(r"\z", r"\Z")))
+
+
+_AT_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$")
