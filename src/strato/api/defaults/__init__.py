@@ -1,0 +1,126 @@
+"""Server-side defaults of the built-in kinds, as the real API server sets them.
+
+`apply_defaults` changes a decoded object in place, before admission and validation, on every write. It also writes
+quantities in their canonical form, which the real server does by decoding and encoding them. `initial_status` is what
+an object's status becomes when it is created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strato.api import catalog
+from strato.api.defaults.others import (
+    default_claim,
+    default_config_secret,
+    default_csi_driver,
+    default_limit_range,
+    default_namespace,
+    default_network_policy,
+    default_node,
+    default_persistent_volume,
+    default_priority_class,
+    default_quota,
+    default_role_binding,
+    default_storage_class,
+    default_webhooks,
+)
+from strato.api.defaults.pod import default_pod, default_pod_template, dict_qos_class
+from strato.api.defaults.service import default_endpoints, default_service
+from strato.api.defaults.workloads import (
+    default_cron_job,
+    default_daemon_set,
+    default_deployment,
+    default_job,
+    default_replica_set,
+    default_replication_controller,
+    default_stateful_set,
+)
+from strato.api.kinds import Kind
+from strato.api.malformed import malformed
+
+Default = Callable[[dict[str, Any]], None]
+
+_DEFAULTS: dict[Kind, Default] = {
+    catalog.POD: default_pod,
+    catalog.PODTEMPLATE: default_pod_template,
+    catalog.SERVICE: default_service,
+    catalog.ENDPOINTS: default_endpoints,
+    catalog.NAMESPACE: default_namespace,
+    catalog.NODE: default_node,
+    catalog.SECRET: default_config_secret,
+    catalog.PERSISTENTVOLUMECLAIM: default_claim,
+    catalog.PERSISTENTVOLUME: default_persistent_volume,
+    catalog.LIMITRANGE: default_limit_range,
+    catalog.RESOURCEQUOTA: default_quota,
+    catalog.REPLICATIONCONTROLLER: default_replication_controller,
+    catalog.REPLICASET: default_replica_set,
+    catalog.DEPLOYMENT: default_deployment,
+    catalog.STATEFULSET: default_stateful_set,
+    catalog.DAEMONSET: default_daemon_set,
+    catalog.JOB: default_job,
+    catalog.CRONJOB: default_cron_job,
+    catalog.PRIORITYCLASS: default_priority_class,
+    catalog.ROLEBINDING: default_role_binding,
+    catalog.CLUSTERROLEBINDING: default_role_binding,
+    catalog.STORAGECLASS: default_storage_class,
+    catalog.CSIDRIVER: default_csi_driver,
+    catalog.NETWORKPOLICY: default_network_policy,
+    catalog.MUTATINGWEBHOOKCONFIGURATION: default_webhooks,
+    catalog.VALIDATINGWEBHOOKCONFIGURATION: default_webhooks,
+}
+
+_INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
+    catalog.NAMESPACE: {"phase": "Active"},
+    catalog.PERSISTENTVOLUMECLAIM: {"phase": "Pending"},
+    catalog.PERSISTENTVOLUME: {"phase": "Pending"},
+    catalog.SERVICE: {"loadBalancer": {}},
+    catalog.REPLICATIONCONTROLLER: {"replicas": 0},
+    catalog.REPLICASET: {"replicas": 0},
+    catalog.STATEFULSET: {"replicas": 0, "availableReplicas": 0},
+    catalog.DAEMONSET: {
+        "currentNumberScheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "numberReady": 0,
+    },
+    catalog.DEPLOYMENT: {},
+    catalog.JOB: {},
+    catalog.CRONJOB: {},
+    catalog.RESOURCEQUOTA: {},
+    catalog.INGRESS: {"loadBalancer": {}},
+}
+
+
+def apply_defaults(kind: Kind, obj: dict[str, Any]) -> None:
+    """Fill in what a real API server would; in place. Kinds without defaults are left alone.
+
+    Raises:
+        BadRequest: A field has the wrong JSON type; the message names it.
+    """
+    default = _DEFAULTS.get(kind)
+    if default is None:
+        return
+    try:
+        default(obj)
+    except (AttributeError, TypeError, KeyError, IndexError) as err:
+        raise malformed(kind, obj) from err
+
+
+def initial_status(kind: Kind, obj: dict[str, Any]) -> None:
+    """Replace the status of an object about to be created by what a new one has; in place, built-in kinds only.
+
+    Nodes keep theirs, as on a real server (a kubelet registers with its status); Volcano's kinds lose theirs where
+    ``/status`` is a subresource.
+    """
+    if kind is catalog.POD:
+        obj["status"] = {"phase": "Pending", "qosClass": dict_qos_class(obj.get("spec") or {})}
+        return
+    if kind is catalog.NODE or not kind.has_status:
+        return
+    fresh = _INITIAL_STATUS.get(kind)
+    if fresh is not None:
+        obj["status"] = dict(fresh)
+    else:
+        obj.pop("status", None)

@@ -1,0 +1,175 @@
+"""Defaults of namespaces, nodes, storage, quotas, access control and the rest."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from strato.api.defaults.pod import canonical_list
+
+Json = dict[str, Any]
+
+
+def default_namespace(obj: Json) -> None:
+    """Default a namespace: its name as a label, and the finalizer that its deletion waits for."""
+    metadata = obj.setdefault("metadata", {})
+    name = metadata.get("name")
+    if name:
+        labels = metadata.get("labels")
+        if labels is None:
+            labels = metadata["labels"] = {}
+        labels["kubernetes.io/metadata.name"] = name
+    spec = obj.setdefault("spec", {})
+    if "deletionTimestamp" not in metadata and not spec.get("finalizers"):
+        spec["finalizers"] = ["kubernetes"]
+
+
+def default_node(obj: Json) -> None:
+    """Default a node: allocatable from capacity, quantities canonical."""
+    status = obj.get("status")
+    if not status:
+        return
+    capacity = status.get("capacity")
+    if capacity:
+        capacity = status["capacity"] = canonical_list(capacity)
+    allocatable = status.get("allocatable")
+    if allocatable:
+        status["allocatable"] = canonical_list(allocatable)
+    elif capacity:
+        status["allocatable"] = dict(capacity)
+
+
+def default_config_secret(obj: Json) -> None:
+    """Default a secret: its type, and ``stringData`` moved into ``data``."""
+    if not obj.get("type"):
+        obj["type"] = "Opaque"
+    plain = obj.pop("stringData", None)
+    if plain:
+        data = obj.get("data")
+        if data is None:
+            data = obj["data"] = {}
+        for key, text in plain.items():
+            data[key] = base64.b64encode(text.encode()).decode()
+
+
+def default_claim(obj: Json) -> None:
+    """Default a PersistentVolumeClaim."""
+    spec = obj.setdefault("spec", {})
+    if spec.get("volumeMode") is None:
+        spec["volumeMode"] = "Filesystem"
+    resources = spec.get("resources")
+    if resources:
+        for section in ("requests", "limits"):
+            if resources.get(section):
+                resources[section] = canonical_list(resources[section])
+
+
+def default_persistent_volume(obj: Json) -> None:
+    """Default a PersistentVolume."""
+    spec = obj.setdefault("spec", {})
+    if not spec.get("persistentVolumeReclaimPolicy"):
+        spec["persistentVolumeReclaimPolicy"] = "Retain"
+    if spec.get("volumeMode") is None:
+        spec["volumeMode"] = "Filesystem"
+    if spec.get("capacity"):
+        spec["capacity"] = canonical_list(spec["capacity"])
+    host_path = spec.get("hostPath")
+    if host_path is not None and host_path.get("type") is None:
+        host_path["type"] = ""
+
+
+def default_limit_range(obj: Json) -> None:
+    """Default a LimitRange: for containers ``default`` from ``max``, ``defaultRequest`` from ``default``, then ``min``."""
+    for item in (obj.get("spec") or {}).get("limits") or ():
+        for section in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            if item.get(section):
+                item[section] = canonical_list(item[section])
+        if item.get("type") != "Container":
+            continue
+        default = {**(item.get("max") or {}), **(item.get("default") or {})}
+        request = {**(item.get("min") or {}), **default, **(item.get("defaultRequest") or {})}
+        if default:
+            item["default"] = default
+        if request:
+            item["defaultRequest"] = request
+
+
+def default_quota(obj: Json) -> None:
+    """Write a quota's quantities canonically."""
+    for part in ("spec", "status"):
+        body = obj.get(part)
+        for section in ("hard", "used"):
+            if body and body.get(section):
+                body[section] = canonical_list(body[section])
+
+
+def default_priority_class(obj: Json) -> None:
+    """Default a PriorityClass."""
+    if not obj.get("preemptionPolicy"):
+        obj["preemptionPolicy"] = "PreemptLowerPriority"
+    obj.setdefault("value", 0)
+
+
+def default_role_binding(obj: Json) -> None:
+    """Default the groups of a binding's role and subjects."""
+    role = obj.get("roleRef")
+    if role and not role.get("apiGroup"):
+        role["apiGroup"] = "rbac.authorization.k8s.io"
+    for subject in obj.get("subjects") or ():
+        if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
+            subject["apiGroup"] = "rbac.authorization.k8s.io"
+
+
+def default_storage_class(obj: Json) -> None:
+    """Default a StorageClass."""
+    if not obj.get("reclaimPolicy"):
+        obj["reclaimPolicy"] = "Delete"
+    if not obj.get("volumeBindingMode"):
+        obj["volumeBindingMode"] = "Immediate"
+
+
+def default_csi_driver(obj: Json) -> None:
+    """Default a CSIDriver."""
+    spec = obj.setdefault("spec", {})
+    for name, value in (
+        ("attachRequired", True),
+        ("podInfoOnMount", False),
+        ("storageCapacity", False),
+        ("fsGroupPolicy", "ReadWriteOnceWithFSType"),
+        ("requiresRepublish", False),
+        ("seLinuxMount", False),
+    ):
+        if spec.get(name) is None:
+            spec[name] = value
+    if spec.get("volumeLifecycleModes") is None:
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def default_network_policy(obj: Json) -> None:
+    """Default a NetworkPolicy: policy types from the rules, TCP for ports."""
+    spec = obj.setdefault("spec", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
+        for port in rule.get("ports") or ():
+            if not port.get("protocol"):
+                port["protocol"] = "TCP"
+
+
+def default_webhooks(obj: Json) -> None:
+    """Default webhook configurations."""
+    for hook in obj.get("webhooks") or ():
+        for name, value in (("failurePolicy", "Fail"), ("matchPolicy", "Equivalent"), ("timeoutSeconds", 10)):
+            if hook.get(name) is None:
+                hook[name] = value
+        for name in ("namespaceSelector", "objectSelector"):
+            if hook.get(name) is None:
+                hook[name] = {}
+        if obj.get("kind") == "MutatingWebhookConfiguration" and hook.get("reinvocationPolicy") is None:
+            hook["reinvocationPolicy"] = "Never"
+        service = (hook.get("clientConfig") or {}).get("service")
+        if service and service.get("port") is None:
+            service["port"] = 443
+        for rule in hook.get("rules") or ():
+            if rule.get("scope") is None:
+                rule["scope"] = "*"
