@@ -37,6 +37,7 @@ class Heartbeats:
             simulations of weeks. Note that kube-controller-manager judges by its own ``node-monitor-grace-period``
             (50 s) and not by the lease's duration: against a real control plane keep ``nodes / max_rate`` below it.
         concurrency: Requests in flight at most.
+        expected: How many nodes there will be when all are registered.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Heartbeats:
         is_silent: Callable[[str], bool] = lambda _name: False,
         max_rate: float = 100.0,
         concurrency: int = 16,
+        expected: int = 1,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -55,12 +57,13 @@ class Heartbeats:
         self._is_silent = is_silent
         self._max_rate = max_rate
         self._slots = asyncio.Semaphore(concurrency)
+        self._expected = expected
         self._failing = False
 
     @property
     def duration_seconds(self) -> int:
         """How long a lease lasts without renewal."""
-        interval = renew_interval(len(self._names), self._max_rate)
+        interval = renew_interval(max(self._expected, len(self._names)), self._max_rate)
         return FOREVER_SECONDS if interval == float("inf") else round(interval * RENEWALS_PER_LEASE)
 
     async def run(self) -> None:

@@ -105,7 +105,7 @@ class HollowNodes:
             concurrency=concurrency,
         )
         self._heartbeats = Heartbeats(
-            cluster, clock, self._uids, is_silent=self._silent.__contains__, max_rate=max_lease_rate
+            cluster, clock, self._uids, is_silent=self._silent.__contains__, max_rate=max_lease_rate, expected=count
         )
         self.registered = asyncio.Event()
         """Set when every node and its lease are in the API."""

@@ -1,0 +1,206 @@
+"""A container's command line and environment, as the kubelet computes them. Pure."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strato.api import quantity
+from strato.api.core import (
+    ConfigMap,
+    Container,
+    EnvFromSource,
+    EnvVarSource,
+    ObjectFieldSelector,
+    Pod,
+    ResourceFieldSelector,
+    Secret,
+)
+from strato.errors import StratoError
+
+_REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
+_KEYED_FIELD = re.compile(r"metadata\.(annotations|labels)\['(.+)'\]")
+_RESOURCE_UNITS = {"cpu": "1", "memory": "1", "ephemeral-storage": "1"}
+
+
+class ConfigProblem(StratoError):
+    """A reference of the pod's that cannot be followed now; the container waits with CreateContainerConfigError."""
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """The ConfigMaps and Secrets a pod names, as read before it starts; None where there is no such object."""
+
+    config_maps: Mapping[str, ConfigMap | None] = field(default_factory=dict)
+    secrets: Mapping[str, Secret | None] = field(default_factory=dict)
+
+    def config_data(self, name: str, *, optional: bool) -> dict[str, bytes] | None:
+        """Return a ConfigMap's keys and values.
+
+        Raises:
+            ConfigProblem: It does not exist and is not optional.
+        """
+        found = self.config_maps.get(name)
+        if found is None:
+            if optional:
+                return None
+            raise ConfigProblem(f'configmap "{name}" not found')
+        data = {key: value.encode() for key, value in (found.data or {}).items()}
+        return data | {key: base64.b64decode(value) for key, value in (found.binary_data or {}).items()}
+
+    def secret_data(self, name: str, *, optional: bool) -> dict[str, bytes] | None:
+        """Return a Secret's keys and values, decoded.
+
+        Raises:
+            ConfigProblem: It does not exist and is not optional.
+        """
+        found = self.secrets.get(name)
+        if found is None:
+            if optional:
+                return None
+            raise ConfigProblem(f'secret "{name}" not found')
+        return {key: base64.b64decode(value) for key, value in (found.data or {}).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the node decided about a pod, for the downward API."""
+
+    node_name: str
+    host_ip: str
+    pod_ip: str
+    allocatable: Mapping[str, str] = field(default_factory=dict)
+    """The node's, which stand in for limits that are not set."""
+
+
+def expand(text: str, values: Mapping[str, str]) -> str:
+    """Replace ``$(NAME)`` by the variable's value; an unknown name stays as it is, ``$$`` is a dollar."""
+
+    def replacement(match: re.Match[str]) -> str:
+        if match[0] == "$$":
+            return "$"
+        return values.get(match[1], match[0])
+
+    return _REFERENCE.sub(replacement, text)
+
+
+def environment(pod: Pod, container: Container, references: References, place: Place) -> dict[str, str]:
+    """Return the variables the container's ``envFrom`` and ``env`` define, in their order.
+
+    Raises:
+        ConfigProblem: An object or key that is not optional is missing.
+    """
+    values: dict[str, str] = {}
+    for source in container.env_from:
+        values |= _from_object(source, references)
+    for variable in container.env:
+        if variable.value_from is None:
+            values[variable.name] = expand(variable.value, values)
+            continue
+        text = _from_source(variable.value_from, pod, container, references, place)
+        if text is not None:
+            values[variable.name] = text
+    return values
+
+
+def _from_object(source: EnvFromSource, references: References) -> dict[str, str]:
+    data: dict[str, bytes] | None = None
+    if source.config_map_ref is not None:
+        data = references.config_data(source.config_map_ref.name, optional=source.config_map_ref.optional)
+    elif source.secret_ref is not None:
+        data = references.secret_data(source.secret_ref.name, optional=source.secret_ref.optional)
+    return {source.prefix + key: value.decode(errors="replace") for key, value in sorted((data or {}).items())}
+
+
+def _from_source(
+    source: EnvVarSource, pod: Pod, container: Container, references: References, place: Place
+) -> str | None:
+    if source.field_ref is not None:
+        return field_value(pod, source.field_ref, place)
+    if source.resource_field_ref is not None:
+        return resource_value(pod, container, source.resource_field_ref, place)
+    for kind, selector, read in (
+        ("ConfigMap", source.config_map_key_ref, references.config_data),
+        ("Secret", source.secret_key_ref, references.secret_data),
+    ):
+        if selector is None:
+            continue
+        data = read(selector.name, optional=selector.optional)
+        if data is not None and selector.key in data:
+            return data[selector.key].decode(errors="replace")
+        if not selector.optional:
+            where = f"{pod.metadata.namespace}/{selector.name}"
+            raise ConfigProblem(f"couldn't find key {selector.key} in {kind} {where}")
+    return None
+
+
+def field_value(pod: Pod, selector: ObjectFieldSelector, place: Place) -> str:
+    """Return a field of the pod as the downward API tells it.
+
+    Raises:
+        ConfigProblem: No such field.
+    """
+    path = selector.field_path
+    simple = {
+        "metadata.name": pod.metadata.name,
+        "metadata.namespace": pod.metadata.namespace,
+        "metadata.uid": pod.metadata.uid,
+        "spec.nodeName": place.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.hostIP": place.host_ip,
+        "status.hostIPs": place.host_ip,
+        "status.podIP": place.pod_ip,
+        "status.podIPs": place.pod_ip,
+    }
+    if path in simple:
+        return simple[path]
+    maps = {"labels": pod.metadata.labels or {}, "annotations": pod.metadata.annotations or {}}
+    keyed = _KEYED_FIELD.fullmatch(path)
+    if keyed is not None:
+        return maps[keyed[1]].get(keyed[2], "")
+    if path in ("metadata.labels", "metadata.annotations"):
+        entries = sorted(maps[path.rpartition(".")[2]].items())
+        return "\n".join(f"{key}={_quoted(value)}" for key, value in entries)
+    raise ConfigProblem(f"unsupported fieldPath: {path}")
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+def resource_value(pod: Pod, container: Container, selector: ResourceFieldSelector, place: Place) -> str:
+    """Return a container's request or limit in units of the divisor, rounded up.
+
+    Raises:
+        ConfigProblem: No such container or resource.
+    """
+    if selector.container_name:
+        everyone = (*pod.spec.containers, *pod.spec.init_containers)
+        named = [c for c in everyone if c.name == selector.container_name]
+        if not named:
+            raise ConfigProblem(f"container {selector.container_name} not found")
+        container = named[0]
+    kind, _, resource = selector.resource.partition(".")
+    lists = {"limits": container.resources.limits, "requests": container.resources.requests}
+    if kind not in lists or not resource:
+        raise ConfigProblem(f"unsupported container resource : {selector.resource}")
+    amount = lists[kind].get(resource)
+    if amount is None:
+        amount = place.allocatable.get(resource, "0") if kind == "limits" else "0"
+    divisor = selector.divisor if str(selector.divisor) != "0" else "1"
+    return str(-(-quantity.milli(amount) // quantity.milli(divisor)))
+
+
+def command_line(
+    container: Container,
+    variables: Mapping[str, str],
+    image_entrypoint: tuple[str, ...],
+    image_command: tuple[str, ...],
+) -> list[str]:
+    """Return the argument vector: ``command`` and ``args`` over the image's own, variables expanded."""
+    command = container.command or image_entrypoint
+    arguments = container.args or (() if container.command else image_command)
+    return [expand(word, variables) for word in (*command, *arguments)]

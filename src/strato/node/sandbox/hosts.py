@@ -1,0 +1,62 @@
+"""What pods call one another: host names, and each pod's ``/etc/hosts``. Pure.
+
+There is no DNS server in the sandbox. A pod with a ``subdomain`` (a headless service's name, as the ``svc`` plugin
+sets it) finds its siblings in its own ``/etc/hosts`` under every name that DNS would give them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from strato.api.core import Pod
+
+CLUSTER_DOMAIN = "cluster.local"
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A pod as its siblings see it."""
+
+    ip: str
+    hostname: str
+    subdomain: str
+    namespace: str
+
+    def names(self) -> list[str]:
+        """Return all names of the pod, the full one first as the kubelet writes it."""
+        if not self.subdomain:
+            return [self.hostname]
+        service = [
+            f"{self.subdomain}.{self.namespace}.svc.{CLUSTER_DOMAIN}",
+            f"{self.subdomain}.{self.namespace}.svc",
+            f"{self.subdomain}.{self.namespace}",
+            self.subdomain,
+        ]
+        return [*(f"{self.hostname}.{name}" for name in service), self.hostname, *service]
+
+
+def hostname_of(pod: Pod) -> str:
+    """Return the pod's host name: as asked, or its name cut to 63 characters."""
+    return pod.spec.hostname or pod.metadata.name[:63].rstrip("-.")
+
+
+def peer_of(pod: Pod, ip: str) -> Peer:
+    """Return how others see the pod."""
+    return Peer(ip, hostname_of(pod), pod.spec.subdomain, pod.metadata.namespace)
+
+
+def hosts_file(own: Peer, siblings: Iterable[Peer], aliases: Sequence[tuple[str, Sequence[str]]] = ()) -> str:
+    """Return ``/etc/hosts`` of a pod: itself first, then its siblings by name, then the pod's ``hostAliases``."""
+    lines = [
+        "# Kubernetes-managed hosts file.",
+        "127.0.0.1\tlocalhost",
+        "::1\tlocalhost ip6-localhost ip6-loopback",
+        "\t".join([own.ip, *own.names()]),
+    ]
+    others = sorted((p for p in siblings if p.ip != own.ip), key=lambda p: (p.hostname, p.ip))
+    lines += ["\t".join([peer.ip, *peer.names()]) for peer in others]
+    if aliases:
+        lines.append("# Entries added by HostAliases.")
+        lines += ["\t".join([ip, *names]) for ip, names in aliases]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,235 @@
+"""Volumes: what files a pod's ConfigMaps, Secrets and downward API become, and where each volume lies on the machine.
+
+`payload` decides the files of a volume (pure); `write_payload` puts them down in the kubelet's layout, with a
+``..data`` link that switches all of them at once; `mounts_of` says which path appears where in a container.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strato.api.core import (
+    Container,
+    DownwardAPIFile,
+    DownwardAPISource,
+    HostPathSource,
+    KeyToPath,
+    Pod,
+    ProjectedSource,
+    Volume,
+)
+from strato.node.sandbox.environment import ConfigProblem, Place, References, expand, field_value, resource_value
+
+DEFAULT_MODE = 0o644
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a payload volume."""
+
+    content: bytes
+    mode: int = DEFAULT_MODE
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A path of the machine shown in a container."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that a pod's volumes are made from."""
+
+    pod: Pod
+    references: References
+    place: Place
+    tokens: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    """Service account tokens by (audience, expiration seconds)."""
+
+
+def payload(volume: Volume, inputs: Inputs) -> dict[str, File] | None:
+    """Return the files of a configMap, secret, downwardAPI or projected volume, None for other kinds.
+
+    Raises:
+        ConfigProblem: An object or key that is not optional is missing.
+    """
+    if volume.config_map is not None:
+        source = volume.config_map
+        data = inputs.references.config_data(source.name, optional=source.optional)
+        return _keys(data, source.items, source.default_mode, optional=source.optional)
+    if volume.secret is not None:
+        secret = volume.secret
+        data = inputs.references.secret_data(secret.secret_name, optional=secret.optional)
+        return _keys(data, secret.items, secret.default_mode, optional=secret.optional)
+    if volume.downward_api is not None:
+        return _downward(volume.downward_api, inputs, volume.downward_api.default_mode)
+    if volume.projected is not None:
+        return _projected(volume.projected, inputs)
+    return None
+
+
+def _keys(
+    data: Mapping[str, bytes] | None, items: Sequence[KeyToPath], mode: int | None, *, optional: bool
+) -> dict[str, File]:
+    usual = DEFAULT_MODE if mode is None else mode
+    if data is None:
+        return {}
+    if not items:
+        return {key: File(content, usual) for key, content in data.items()}
+    files = {}
+    for item in items:
+        if item.key in data:
+            files[item.path] = File(data[item.key], usual if item.mode is None else item.mode)
+        elif not optional:
+            raise ConfigProblem(f"references non-existent config key: {item.key}")
+    return files
+
+
+def _downward(source: DownwardAPISource, inputs: Inputs, mode: int | None) -> dict[str, File]:
+    usual = DEFAULT_MODE if mode is None else mode
+    return {
+        item.path: File(_downward_text(item, inputs).encode(), usual if item.mode is None else item.mode)
+        for item in source.items
+    }
+
+
+def _downward_text(item: DownwardAPIFile, inputs: Inputs) -> str:
+    if item.field_ref is not None:
+        return field_value(inputs.pod, item.field_ref, inputs.place)
+    if item.resource_field_ref is not None:
+        first = inputs.pod.spec.containers[0]
+        return resource_value(inputs.pod, first, item.resource_field_ref, inputs.place)
+    return ""
+
+
+def _projected(source: ProjectedSource, inputs: Inputs) -> dict[str, File]:
+    files: dict[str, File] = {}
+    mode = source.default_mode
+    for part in source.sources:
+        if part.config_map is not None:
+            config = part.config_map
+            data = inputs.references.config_data(config.name, optional=config.optional)
+            files |= _keys(data, config.items, mode, optional=config.optional)
+        if part.secret is not None:
+            data = inputs.references.secret_data(part.secret.name, optional=part.secret.optional)
+            files |= _keys(data, part.secret.items, mode, optional=part.secret.optional)
+        if part.downward_api is not None:
+            files |= _downward(part.downward_api, inputs, mode)
+        if part.service_account_token is not None:
+            token = part.service_account_token
+            text = inputs.tokens.get((token.audience, token.expiration_seconds))
+            if text is not None:
+                files[token.path] = File(text.encode(), DEFAULT_MODE if mode is None else mode)
+    return files
+
+
+def referenced_objects(pod: Pod) -> tuple[set[str], set[str]]:
+    """Return the names of the ConfigMaps and of the Secrets a pod needs before it can start."""
+    config_maps: set[str] = set()
+    secrets: set[str] = set()
+    for volume in pod.spec.volumes:
+        parts = volume.projected.sources if volume.projected is not None else ()
+        config_maps |= {s.name for s in (volume.config_map, *(p.config_map for p in parts)) if s is not None}
+        secrets |= {p.secret.name for p in parts if p.secret is not None}
+        if volume.secret is not None:
+            secrets.add(volume.secret.secret_name)
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for source in container.env_from:
+            if source.config_map_ref is not None:
+                config_maps.add(source.config_map_ref.name)
+            if source.secret_ref is not None:
+                secrets.add(source.secret_ref.name)
+        for variable in container.env:
+            if variable.value_from is not None and variable.value_from.config_map_key_ref is not None:
+                config_maps.add(variable.value_from.config_map_key_ref.name)
+            if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
+                secrets.add(variable.value_from.secret_key_ref.name)
+    return config_maps, secrets
+
+
+def write_payload(directory: str, files: Mapping[str, File], stamp: str) -> None:
+    """Write a payload volume so that readers see the old files or the new ones, never a mixture.
+
+    Args:
+        directory: The volume's directory; made if missing.
+        stamp: A name for this version of the files, unlike that of the one before.
+    """
+    os.makedirs(directory, exist_ok=True)
+    version = f"..{stamp}"
+    new = os.path.join(directory, version)
+    for path, file in files.items():
+        target = os.path.join(new, path)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        with open(target, "wb") as handle:
+            handle.write(file.content)
+        os.chmod(target, file.mode)
+    os.makedirs(new, exist_ok=True)
+    data = os.path.join(directory, "..data")
+    old = os.readlink(data) if os.path.islink(data) else ""
+    fresh = os.path.join(directory, "..data_new")
+    if os.path.lexists(fresh):
+        os.unlink(fresh)
+    os.symlink(version, fresh)
+    os.replace(fresh, data)
+    tops = {path.split("/", 1)[0] for path in files}
+    for top in tops:
+        link = os.path.join(directory, top)
+        if not os.path.islink(link):
+            os.symlink(f"..data/{top}", link)
+    for name in os.listdir(directory):
+        if not name.startswith("..") and name not in tops:
+            os.unlink(os.path.join(directory, name))
+    if old and old != version:
+        shutil.rmtree(os.path.join(directory, old), ignore_errors=True)
+
+
+def check_host_path(source: HostPathSource) -> str:
+    """Return the path of a hostPath volume after making or checking it as its type says.
+
+    Raises:
+        ConfigProblem: It is not what the type asks for.
+    """
+    path, kind = source.path, source.type
+    if kind == "DirectoryOrCreate":
+        os.makedirs(path, mode=0o755, exist_ok=True)
+    elif kind == "FileOrCreate" and not os.path.exists(path):
+        with open(path, "ab"):
+            pass
+    checks = {"Directory": os.path.isdir, "DirectoryOrCreate": os.path.isdir}
+    checks |= {"File": os.path.isfile, "FileOrCreate": os.path.isfile}
+    if not checks.get(kind, os.path.exists)(path):
+        raise ConfigProblem(f"hostPath type check failed: {path} is not {kind or 'there'}")
+    return path
+
+
+def mounts_of(
+    container: Container, locations: Mapping[str, str], variables: Mapping[str, str], payloads: frozenset[str]
+) -> list[Mount]:
+    """Return what a container's ``volumeMounts`` show where.
+
+    Args:
+        locations: Volume name → directory or file of the machine.
+        variables: For ``subPathExpr``.
+        payloads: Names of the volumes that are read-only by nature.
+
+    Raises:
+        ConfigProblem: A sub-path leads out of its volume.
+    """
+    mounts = []
+    for mount in container.volume_mounts:
+        source = locations[mount.name]
+        sub_path = expand(mount.sub_path_expr, variables) if mount.sub_path_expr else mount.sub_path
+        if sub_path:
+            if sub_path.startswith("/") or ".." in sub_path.split("/"):
+                raise ConfigProblem(f"volume {mount.name}: subPath {sub_path!r} leads out of the volume")
+            source = os.path.join(source, sub_path)
+        read_only = mount.read_only or mount.name in payloads
+        mounts.append(Mount(source, "/" + mount.mount_path.strip("/"), read_only))
+    return mounts

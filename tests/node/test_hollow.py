@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from strato.clock import VirtualClock, run_virtual
+from strato.node.hollow import HollowNodes
+from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS
+from tests.node.fake_api import FakeApi
+
+Story = Callable[[FakeApi, HollowNodes, VirtualClock], Awaitable[None]]
+
+
+def play(story: Story, **options: Any) -> FakeApi:
+    clock = VirtualClock()
+    api = FakeApi()
+
+    async def main() -> None:
+        nodes = HollowNodes(api.cluster(), None, clock, random.Random(1), **{"count": 2, **options})
+        task = asyncio.create_task(nodes.run())
+        await nodes.registered.wait()
+        await story(api, nodes, clock)
+        assert not task.done()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    run_virtual(clock, main())
+    return api
+
+
+def status(api: FakeApi, name: str) -> dict[str, Any]:
+    pod = api.pod(name)
+    assert pod is not None
+    return pod["status"]
+
+
+def test_registers_nodes_as_a_kubelet_does() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        pass
+
+    api = play(story, cpu="4", memory="8Gi", pods=10, resources={"nvidia.com/gpu": "8"}, labels={"zone": "a"})
+    node = api.objects["/api/v1/nodes/hollow-1"]
+    assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "hollow-1"
+    assert node["metadata"]["labels"]["zone"] == "a"
+    assert node["status"]["allocatable"] == {
+        "cpu": "4",
+        "memory": "8Gi",
+        "pods": "10",
+        "ephemeral-storage": "100Gi",
+        "nvidia.com/gpu": "8",
+    }
+    assert node["status"]["conditions"][-1]["type"] == "Ready"
+    lease = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-1"]
+    assert lease["spec"]["holderIdentity"] == "hollow-1"
+    assert lease["metadata"]["ownerReferences"][0]["uid"] == node["metadata"]["uid"]
+
+
+def test_a_bound_pod_runs_at_once_with_a_whole_status() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "5"})
+        await clock.sleep(1)
+        got = status(api, "p")
+        assert got["phase"] == "Running"
+        assert got["podIP"]
+        assert got["hostIP"] == "172.16.0.1"
+        assert got["startTime"]
+        assert got["containerStatuses"][0]["ready"] is True
+        assert {c["type"]: c["status"] for c in got["conditions"]} == {
+            "PodScheduled": "True",
+            "PodReadyToStartContainers": "True",
+            "Initialized": "True",
+            "Ready": "True",
+            "ContainersReady": "True",
+        }
+        await clock.sleep(3.9)
+        assert api.phase("p") == "Running"
+        await clock.sleep(0.2)
+        assert api.phase("p") == "Succeeded"
+
+    api = play(story)
+    assert api.phases("p") == ["Pending", "Running", "Succeeded"]
+    assert sum(path.endswith("pods/p/status") for _, path in api.requests) == 2
+
+
+ENDS = [
+    pytest.param({}, {}, "Succeeded", 0, id="no wish and no restart completes at once"),
+    pytest.param({}, {"restartPolicy": "OnFailure"}, "Succeeded", 0, id="on failure completes at once too"),
+    pytest.param({EXIT_CODE: "3"}, {}, "Failed", 3, id="an exit code is honoured"),
+    pytest.param({FAILURE_PROBABILITY: "1"}, {}, "Failed", 1, id="a sure failure exits with 1"),
+    pytest.param({FAILURE_PROBABILITY: "1", EXIT_CODE: "7"}, {}, "Failed", 7, id="a failure exits with the code asked"),
+    pytest.param({FAILURE_PROBABILITY: "0", EXIT_CODE: "7"}, {}, "Succeeded", 0, id="no failure exits with 0"),
+]
+
+
+@pytest.mark.parametrize(("annotations", "spec", "phase", "code"), ENDS)
+def test_how_pods_end(annotations: dict[str, str], spec: dict[str, Any], phase: str, code: int) -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations=annotations, **spec)
+        await clock.sleep(1)
+        assert api.phase("p") == phase
+        assert status(api, "p")["containerStatuses"][0]["state"]["terminated"]["exitCode"] == code
+        assert nodes.pod_count == 0
+
+    play(story)
+
+
+def test_a_service_runs_until_it_is_deleted() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", restartPolicy="Always")
+        await clock.sleep(100_000)
+        assert api.phase("p") == "Running"
+        await api.cluster().delete(_pod_kind(), "p", "default")
+        await clock.sleep(0.1)
+        assert api.phase("p") == "gone"
+        assert nodes.pod_count == 0
+
+    play(story, max_lease_rate=0)
+
+
+def test_failing_containers_restart_with_growing_waits() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", restartPolicy="OnFailure", annotations={EXIT_CODE: "1", RUN_SECONDS: "1"})
+        starts = []
+        for _ in range(200):
+            await clock.sleep(0.5)
+            entry = status(api, "p")["containerStatuses"][0]
+            if "running" in entry["state"] and (not starts or entry["restartCount"] != starts[-1][0]):
+                starts.append((entry["restartCount"], round(clock.monotonic())))
+            assert api.phase("p") == "Running"
+        assert [count for count, _ in starts] == [0, 1, 2, 3]
+        assert [b - a for (_, a), (_, b) in zip(starts, starts[1:], strict=False)] == pytest.approx([11, 21, 41], abs=1)
+        waiting = status(api, "p")["containerStatuses"][0]
+        assert waiting["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+        assert waiting["lastState"]["terminated"]["exitCode"] == 1
+
+    play(story)
+
+
+def test_the_active_deadline_fails_the_pod() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", activeDeadlineSeconds=10, annotations={RUN_SECONDS: "60"})
+        await clock.sleep(9)
+        assert api.phase("p") == "Running"
+        await clock.sleep(2)
+        assert status(api, "p")["reason"] == "DeadlineExceeded"
+        assert api.phase("p") == "Failed"
+
+    play(story)
+
+
+def test_several_containers_end_one_by_one() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        containers = [
+            {"name": "a", "image": "x", "command": ["sleep", "2"]},
+            {"name": "b", "image": "x", "command": ["sh", "-c", "sleep 4"]},
+        ]
+        inits = [{"name": "i", "image": "x"}, {"name": "side", "image": "x", "restartPolicy": "Always"}]
+        api.create_pod("p", "hollow-0", containers=containers, initContainers=inits)
+        await clock.sleep(3)
+        got = status(api, "p")
+        assert got["phase"] == "Running"
+        assert "terminated" in got["containerStatuses"][0]["state"]
+        assert "running" in got["containerStatuses"][1]["state"]
+        assert "terminated" in got["initContainerStatuses"][0]["state"]
+        assert "running" in got["initContainerStatuses"][1]["state"]
+        await clock.sleep(2)
+        got = status(api, "p")
+        assert got["phase"] == "Succeeded"
+        assert "terminated" in got["initContainerStatuses"][1]["state"]
+
+    play(story)
+
+
+def test_a_stopped_node_is_silent() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        nodes.stop_node("hollow-0")
+        lease = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-0"]
+        other = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-1"]
+        before, before_other = lease["spec"]["renewTime"], other["spec"]["renewTime"]
+        api.create_pod("p", "hollow-0")
+        await clock.sleep(60)
+        assert lease["spec"]["renewTime"] == before
+        assert other["spec"]["renewTime"] != before_other
+        assert api.phase("p") == "Pending"
+        nodes.start_node("hollow-0")
+        await clock.sleep(15)
+        assert api.phase("p") == "Succeeded"
+        assert lease["spec"]["renewTime"] != before
+
+    play(story)
+
+
+def test_refused_writes_are_tried_again() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.fail_next.append(("PATCH", 503))
+        api.create_pod("p", "hollow-0")
+        await clock.sleep(3)
+        assert api.phase("p") == "Succeeded"
+
+    play(story)
+
+
+def test_leases_of_many_nodes_stay_under_the_rate() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        lease = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-0"]
+        assert lease["spec"]["leaseDurationSeconds"] == 200 / 5 * 4
+        api.requests.clear()
+        await clock.sleep(100)
+        renewals = [path for method, path in api.requests if method == "PATCH" and "/leases/" in path]
+        assert 450 <= len(renewals) <= 501
+        assert len(set(renewals)) == 200
+
+    play(story, count=200, max_lease_rate=5.0)
+
+
+def test_pods_of_a_former_life_go_on() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "50"})
+        await clock.sleep(20)
+        nodes.stop_node("hollow-0")
+        await clock.sleep(10)
+        nodes.start_node("hollow-0")
+        await clock.sleep(15)
+        assert api.phase("p") == "Running"
+        await clock.sleep(10)
+        assert api.phase("p") == "Succeeded"
+
+    play(story)
+
+
+def _pod_kind() -> Any:
+    from strato.api import catalog
+
+    return catalog.POD
