@@ -79,7 +79,7 @@ def default_persistent_volume(obj: Json) -> None:
 
 
 def default_limit_range(obj: Json) -> None:
-    """Default a LimitRange: for containers ``default`` from ``max``, ``defaultRequest`` from ``default``, then ``min``."""
+    """Default a LimitRange: containers' ``default`` from ``max``, ``defaultRequest`` from that, then from ``min``."""
     for item in (obj.get("spec") or {}).get("limits") or ():
         for section in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             if item.get(section):

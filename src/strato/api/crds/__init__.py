@@ -1,0 +1,105 @@
+"""CRD manifests of every Volcano kind, built from the catalog and the schemas here: the one source of truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strato.api import catalog
+from strato.api.crds import infrastructure, jobs, scheduling
+from strato.api.crds.schema import Schema, text
+from strato.api.kinds import Column, Kind
+
+KEEP_ANNOTATION = ("helm.sh/resource-policy", "keep")
+"""Uninstalling the chart must not delete every job of the cluster."""
+
+_MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str]] = {
+    catalog.VCJOB: (jobs.job, (), "A batch job: tasks whose pods are scheduled as one gang."),
+    catalog.VCCRONJOB: (jobs.cron_job, ("spec",), "Makes Volcano jobs on a schedule."),
+    catalog.PODGROUP: (scheduling.pod_group, (), "Pods that are scheduled all together or not at all."),
+    catalog.QUEUE: (scheduling.queue, (), "A share of the cluster that jobs wait for."),
+    catalog.COMMAND: (scheduling.command, (), "An order to a job or a queue."),
+    catalog.JOBFLOW: (jobs.job_flow, (), "Jobs that run in the order of their dependencies."),
+    catalog.JOBTEMPLATE: (jobs.job_template, (), "A job that flows make."),
+    catalog.NUMATOPOLOGY: (infrastructure.numatopology, (), "The NUMA layout of a node."),
+    catalog.HYPERNODE: (infrastructure.hyper_node, (), "A network domain of nodes or other HyperNodes."),
+    catalog.NODESHARD: (infrastructure.node_shard, ("spec",), "The nodes of one scheduler."),
+    catalog.COLOCATIONCONFIGURATION: (
+        infrastructure.colocation_configuration,
+        ("spec",),
+        "How online and offline pods share a node.",
+    ),
+}
+
+
+def manifests() -> list[dict[str, Any]]:
+    """Return the CustomResourceDefinitions of all Volcano kinds, freshly built."""
+    return [manifest(kind) for kind in catalog.VOLCANO]
+
+
+def manifest(kind: Kind) -> dict[str, Any]:
+    """Return the CustomResourceDefinition of one Volcano kind.
+
+    Raises:
+        KeyError: The kind is not one of ``catalog.VOLCANO``.
+    """
+    names: dict[str, Any] = {
+        "kind": kind.name,
+        "listKind": kind.list_kind,
+        "plural": kind.plural,
+        "singular": kind.singular,
+    }
+    if kind.short_names:
+        names["shortNames"] = list(kind.short_names)
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": kind.resource, "annotations": dict([KEEP_ANNOTATION])},
+        "spec": {
+            "group": kind.group,
+            "names": names,
+            "scope": "Namespaced" if kind.namespaced else "Cluster",
+            "versions": [_version(kind)],
+        },
+    }
+
+
+def _version(kind: Kind) -> dict[str, Any]:
+    version: dict[str, Any] = {
+        "name": kind.version,
+        "served": True,
+        "storage": True,
+        "schema": {"openAPIV3Schema": schema(kind)},
+    }
+    if kind.has_status:
+        version["subresources"] = {"status": {}}
+    if kind.columns:
+        version["additionalPrinterColumns"] = [_column(column) for column in kind.columns]
+    return version
+
+
+def schema(kind: Kind) -> Schema:
+    """Return the structural schema of a Volcano kind."""
+    build, required, description = _MEMBERS[kind]
+    members: Schema = {
+        "type": "object",
+        "description": description,
+        "properties": {
+            "apiVersion": text("Group and version of the kind."),
+            "kind": text("The kind."),
+            "metadata": {"type": "object"},
+            **build(),
+        },
+    }
+    if required:
+        members["required"] = list(required)
+    return members
+
+
+def _column(column: Column) -> dict[str, Any]:
+    body: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+    if column.priority:
+        body["priority"] = column.priority
+    if column.description:
+        body["description"] = column.description
+    return body

@@ -1,0 +1,278 @@
+"""Schemas of batch.volcano.sh and flow.volcano.sh (spec volcano-api 3, 4 and 8)."""
+
+from __future__ import annotations
+
+from strato.api.crds.schema import (
+    LABEL,
+    SUBDOMAIN,
+    Schema,
+    array,
+    boolean,
+    duration,
+    integer,
+    mapping,
+    network_topology,
+    obj,
+    object_reference,
+    opaque,
+    text,
+    time,
+)
+
+EVENTS = (
+    "*",
+    "PodPending",
+    "PodRunning",
+    "PodFailed",
+    "PodEvicted",
+    "Unknown",
+    "TaskCompleted",
+    "OutOfSync",
+    "CommandIssued",
+    "JobUpdated",
+    "TaskFailed",
+)
+PHASES = (
+    "Pending",
+    "Aborting",
+    "Aborted",
+    "Running",
+    "Restarting",
+    "Completing",
+    "Completed",
+    "Terminating",
+    "Terminated",
+    "Failed",
+)
+
+
+def _policies(description: str) -> Schema:
+    policy = obj(
+        {
+            "action": text("What to do: AbortJob, RestartJob, RestartTask, RestartPod, TerminateJob, CompleteJob, …"),
+            "event": text("The event that triggers the action.", enum=EVENTS),
+            "events": array(text(enum=EVENTS), "Several events that trigger the action."),
+            "exitCode": integer("The container exit code that triggers the action; not 0, not with events."),
+            "timeout": duration("How long to wait before the action runs."),
+        },
+        "What to do on an event or exit code.",
+    )
+    return array(policy, description)
+
+
+def _task() -> Schema:
+    partition = obj(
+        {
+            "totalPartitions": integer("Number of partitions.", minimum=1),
+            "partitionSize": integer("Pods per partition; totalPartitions times this is replicas.", minimum=1),
+            "minPartitions": integer("Partitions that must run.", minimum=0, default=0),
+            "networkTopology": network_topology(),
+        },
+        "How the task is cut into groups of pods that are placed together.",
+        required=["partitionSize", "totalPartitions"],
+    )
+    return obj(
+        {
+            "name": text("Name of the task, unique in the job.", max_length=63, pattern=LABEL),
+            "replicas": integer("Pods of the task.", minimum=0),
+            "minAvailable": integer("Pods of the task that must run; replicas when unset.", minimum=0),
+            "template": opaque("Template of the task's pods (v1 PodTemplateSpec)."),
+            "policies": _policies("Lifecycle policies of the task; they come before the job's."),
+            "topologyPolicy": text(
+                "NUMA policy of the task's pods.", enum=["none", "best-effort", "restricted", "single-numa-node"]
+            ),
+            "maxRetry": integer("Container restarts of the task after which TaskFailed is raised.", minimum=0),
+            "dependsOn": obj(
+                {
+                    "name": array(text(), "Tasks that come first."),
+                    "iteration": text("any: one of them suffices; all: every one."),
+                },
+                "Tasks that must have started before this one.",
+            ),
+            "partitionPolicy": partition,
+        },
+        "Pods that are alike.",
+    )
+
+
+def job_spec(description: str = "What the job should be.") -> Schema:
+    """Return the schema of JobSpec."""
+    volume = obj(
+        {
+            "mountPath": text("Where containers see the volume.", min_length=1, pattern="^[^:]+$"),
+            "volumeClaimName": text("Name of the claim.", max_length=253),
+            "volumeClaim": opaque("The claim to make (v1 PersistentVolumeClaimSpec)."),
+        },
+        required=["mountPath"],
+    )
+    return obj(
+        {
+            "schedulerName": text("Scheduler of the pods.", max_length=63),
+            "minAvailable": integer("Pods that must run at once: the size of the gang.", minimum=0),
+            "volumes": array(volume, "Volumes mounted into every container."),
+            "tasks": array(_task(), "The tasks of the job.", min_items=1),
+            "policies": _policies("Lifecycle policies of the job."),
+            "plugins": mapping(array(text()), "Job plugins and their arguments: svc, env, ssh, pytorch, mpi, …"),
+            "runningEstimate": duration("How long the job is expected to run."),
+            "queue": text("Queue of the job.", max_length=253, pattern=SUBDOMAIN, default="default"),
+            "maxRetry": integer("Restarts after which the job fails.", minimum=0, default=3),
+            "ttlSecondsAfterFinished": integer("Seconds after its end that the job is deleted.", minimum=0),
+            "priorityClassName": text("Priority class of the job and its pods.", max_length=253, pattern=SUBDOMAIN),
+            "minSuccess": integer("Pods that must succeed for the job to complete.", minimum=1),
+            "networkTopology": network_topology(),
+        },
+        description,
+    )
+
+
+def _state(description: str) -> Schema:
+    return obj(
+        {
+            "phase": text("Phase of the job.", enum=PHASES),
+            "reason": text("Why."),
+            "message": text("Why, for people."),
+            "lastTransitionTime": time("When the state was written last."),
+        },
+        description,
+    )
+
+
+def task_status_count() -> Schema:
+    """Return the schema of the pods of each task by phase."""
+    return mapping(obj({"phase": mapping(integer(), "Pods by phase.")}), "Pods of each task by phase.")
+
+
+def job_status() -> Schema:
+    """Return the schema of JobStatus."""
+    counters = {
+        name: integer(f"Number of {name} pods.", minimum=0)
+        for name in ("pending", "running", "succeeded", "failed", "terminating", "unknown")
+    }
+    condition = obj(
+        {"status": text("The phase.", enum=PHASES), "lastTransitionTime": time("When it was entered.")},
+        required=["status"],
+    )
+    return obj(
+        {
+            "state": _state("Where the job is."),
+            "minAvailable": integer("The job's minAvailable.", minimum=0),
+            "taskStatusCount": task_status_count(),
+            **counters,
+            "version": integer("Rises whenever all pods are killed.", minimum=0),
+            "retryCount": integer("Restarts so far.", minimum=0),
+            "runningDuration": duration("How long the job ran."),
+            "controlledResources": mapping(text(), "What the controller made for the job."),
+            "conditions": array(condition, "Phases entered, with their times."),
+        },
+        "How the job is doing.",
+    )
+
+
+def job() -> dict[str, Schema]:
+    """Return ``spec`` and ``status`` of a Job."""
+    return {"spec": job_spec(), "status": job_status()}
+
+
+def cron_job() -> dict[str, Schema]:
+    """Return ``spec`` and ``status`` of a CronJob."""
+    spec = obj(
+        {
+            "schedule": text("When, in cron's five fields or as @hourly, @daily, …"),
+            "timeZone": text("IANA time zone of the schedule."),
+            "startingDeadlineSeconds": integer("How late a run may start.", minimum=0, bits=64),
+            "concurrencyPolicy": text(
+                "What to do while the last run is active.", enum=["Allow", "Forbid", "Replace"], default="Allow"
+            ),
+            "suspend": boolean("Whether to start no runs.", default=False),
+            "jobTemplate": obj(
+                {"metadata": opaque("Labels and annotations of the jobs."), "spec": job_spec()},
+                "The job to make.",
+            ),
+            "successfulJobsHistoryLimit": integer("Completed jobs to keep.", minimum=0, default=3),
+            "failedJobsHistoryLimit": integer("Failed jobs to keep.", minimum=0, default=1),
+        },
+        "When to run which job.",
+        required=["jobTemplate", "schedule"],
+    )
+    status = obj(
+        {
+            "active": array(object_reference(), "Jobs that run.", list_type="atomic"),
+            "lastScheduleTime": time("When a job was made last."),
+            "lastSuccessfulTime": time("When a job completed last."),
+        },
+        "How it is doing.",
+    )
+    return {"spec": spec, "status": status}
+
+
+def _probe() -> Schema:
+    task_name = text("Task to probe.", max_length=253)
+    header = obj({"name": text(), "value": text()})
+    port = integer(minimum=0, maximum=65535, bits=0)
+    return obj(
+        {
+            "httpGetList": array(obj({"taskName": task_name, "path": text(), "port": port, "httpHeader": header})),
+            "tcpSocketList": array(obj({"taskName": task_name, "port": port}, required=["port"])),
+            "taskStatusList": array(obj({"taskName": task_name, "phase": text(max_length=63)})),
+        },
+        "Accepted, not evaluated.",
+    )
+
+
+def job_flow() -> dict[str, Schema]:
+    """Return ``spec`` and ``status`` of a JobFlow."""
+    flow = obj(
+        {
+            "name": text("Name of a JobTemplate.", min_length=1),
+            "dependsOn": obj(
+                {"targets": array(text(), "Flows that come first."), "probe": _probe()}, "What must come first."
+            ),
+            "patch": obj({"jobSpec": job_spec("Accepted, not applied.")}),
+        },
+        required=["name"],
+    )
+    history = obj({"startTimestamp": time(), "endTimestamp": time(), "state": text(enum=PHASES)})
+    job_entry = obj(
+        {
+            "name": text(),
+            "state": text(enum=PHASES),
+            "startTimestamp": time(),
+            "endTimestamp": time(),
+            "restartCount": integer(minimum=0),
+            "runningHistories": array(history),
+        }
+    )
+    condition = obj(
+        {
+            "phase": text(enum=PHASES),
+            "createTime": time(),
+            "runningDuration": duration(),
+            "taskStatusCount": task_status_count(),
+        }
+    )
+    lists = ("pendingJobs", "runningJobs", "failedJobs", "completedJobs", "terminatedJobs", "unKnowJobs")
+    status = obj(
+        {
+            **{name: array(text()) for name in lists},
+            "jobStatusList": array(job_entry, "Each job's history."),
+            "conditions": mapping(condition, "State of each job."),
+            "state": obj(
+                {"phase": text(enum=["Succeed", "Terminating", "Failed", "Running", "Pending"])}, "Where the flow is."
+            ),
+        },
+        "How the flow is doing.",
+    )
+    spec = obj(
+        {
+            "flows": array(flow, "The steps."),
+            "jobRetainPolicy": text("What becomes of the jobs when the flow succeeded.", enum=["retain", "delete"]),
+        },
+        "Which jobs in which order.",
+    )
+    return {"spec": spec, "status": status}
+
+
+def job_template() -> dict[str, Schema]:
+    """Return ``spec`` and ``status`` of a JobTemplate."""
+    status = obj({"jobDependsOnList": array(text(), "Jobs made from the template.")})
+    return {"spec": job_spec("The job to make."), "status": status}
