@@ -1,0 +1,65 @@
+"""Rules of the built-in kinds, with the causes a real API server gives.
+
+Objects are decoded JSON after defaulting. An empty list means the object is fine. Everything wrong is listed at once,
+in the order of the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strato.api import catalog, names
+from strato.api.kinds import Kind
+from strato.api.malformed import malformed
+from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
+from strato.errors import Cause
+
+Json = dict[str, Any]
+Create = Callable[[Json], list[Cause]]
+Update = Callable[[Json, Json], list[Cause]]
+
+_NAME_CHECKS: dict[Kind, NameCheck] = {
+    catalog.NAMESPACE: names.check_label,
+    catalog.SERVICE: names.check_label_1035,
+    catalog.ROLE: names.check_path_segment,
+    catalog.ROLEBINDING: names.check_path_segment,
+    catalog.CLUSTERROLE: names.check_path_segment,
+    catalog.CLUSTERROLEBINDING: names.check_path_segment,
+}
+
+_CREATE: dict[Kind, Create] = {}
+_UPDATE: dict[Kind, Update] = {}
+
+
+def validate_create(kind: Kind, obj: Json) -> list[Cause]:
+    """Return everything wrong with a new object.
+
+    Raises:
+        BadRequest: A field has the wrong JSON type; the message names it.
+    """
+    try:
+        check_name = _NAME_CHECKS.get(kind, names.check_subdomain)
+        causes = validate_metadata(obj.get("metadata") or {}, namespaced=kind.namespaced, check_name=check_name)
+        check = _CREATE.get(kind)
+        if check is not None:
+            causes += check(obj)
+    except (AttributeError, TypeError, KeyError, IndexError) as err:
+        raise malformed(kind, obj) from err
+    return causes
+
+
+def validate_update(kind: Kind, obj: Json, old: Json) -> list[Cause]:
+    """Return everything wrong with changing ``old`` into ``obj``.
+
+    Raises:
+        BadRequest: A field has the wrong JSON type; the message names it.
+    """
+    try:
+        causes = validate_metadata_update(obj.get("metadata") or {}, old.get("metadata") or {})
+        check = _UPDATE.get(kind)
+        if check is not None:
+            causes += check(obj, old)
+    except (AttributeError, TypeError, KeyError, IndexError) as err:
+        raise malformed(kind, obj) from err
+    return causes
