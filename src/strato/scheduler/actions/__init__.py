@@ -1,0 +1,17 @@
+"""Actions: what a cycle does, in the order the configuration lists. Registered in one table."""
+
+from __future__ import annotations
+
+from strato.scheduler.actions.allocate import Allocate
+from strato.scheduler.actions.backfill import Backfill
+from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.enqueue import Enqueue
+
+ACTIONS: dict[str, type[Action]] = {
+    "allocate": Allocate,
+    "backfill": Backfill,
+    "enqueue": Enqueue,
+}
+"""Every action by its name in the configuration."""
+
+__all__ = ["ACTIONS", "Action"]

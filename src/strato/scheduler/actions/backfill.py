@@ -1,0 +1,65 @@
+"""backfill: place tasks that request nothing but a pod slot (spec volcano-actions 3)."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop
+from typing import TYPE_CHECKING, Any
+
+from strato.scheduler.actions.allocate import can_try
+from strato.scheduler.actions.base import Action
+from strato.scheduler.jobs import Job
+from strato.scheduler.tasks import ALLOCATED, PENDING, PIPELINED, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+class Backfill(Action):
+    """Place best-effort tasks wherever the filters allow."""
+
+    name = "backfill"
+
+    def execute(self, ssn: Session) -> None:
+        """Drain queues, jobs and tasks in their orders."""
+        for job in self._jobs_in_order(ssn):
+            for task in ssn.sorted_tasks(self._candidates(ssn, job)):
+                self._place(ssn, job, task)
+
+    @staticmethod
+    def _jobs_in_order(ssn: Session) -> list[Job]:
+        heap: list[tuple[Any, Any, str, Job]] = []
+        seen = {job.key: job for job in ssn.world.with_pending.values() if job.pending_best_effort}
+        for task in ssn.temporary:
+            if task.status == PIPELINED and task.cls.best_effort and task.job is not None:
+                seen[task.job.key] = task.job
+        for job in seen.values():
+            if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
+                continue
+            heap.append((ssn.queue_key(job.queue), ssn.job_key(job), job.key, job))
+        heapify(heap)
+        return [heappop(heap)[3] for _ in range(len(heap))]
+
+    @staticmethod
+    def _candidates(ssn: Session, job: Job) -> list[Task]:
+        for task in job.tasks.values():
+            if task.status == PIPELINED and task.cls.best_effort:
+                ssn.world.move(task, PENDING)
+                ssn.fire_removed((task,))
+        return [t for t in job.pending.values() if t.cls.best_effort and not t.gated]
+
+    @staticmethod
+    def _place(ssn: Session, job: Job, task: Task) -> None:
+        notes = ssn.note(job)
+        denied = ssn.pre_filter(task)
+        single = ssn.one_by_one(task)
+        rows = [] if denied else ssn.placer.place(ssn, [task], future=False, one_by_one=single)
+        if not rows:
+            notes.errors[task.cls.number] = denied or ssn.placer.explain(ssn, task, one_by_one=single)
+            return
+        stmt = ssn.statement()
+        stmt.placed([task], rows, ALLOCATED)
+        if not ssn.job_ready(job):
+            return
+        stmt.commit()
+        waiting = [t for t in job.tasks.values() if t.status == ALLOCATED]
+        ssn.dispatch(waiting)

@@ -1,0 +1,33 @@
+"""What an action is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from strato.scheduler.arguments import arg
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonArgs:
+    """Arguments several actions share."""
+
+    predicate_error_cache: bool = arg("predicateErrorCacheEnable", True)
+    """Whether a task that fits nowhere masks its siblings of the same role. Default true."""
+
+
+class Action:
+    """One step of a cycle; works on the session only."""
+
+    name: ClassVar[str] = ""
+    args_type: ClassVar[type[Any] | None] = CommonArgs
+
+    def __init__(self, args: Any = None) -> None:
+        self.args = args if args is not None or self.args_type is None else self.args_type()
+
+    def execute(self, ssn: Session) -> None:
+        """Do it."""
+        raise NotImplementedError

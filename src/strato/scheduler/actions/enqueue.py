@@ -1,0 +1,42 @@
+"""enqueue: let waiting PodGroups into their queues (spec volcano-actions 1)."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from strato.scheduler.actions.base import Action
+from strato.scheduler.jobs import PHASE_INQUEUE, Job, Queue
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+class Enqueue(Action):
+    """Move PodGroups from Pending to Inqueue as long as plugins admit them."""
+
+    name = "enqueue"
+    args_type = None
+
+    def execute(self, ssn: Session) -> None:
+        """Admit jobs queue by queue, one job per queue and turn."""
+        waiting: dict[str, list[tuple[Any, int, Job]]] = {}
+        for i, job in enumerate(ssn.world.waiting_for_queue.values()):
+            if job.queue is not None and job.queue.view is not None and job.group is not None:
+                waiting.setdefault(job.queue_name, []).append((ssn.job_key(job), i, job))
+        for jobs in waiting.values():
+            heapify(jobs)
+        queues: list[tuple[Any, str, Queue]] = []
+        for name in waiting:
+            queue = ssn.world.queues[name]
+            queues.append((ssn.queue_key(queue), name, queue))
+        heapify(queues)
+        while queues:
+            _, name, queue = heappop(queues)
+            if not waiting[name]:
+                continue
+            _, _, job = heappop(waiting[name])
+            if job.min_resources is None or ssn.job_enqueueable(job):
+                ssn.job_enqueued(job)
+                ssn.world.set_phase(job, PHASE_INQUEUE)
+            heappush(queues, (ssn.queue_key(queue), name, queue))

@@ -1,0 +1,202 @@
+"""Volcano's scheduler configuration file, decoded strictly: every problem at once, each with its place.
+
+Unlike Volcano, a typo never falls back to a default silently: unknown actions, plugins, toggles and arguments, and
+values of the wrong type, reject the file; whoever runs keeps the configuration it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from strato.errors import InvalidInput, Problem
+from strato.scheduler.actions import ACTIONS
+from strato.scheduler.arguments import nearest, read_arguments
+from strato.scheduler.framework import TOGGLES, Plugin
+from strato.scheduler.plugins import PLUGINS
+
+DEFAULT_TEXT = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+"""The built-in configuration (spec scheduler-core 2.4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOption:
+    """One plugin of a tier.
+
+    Attributes:
+        name: Its name.
+        plugin: Its class.
+        args: Its decoded arguments.
+        toggles: Which of its extension points are on; every key of `framework.TOGGLES`.
+    """
+
+    name: str
+    plugin: type[Plugin]
+    args: Any
+    toggles: Mapping[str, bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What runs in a cycle.
+
+    Attributes:
+        actions: Names in order of execution.
+        tiers: Plugins in order, tier by tier.
+        action_args: Decoded arguments by action.
+        metrics: Where node usage is read from; passed on as written.
+        text: What it was read from, for comparison and display.
+    """
+
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PluginOption, ...], ...]
+    action_args: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+
+    @property
+    def time_based(self) -> bool:
+        """Whether a cycle can decide differently although nothing but time changed."""
+        return any(option.plugin.time_based for tier in self.tiers for option in tier)
+
+
+def parse_config(text: str, where: str = "scheduler configuration") -> Config:
+    """Read a configuration.
+
+    Raises:
+        InvalidInput: Listing every problem.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as err:
+        raise InvalidInput(where, [Problem("", f"not YAML: {err}")]) from err
+    return config_from(document, where, text)
+
+
+def default_config() -> Config:
+    """Return the built-in configuration."""
+    return parse_config(DEFAULT_TEXT, "built-in scheduler configuration")
+
+
+def config_from(document: Any, where: str = "scheduler configuration", text: str = "") -> Config:
+    """Read a configuration from decoded YAML or JSON.
+
+    Raises:
+        InvalidInput: Listing every problem.
+    """
+    problems: list[Problem] = []
+    if not isinstance(document, dict):
+        raise InvalidInput(where, [Problem("", "the top level is not a mapping; expected keys: actions, tiers")])
+    for key in document:
+        if key not in ("actions", "tiers", "configurations", "metrics"):
+            known = ["actions", "tiers", "configurations", "metrics"]
+            problems.append(Problem(str(key), f"no such key{nearest(str(key), known)}"))
+    actions = _actions(document.get("actions"), problems)
+    tiers = _tiers(document.get("tiers"), problems)
+    action_args = _configurations(document.get("configurations"), problems)
+    metrics = document.get("metrics") or {}
+    if not isinstance(metrics, dict):
+        problems.append(Problem("metrics", "not a mapping"))
+        metrics = {}
+    if problems:
+        raise InvalidInput(where, problems)
+    return Config(actions, tiers, action_args, {str(k): str(v) for k, v in metrics.items()}, text)
+
+
+def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        problems.append(Problem("actions", "missing; write for example: \"enqueue, allocate, backfill\""))
+        return ()
+    names = tuple(name.strip() for name in value.split(","))
+    for name in names:
+        if name not in ACTIONS:
+            problems.append(Problem("actions", f"no such action {name!r}{nearest(name, ACTIONS)}"))
+    return names
+
+
+def _tiers(value: Any, problems: list[Problem]) -> tuple[tuple[PluginOption, ...], ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        problems.append(Problem("tiers", "not a list"))
+        return ()
+    tiers = []
+    for i, tier in enumerate(value):
+        plugins = tier.get("plugins") if isinstance(tier, dict) else None
+        if not isinstance(plugins, list):
+            problems.append(Problem(f"tiers[{i}]", "has no list 'plugins'"))
+            continue
+        options = [_plugin(p, f"tiers[{i}].plugins[{j}]", problems) for j, p in enumerate(plugins)]
+        tiers.append(tuple(option for option in options if option is not None))
+        hierarchical = any(o and o.name == "drf" and o.toggles["enableHierarchy"] for o in options)
+        if hierarchical and any(o and o.name == "proportion" for o in options):
+            problems.append(Problem(f"tiers[{i}]", "drf with enableHierarchy and proportion exclude each other"))
+    return tuple(tiers)
+
+
+def _plugin(value: Any, where: str, problems: list[Problem]) -> PluginOption | None:
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        problems.append(Problem(where, "has no name"))
+        return None
+    name = value["name"]
+    plugin = PLUGINS.get(name)
+    if plugin is None:
+        problems.append(Problem(f"{where}.name", f"no such plugin {name!r}{nearest(name, PLUGINS)}"))
+        return None
+    toggles = dict(TOGGLES)
+    for key, on in value.items():
+        if key in ("name", "arguments"):
+            continue
+        if key not in TOGGLES:
+            problems.append(Problem(f"{where}.{key}", f"no such key{nearest(key, [*TOGGLES, 'arguments'])}"))
+        elif not isinstance(on, bool):
+            problems.append(Problem(f"{where}.{key}", f"{on!r} is not true or false"))
+        else:
+            toggles[key] = on
+    given = value.get("arguments") or {}
+    return PluginOption(name, plugin, _arguments(plugin.args_type, given, f"{where}.arguments", problems), toggles)
+
+
+def _arguments(args_type: type[Any] | None, given: Any, where: str, problems: list[Problem]) -> Any:
+    if not isinstance(given, dict):
+        problems.append(Problem(where, "not a mapping"))
+        given = {}
+    if args_type is None:
+        problems.extend(Problem(f"{where}.{key}", "this plugin has no arguments") for key in given)
+        return None
+    args, found = read_arguments(args_type, {str(k): v for k, v in given.items()}, where)
+    problems.extend(found)
+    return args
+
+
+def _configurations(value: Any, problems: list[Problem]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if value is not None and not isinstance(value, list):
+        problems.append(Problem("configurations", "not a list"))
+        value = None
+    for i, entry in enumerate(value or []):
+        where = f"configurations[{i}]"
+        name = entry.get("name") if isinstance(entry, dict) else None
+        action = ACTIONS.get(name) if isinstance(name, str) else None
+        if action is None:
+            problems.append(Problem(f"{where}.name", f"no such action {name!r}{nearest(str(name), ACTIONS)}"))
+            continue
+        args = _arguments(action.args_type, entry.get("arguments") or {}, f"{where}.arguments", problems)
+        out.setdefault(str(name), args)
+    return out

@@ -1,0 +1,89 @@
+"""One cycle as a function: a world in, a plan out. The scheduler, the dry run and the tests all call this."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from time import perf_counter
+
+from strato.scheduler.actions import ACTIONS
+from strato.scheduler.config import Config
+from strato.scheduler.placement import Placer
+from strato.scheduler.plan import Plan
+from strato.scheduler.session import Session
+from strato.scheduler.status import close_session
+from strato.scheduler.tasks import ALLOCATED, PENDING, PIPELINED
+from strato.scheduler.world import World
+
+Observe = Callable[[str, str, float], None]
+"""Called with ("action" or "session", name, seconds); for metrics only, never for a decision."""
+
+
+def run_cycle(
+    world: World,
+    config: Config,
+    *,
+    now: float,
+    rng: random.Random,
+    uid: str = "",
+    placer: Placer | None = None,
+    observe: Observe | None = None,
+) -> Plan:
+    """Decide one cycle.
+
+    Depends on its arguments only, and does no I/O. The world is changed in place to what the plan says: bound tasks
+    are Binding, evicted ones Releasing, admitted groups Inqueue; everything that did not make it into the plan is
+    undone, exactly.
+
+    Args:
+        world: What is known.
+        config: Plugins and actions.
+        now: Seconds since the epoch, for plugins that look at time.
+        rng: Decides what the specification leaves to chance.
+        uid: Identity of the session.
+        placer: Caches from earlier cycles with the same configuration and world; made when absent.
+        observe: Receives how long parts took.
+    """
+    ssn = decide(world, config, now=now, rng=rng, uid=uid, placer=placer or Placer(world.nodes), observe=observe)
+    for plugin in ssn.plugins:
+        plugin.close(ssn)
+    close_session(ssn)
+    _undo_promises(ssn)
+    return ssn.plan
+
+
+def decide(
+    world: World,
+    config: Config,
+    *,
+    now: float,
+    rng: random.Random,
+    uid: str,
+    placer: Placer,
+    observe: Observe | None = None,
+) -> Session:
+    """Open a session and run the actions; the session is left open, with its promises in place.
+
+    `run_cycle` is what to call; this half is for tests that look at a session before it is closed.
+    """
+    started = perf_counter()
+    ssn = Session(world, config, placer, now=now, rng=rng, uid=uid)
+    if observe is not None:
+        observe("session", "open", perf_counter() - started)
+    for name in config.actions:
+        began = perf_counter()
+        ACTIONS[name](config.action_args.get(name)).execute(ssn)
+        if observe is not None:
+            observe("action", name, perf_counter() - began)
+    return ssn
+
+
+def _undo_promises(ssn: Session) -> None:
+    """Take back places that were only promised or never committed; note the promises in the plan."""
+    names = ssn.world.nodes.names
+    for task in reversed(ssn.temporary):
+        if task.status == PIPELINED:
+            ssn.plan.pipelined[task.key] = names[task.row]
+            ssn.world.move(task, PENDING)
+        elif task.status == ALLOCATED:
+            ssn.world.move(task, PENDING)

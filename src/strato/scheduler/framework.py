@@ -1,0 +1,299 @@
+"""The plugin protocol: extension points, their toggles, and typed arguments.
+
+A plugin is one class whose overridden methods are its extension points. It is built anew for every session from its
+arguments and opened on it. Ordering points return sort keys (smaller first); filter and score points return arrays over
+rows of the `NodeTable`; votes are PERMIT, ABSTAIN, REJECT (spec scheduler-core 10).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler.reasons import Reason
+
+if TYPE_CHECKING:
+    from strato.scheduler.jobs import Job, Queue
+    from strato.scheduler.nodes import NodeTable, Rows
+    from strato.scheduler.resources import Vector
+    from strato.scheduler.session import Session
+    from strato.scheduler.tasks import Task, TaskClass
+
+PERMIT: Final = 1
+ABSTAIN: Final = 0
+REJECT: Final = -1
+
+FloatArray = npt.NDArray[np.float64]
+SortKey = Any
+"""Anything comparable; the one place where Any is honest: plugins choose numbers, tuples or text."""
+
+TOGGLES: Final[dict[str, bool]] = {
+    "enableJobOrder": True,
+    "enableHierarchy": False,
+    "enableJobReady": True,
+    "enableJobPipelined": True,
+    "enableTaskOrder": True,
+    "enablePreemptable": True,
+    "enableReclaimable": True,
+    "enablePreemptive": True,
+    "enableQueueOrder": True,
+    "enabledClusterOrder": False,
+    "enablePredicate": True,
+    "enableBestNode": True,
+    "enableNodeOrder": True,
+    "enableTargetJob": True,
+    "enableReservedNodes": True,
+    "enableJobEnqueued": True,
+    "enabledVictim": True,
+    "enableJobStarving": True,
+    "enabledOverused": True,
+    "enabledAllocatable": True,
+    "enabledHyperNodeOrder": True,
+    "enabledSubJobReady": True,
+    "enabledSubJobPipelined": True,
+    "enabledSubJobOrder": True,
+    "enabledHyperNodeGradient": True,
+}
+"""Toggle keys with their irregular spellings, and what an absent one means (spec scheduler-core 2.2)."""
+
+POINTS: Final[dict[str, tuple[str, ...]]] = {
+    "job_order": ("enableJobOrder",),
+    "sub_job_order": ("enabledSubJobOrder",),
+    "task_order": ("enableTaskOrder",),
+    "queue_order": ("enableQueueOrder",),
+    "victim_queue_order": (),
+    "filter": ("enablePredicate",),
+    "filter_task": ("enablePredicate",),
+    "pre_filter": ("enablePredicate",),
+    "static_scores": ("enableNodeOrder",),
+    "resource_terms": ("enableNodeOrder",),
+    "score": ("enableNodeOrder",),
+    "batch_score": ("enableNodeOrder",),
+    "hyper_node_order": ("enabledHyperNodeOrder",),
+    "hyper_node_gradient": ("enabledHyperNodeGradient",),
+    "preemptable": ("enablePreemptable",),
+    "reclaimable": ("enableReclaimable",),
+    "unified_evictable": (),
+    "overused": ("enabledOverused",),
+    "preemptive": ("enablePreemptive",),
+    "allocatable": ("enabledAllocatable",),
+    "simulate_allocatable": ("enabledAllocatable",),
+    "job_ready": ("enableJobReady",),
+    "sub_job_ready": ("enabledSubJobReady",),
+    "job_pipelined": ("enableJobPipelined",),
+    "sub_job_pipelined": ("enabledSubJobPipelined",),
+    "job_starving": ("enableJobStarving",),
+    "job_valid": (),
+    "job_enqueueable": ("enableJobEnqueued",),
+    "job_enqueued": ("enableJobEnqueued",),
+    "victim_tasks": ("enabledVictim",),
+    "on_place": (),
+    "on_remove": (),
+}
+"""Extension points, and the toggles any of which switches them on; none means always on."""
+
+
+class Verdicts(NamedTuple):
+    """Answer of a filter: per row 0 for yes, else 1 + index into ``reasons``."""
+
+    codes: npt.NDArray[np.uint8]
+    reasons: tuple[Reason, ...]
+
+    @classmethod
+    def reject_where(cls, rejected: npt.NDArray[np.bool_], reason: Reason) -> Verdicts:
+        """Reject the rows that are True, all for one reason."""
+        return cls(rejected.astype(np.uint8), (reason,))
+
+
+class ResourceTerm(NamedTuple):
+    """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
+
+    Attributes:
+        kind: ``kernels.LEAST`` (Kubernetes LeastAllocated), MOST, BALANCED, or PACK / SPREAD (weighted mean of the
+            used, or free, fraction after placing, over requested dimensions; 0 when one overflows).
+        weight: Factor of the term; terms are in [0, 100] times it.
+        weights: Weight by column.
+    """
+
+    kind: int
+    weight: float
+    weights: tuple[tuple[int, float], ...]
+
+
+class StaticScore(NamedTuple):
+    """A score that depends on the class and the node object only.
+
+    Attributes:
+        raw: float64 per row asked for.
+        weight: Factor.
+        normalise: Whether raw scores are stretched so that the best candidate has 100 (Kubernetes' default).
+        reverse: Whether a higher raw score is worse (then 100 minus the stretched one).
+    """
+
+    raw: FloatArray
+    weight: float
+    normalise: bool = False
+    reverse: bool = False
+
+
+class Validity(NamedTuple):
+    """Answer of ``job_valid`` when a job cannot run as it is."""
+
+    reason: str
+    message: str
+
+
+class Plugin:
+    """Base of all plugins: every extension point with its contract; override the ones you need.
+
+    Attributes:
+        name: As written in the configuration.
+        args_type: Frozen dataclass of its arguments, with ``read(arguments, where) -> (args, problems)`` semantics
+            given by `strato.scheduler.arguments`.
+    """
+
+    name: ClassVar[str] = ""
+    args_type: ClassVar[type[Any] | None] = None
+    time_based: ClassVar[bool] = False
+    """Whether its answers change with time alone; then cycles also run when nothing changed."""
+
+    hierarchy: bool = False
+    """Its ``enableHierarchy`` toggle."""
+
+    def __init__(self, args: Any = None) -> None:
+        self.args = args
+
+    def off_points(self) -> frozenset[str]:
+        """Return extension points this configuration of the plugin does not answer although the class has them."""
+        return frozenset()
+
+    def open(self, ssn: Session) -> None:
+        """Read what it needs from the session; called once, before any extension point."""
+
+    def close(self, ssn: Session) -> None:
+        """Leave conditions or metrics behind; called once, after all actions."""
+
+    # -- order: smaller keys first -------------------------------------------------------------------------------------
+
+    def job_order(self, job: Job) -> SortKey:
+        """Return a job's key among the jobs of its queue."""
+
+    def sub_job_order(self, job: Job) -> SortKey:
+        """Return a sub-job's key within its job."""
+
+    def task_order(self, task: Task) -> SortKey:
+        """Return a task's key within its job."""
+
+    def queue_order(self, queue: Queue) -> SortKey:
+        """Return a queue's key."""
+
+    def victim_queue_order(self, queue: Queue, preemptor: Queue) -> SortKey:
+        """Return a queue's key among queues to take victims from."""
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, task: Task) -> Reason | None:
+        """Turn a task down before looking at nodes."""
+
+    def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Judge rows by class and node object only; the answer is kept until the node object changes."""
+
+    def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Judge rows by what runs on them; asked again after every placement. None when it has nothing to say."""
+
+    def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
+        """Score rows by class and node object only; kept until the node object changes."""
+        return ()
+
+    def resource_terms(self) -> Sequence[ResourceTerm]:
+        """Return the resource scores the kernel computes for this plugin."""
+        return ()
+
+    def score(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> FloatArray | None:
+        """Score rows by class and what the row's columns hold; None when it has nothing to say."""
+
+    def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
+        """Score the candidate rows together (normalised by the plugin); asked for every single task."""
+
+    # -- queues and jobs -----------------------------------------------------------------------------------------------
+
+    def overused(self, queue: Queue) -> bool:
+        """Whether a queue has all it deserves; it gets nothing more in this cycle."""
+        return False
+
+    def allocatable(self, queue: Queue, task: Task, count: int) -> int:
+        """Return how many of ``count`` tasks equal to ``task`` the queue may still take, one after the other."""
+        return count
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether a queue may take from others for these tasks."""
+        return True
+
+    def job_valid(self, job: Job) -> Validity | None:
+        """Say why a job cannot run as it is; None when it can."""
+
+    def job_ready(self, job: Job) -> bool:
+        """Whether the job's placed tasks may be bound."""
+        return True
+
+    def missing_until_ready(self, job: Job, role: str) -> int:
+        """Return a lower bound, at least 1, of tasks of a role to place before ``job_ready`` may turn true.
+
+        Only asked of plugins that answer ``job_ready``; 1 is always right and places one by one.
+        """
+        return 1
+
+    def job_pipelined(self, job: Job) -> int:
+        """Vote whether a job that only got promises may keep them."""
+        return ABSTAIN
+
+    def job_starving(self, job: Job) -> bool:
+        """Whether a job may take from others."""
+        return False
+
+    def job_enqueueable(self, job: Job) -> int:
+        """Vote whether a waiting job may enter its queue."""
+        return ABSTAIN
+
+    def job_enqueued(self, job: Job) -> None:
+        """Note that a job entered its queue."""
+
+    # -- victims -------------------------------------------------------------------------------------------------------
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Return the candidates that may make room for ``preemptor`` within the queue, and a vote."""
+        return (), ABSTAIN
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Return the candidates that may make room for a task of another queue, and a vote."""
+        return (), ABSTAIN
+
+    def victim_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Return tasks to evict for reasons of the plugin's own (action shuffle)."""
+        return ()
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Note that tasks got or were promised places; sums in `Job` and `Queue` are current without this."""
+
+    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Note that tasks lost their places (evicted or undone)."""
+
+
+def answers(plugin: Plugin, point: str) -> bool:
+    """Whether a plugin's class (and configuration) answers an extension point."""
+    return getattr(type(plugin), point, None) is not getattr(Plugin, point, None) and point not in plugin.off_points()
+
+
+def how_many_fit(free: Vector | FloatArray, request: Vector, columns: Sequence[int], count: int) -> int:
+    """Return how many of ``count`` equal requests fit, looking at some columns only."""
+    for column in columns:
+        need = int(request[column])
+        if need > 0:
+            count = min(count, max(0, math.floor(float(free[column]) / need)))
+    return count

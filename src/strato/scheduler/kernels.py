@@ -1,0 +1,239 @@
+"""Numba kernels: score nodes for a task class, keep the scores in a tournament tree, place a batch of equal tasks.
+
+Importing this module imports Numba (half a second); only `strato.scheduler.placement` does, when a scheduler starts.
+There is one public kernel with one signature, so a first compilation takes seconds and a cached load milliseconds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+LEAST, MOST, BALANCED, PACK, SPREAD = 0, 1, 2, 3, 4
+"""Kinds of resource score terms, see `strato.scheduler.placement.ResourceTerm`."""
+
+FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
+"""Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of
+pods; a row takes one task of the batch only; only bring the tree up to date, place nothing."""
+
+PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
+"""Entries of a tree's ``head``: leaves, row shown by leaf 0, journal cursor it is current with, 1 when built."""
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):  # type: ignore[no-untyped-def] # numba
+    for d in range(request.size):
+        need = request[d]
+        if need > 0 or d < 2:
+            if need > idle[row, d] + releasing[row, d] - pipelined[row, d]:
+                return False
+            if flags & FUTURE == 0 and need > idle[row, d]:
+                return False
+    return flags & LIMIT_PODS == 0 or pods[row] < allocatable[row, 2]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _score(row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights):  # type: ignore[no-untyped-def] # numba
+    total = 0.0
+    for t in range(kinds.size):
+        kind = kinds[t]
+        if kind == LEAST or kind == MOST:
+            points = 0
+            whole = 0
+            for j in range(dims.shape[1]):
+                d = dims[t, j]
+                if d < 0:
+                    break
+                capacity = allocatable[row, d]
+                if capacity == 0:
+                    continue
+                used = scored[row, d] + scored_request[d] if d < 2 else requested[row, d] + request[d]
+                w = int(dim_weights[t, j])
+                whole += w
+                if kind == LEAST:
+                    if used <= capacity:
+                        points += (capacity - used) * 100 // capacity * w
+                else:
+                    points += min(used, capacity) * 100 // capacity * w
+            if whole > 0:
+                total += (points // whole) * weights[t]
+        elif kind == BALANCED:
+            n = 0
+            mean = 0.0
+            for j in range(dims.shape[1]):
+                d = dims[t, j]
+                if d < 0:
+                    break
+                if allocatable[row, d] > 0:
+                    n += 1
+                    mean += min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
+            if n == 0:
+                total += 100.0 * weights[t]
+                continue
+            mean = mean / n
+            spread = 0.0
+            for j in range(dims.shape[1]):
+                d = dims[t, j]
+                if d < 0:
+                    break
+                if allocatable[row, d] > 0:
+                    part = min((requested[row, d] + request[d]) / allocatable[row, d], 1.0) - mean
+                    spread += part * part
+            total += float(int((1.0 - np.sqrt(spread / n)) * 100.0)) * weights[t]
+        else:
+            points_f = 0.0
+            whole_f = 0.0
+            for j in range(dims.shape[1]):
+                d = dims[t, j]
+                if d < 0:
+                    break
+                need = request[d]
+                if need <= 0:
+                    continue
+                capacity = allocatable[row, d]
+                used = capacity - idle[row, d] + need
+                w_f = dim_weights[t, j]
+                if capacity > 0:
+                    if used > capacity:
+                        points_f = 0.0
+                        whole_f = 0.0
+                        break
+                    points_f += (used if kind == PACK else capacity - used) * w_f / capacity
+                whole_f += w_f
+            if whole_f > 0:
+                points_f = points_f / whole_f
+            total += points_f * 100.0 * weights[t]
+    return total
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def place_batch(  # type: ignore[no-untyped-def] # numba
+    count,
+    flags,
+    rows,
+    request,
+    scored_request,
+    allocatable,
+    idle,
+    releasing,
+    pipelined,
+    requested,
+    scored,
+    pods,
+    journal,
+    cursor,
+    mask,
+    base,
+    sensitive,
+    kinds,
+    weights,
+    dims,
+    dim_weights,
+    tree,
+    head,
+    out,
+):
+    """Place up to ``count`` equal tasks, each on the best row left, and charge the rows.
+
+    Identical to: for each task, take the row of highest score among those that fit (first one from ``head[OFFSET]`` on
+    among equals), and charge it. The scores live in a tournament tree that is brought up to date from the journal.
+
+    Args:
+        count: Tasks to place.
+        flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP.
+        rows: Rows in use; every array has at least as many.
+        request, scored_request: int64[width], int64[2], of one task.
+        allocatable … scored, pods: The `NodeTable` columns; charged in place (pipelined under FUTURE, else idle).
+        journal, cursor: int32[], int64[1], the table's journal; every charged row is appended.
+        mask: bool[rows], rows the static filters allow.
+        base: float64[rows], static part of the score, added first.
+        sensitive: bool[rows]; the batch ends after a placement that fills such a row, because base may change.
+        kinds, weights, dims, dim_weights: int64[t], float64[t], int64[t, k] (-1 ends), float64[t, k]; resource terms.
+        tree, head: float64[2 * leaves], int64[4]; the class's tree, -inf where a row does not fit.
+        out: int32[>= count], receives the rows chosen.
+    Returns: Number of tasks placed.
+    Complexity: O(rows) when built, else O(changed rows · log rows), plus O(log rows) per task.
+    """
+    leaves = head[0]
+    offset = head[1]
+    now = cursor[0]
+    lag = now - head[2]
+    if head[3] == 0 or lag > journal.size or lag * 8 > rows:
+        for i in range(leaves):
+            value = -np.inf
+            if i < rows:
+                row = (i + offset) % rows
+                if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
+                    value = base[row] + _score(
+                        row,
+                        request,
+                        scored_request,
+                        allocatable,
+                        idle,
+                        requested,
+                        scored,
+                        kinds,
+                        weights,
+                        dims,
+                        dim_weights,
+                    )
+            tree[leaves + i] = value
+        for i in range(leaves - 1, 0, -1):
+            tree[i] = max(tree[2 * i], tree[2 * i + 1])
+        head[3] = 1
+    else:
+        for p in range(head[2], now):
+            row = journal[p % journal.size]
+            if row >= rows:
+                continue
+            value = -np.inf
+            if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
+                value = base[row] + _score(
+                    row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+                )
+            i = leaves + (row - offset + rows) % rows
+            if tree[i] != value:
+                tree[i] = value
+                i //= 2
+                while i > 0:
+                    best = max(tree[2 * i], tree[2 * i + 1])
+                    if tree[i] == best:
+                        break
+                    tree[i] = best
+                    i //= 2
+    head[2] = now
+    if flags & KEEP:
+        return 0
+    placed = 0
+    while placed < count and tree[1] > -np.inf:
+        i = 1
+        while i < leaves:
+            i = 2 * i if tree[2 * i] >= tree[2 * i + 1] else 2 * i + 1
+        row = (i - leaves + offset) % rows
+        for d in range(request.size):
+            if flags & FUTURE:
+                pipelined[row, d] += request[d]
+            else:
+                idle[row, d] -= request[d]
+            requested[row, d] += request[d]
+        scored[row, 0] += scored_request[0]
+        scored[row, 1] += scored_request[1]
+        pods[row] += 1
+        journal[cursor[0] % journal.size] = row
+        cursor[0] += 1
+        out[placed] = row
+        placed += 1
+        value = -np.inf
+        if flags & EXCLUSIVE == 0 and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
+            value = base[row] + _score(
+                row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+            )
+        tree[i] = value
+        i //= 2
+        while i > 0:
+            tree[i] = max(tree[2 * i], tree[2 * i + 1])
+            i //= 2
+        if value == -np.inf and sensitive[row]:
+            break
+    head[2] = cursor[0]
+    return placed

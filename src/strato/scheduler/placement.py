@@ -1,0 +1,521 @@
+"""Where equal tasks go: filters and scores per class over all rows, cached, and a kernel that places batches.
+
+`Placer` lives as long as a configuration does. Per task class it keeps which rows the filters allow and a tournament
+tree of scores; both are brought up to date only for rows that changed. A class whose fit or score depends on what else
+runs on a node (host ports, inter-pod affinity, topology spread, a third-party plugin) is placed one by one on the same
+arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler import kernels
+from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.nodes import Mask, NodeTable, Rows
+from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
+from strato.scheduler.tasks import Task, TaskClass
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+NOWHERE = -np.inf
+_CACHE_BYTES = 256 << 20
+"""Memory the trees of all classes together may take; the longest unused are dropped."""
+
+
+class Candidates:
+    """What is known about one class over all rows.
+
+    Attributes:
+        codes: uint16[rows], 0 where the static filters allow the class, else 1 + index into ``reasons``.
+        mask: bool[capacity], rows that are present and allowed.
+        clock: ``NodeTable.object_clock`` they are current with.
+        static: Static scores with raw values for all rows.
+        extremes: What ``base`` was normalised with; None before the first time.
+        base, sensitive, tree, head: Arguments of the kernel.
+        errors: The last explanation, and the state of the table it was made from.
+    """
+
+    __slots__ = (
+        "base",
+        "clock",
+        "codes",
+        "errors",
+        "errors_at",
+        "extremes",
+        "head",
+        "mask",
+        "reasons",
+        "sensitive",
+        "size",
+        "static",
+        "tree",
+        "varies",
+    )
+
+    def __init__(self) -> None:
+        self.size = -1
+        self.clock = -1
+        self.reasons: list[Reason] = []
+        self.codes: npt.NDArray[np.uint16] = np.zeros(0, np.uint16)
+        self.mask: Mask = np.zeros(0, np.bool_)
+        self.static: list[StaticScore] = []
+        self.varies = False
+        self.extremes: tuple[float, ...] | None = None
+        self.base: FloatArray = np.zeros(0)
+        self.sensitive: Mask = np.zeros(0, np.bool_)
+        self.tree: FloatArray = np.zeros(2)
+        self.head = np.zeros(4, np.int64)
+        self.errors: FitErrors | None = None
+        self.errors_at: tuple[int, int] = (-1, -1)
+
+
+class Placer:
+    """Candidate rows and scores by class; makes the choice of a node.
+
+    Args:
+        table: The nodes.
+        seed: Decides where among equals the search begins.
+    """
+
+    def __init__(self, table: NodeTable, seed: int = 0) -> None:
+        self._table = table
+        self._seed = seed
+        self._classes: dict[int, Candidates] = {}
+        self._terms: tuple[npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64], FloatArray] | None = None
+        self._term_key: tuple[ResourceTerm, ...] | None = None
+        self._out = np.zeros(1024, np.int32)
+
+    # -- candidates ----------------------------------------------------------------------------------------------------
+
+    def candidates(self, ssn: Session, cls: TaskClass) -> Candidates:
+        """Return the class's candidates, brought up to date with the node objects."""
+        table = self._table
+        found = self._classes.get(cls.number)
+        if found is None:
+            found = self._classes[cls.number] = Candidates()
+            self._evict_unused(found)
+        if found.size != table.size or len(found.base) != table.capacity:
+            self._resize(found, cls)
+        if found.clock != table.object_clock:
+            rows = np.nonzero(table.changed_at[: table.size] > found.clock)[0]
+            self._refilter(ssn, cls, found, rows)
+            found.clock = table.object_clock
+        return found
+
+    def _evict_unused(self, keep: Candidates) -> None:
+        limit = max(16, _CACHE_BYTES // (32 * max(self._table.size, 1)))
+        while len(self._classes) > limit:
+            oldest = next(iter(self._classes))
+            if self._classes[oldest] is keep:
+                break
+            del self._classes[oldest]
+
+    def _resize(self, found: Candidates, cls: TaskClass) -> None:
+        table = self._table
+        found.size = table.size
+        found.clock = -1
+        found.codes = np.zeros(table.capacity, np.uint16)
+        found.mask = np.zeros(table.capacity, np.bool_)
+        found.base = np.zeros(table.capacity)
+        found.sensitive = np.zeros(table.capacity, np.bool_)
+        found.static = []
+        found.extremes = None
+        leaves = 1
+        while leaves < table.size:
+            leaves *= 2
+        found.tree = np.full(2 * leaves, NOWHERE)
+        offset = (self._seed * 7919 + cls.number * 104729) % max(table.size, 1)
+        found.head = np.array([leaves, offset, 0, 0], np.int64)
+
+    def _refilter(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Rows) -> None:
+        """Ask every static filter and static score about rows whose node object changed."""
+        table = self._table
+        codes = np.zeros(len(rows), np.uint16)
+        rows = rows[table.present[rows]] if not table.present[rows].all() else rows
+        codes = np.zeros(len(rows), np.uint16)
+        for judge in ssn.filters:
+            verdicts = judge(cls, table, rows)
+            if verdicts is None:
+                continue
+            said = verdicts.codes.astype(np.uint16)
+            numbers = np.array([0] + [self._number(found, reason) for reason in verdicts.reasons], np.uint16)
+            codes = np.where((codes == 0) & (said > 0), numbers[said], codes)
+        found.codes[rows] = codes
+        found.mask[: table.size] = table.present[: table.size]
+        found.mask[: table.size] &= found.codes[: table.size] == 0
+        self._restatic(ssn, cls, found, rows)
+        found.head[kernels.BUILT] = 0
+
+    def _restatic(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Rows) -> None:
+        scores = [score for fn in ssn.static_scorers for score in fn(cls, self._table, rows)]
+        if len(found.static) != len(scores):
+            found.static = [score._replace(raw=np.zeros(self._table.capacity)) for score in scores]
+        for kept, score in zip(found.static, scores, strict=True):
+            kept.raw[rows] = score.raw
+        live = found.mask[: self._table.size]
+        found.varies = False
+        for score in found.static:
+            values = score.raw[: self._table.size][live]
+            if values.size and values.min() != values.max():
+                found.varies = True
+        found.extremes = None
+
+    @staticmethod
+    def _number(found: Candidates, reason: Reason) -> int:
+        if reason not in found.reasons:
+            found.reasons.append(reason)
+        return found.reasons.index(reason) + 1
+
+    def _normalise(self, found: Candidates, live: Mask) -> bool:
+        """Compute ``base`` for the candidate rows; return whether it changed."""
+        if not found.static:
+            return False
+        size = self._table.size
+        extremes = tuple(float(s.raw[:size][live].max(initial=0.0)) for s in found.static)
+        if extremes == found.extremes:
+            return False
+        found.extremes = extremes
+        base, sensitive = np.zeros(size), np.zeros(size, np.bool_)
+        for score, most in zip(found.static, extremes, strict=True):
+            raw = score.raw[:size]
+            base += stretched(raw, most, score) * score.weight
+            if score.normalise and found.varies:
+                sensitive |= raw == most
+        found.base[:size] = base
+        found.sensitive[:size] = sensitive
+        found.head[kernels.BUILT] = 0
+        return True
+
+    # -- placing -------------------------------------------------------------------------------------------------------
+
+    def place(self, ssn: Session, tasks: Sequence[Task], *, future: bool, one_by_one: bool) -> list[int]:
+        """Choose rows for equal tasks one after the other and charge them; fewer rows than tasks when they run out.
+
+        Args:
+            ssn: The session.
+            tasks: Equal pending tasks.
+            future: Use what will be idle instead of what is.
+            one_by_one: Whether plugins must be asked again after each placement.
+        """
+        if self._table.size == 0:
+            return []
+        if one_by_one:
+            return self._place_singly(ssn, tasks, future)
+        cls = tasks[0].cls
+        found = self.candidates(ssn, cls)
+        flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
+        if not found.varies:
+            self._normalise(found, found.mask[: found.size])
+            return self._run(ssn, cls, found, len(tasks), flags)
+        rows: list[int] = []
+        while len(rows) < len(tasks):
+            self._renormalise(ssn, cls, found, flags)
+            more = self._run(ssn, cls, found, len(tasks) - len(rows), flags)
+            if not more:
+                break
+            rows += more
+        return rows
+
+    def _renormalise(self, ssn: Session, cls: TaskClass, found: Candidates, flags: int) -> None:
+        """Fit ``base`` to the rows that can take a task now."""
+        self._run(ssn, cls, found, 0, flags | kernels.KEEP)
+        self._normalise(found, self._leaf_scores(found) > NOWHERE)
+
+    @staticmethod
+    def _leaf_scores(found: Candidates) -> FloatArray:
+        leaves, offset = int(found.head[kernels.PLACES]), int(found.head[kernels.OFFSET])
+        rolled: FloatArray = np.roll(found.tree[leaves : leaves + found.size], offset)
+        return rolled
+
+    def _run(self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int) -> list[int]:
+        table = self._table
+        if count > len(self._out):
+            self._out = np.zeros(count * 2, np.int32)
+        tree, head = found.tree, found.head
+        if flags & kernels.FUTURE:
+            tree, head = tree.copy(), head.copy()
+            head[kernels.BUILT] = 0
+        kinds, weights, dims, dim_weights = self._resource_terms(ssn)
+        placed = kernels.place_batch(
+            count,
+            flags,
+            found.size,
+            cls.request,
+            cls.scored_request,
+            table.allocatable,
+            table.idle,
+            table.releasing,
+            table.pipelined,
+            table.requested,
+            table.scored,
+            table.pods,
+            table.journal,
+            table.cursor,
+            found.mask,
+            found.base,
+            found.sensitive,
+            kinds,
+            weights,
+            dims,
+            dim_weights,
+            tree,
+            head,
+            self._out,
+        )
+        if flags & kernels.FUTURE and flags & kernels.KEEP:
+            found.tree, found.head = tree, head
+            found.head[kernels.BUILT] = 0
+        rows: list[int] = self._out[:placed].tolist()
+        return rows
+
+    def _resource_terms(
+        self, ssn: Session
+    ) -> tuple[npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64], FloatArray]:
+        if self._terms is None or self._term_key is not ssn.terms:
+            if self._term_key is not None and self._term_key != ssn.terms:
+                for found in self._classes.values():
+                    found.head[kernels.BUILT] = 0
+            self._term_key = ssn.terms
+            self._terms = term_arrays(ssn.terms)
+        return self._terms
+
+    # -- one by one ----------------------------------------------------------------------------------------------------
+
+    def _place_singly(self, ssn: Session, tasks: Sequence[Task], future: bool) -> list[int]:
+        rows: list[int] = []
+        for task in tasks:
+            row = self._choose(ssn, task, future)
+            if row < 0:
+                break
+            self._charge(row, task, future)
+            ssn.note_single(task, row)
+            rows.append(row)
+        return rows
+
+    def _charge(self, row: int, task: Task, future: bool) -> None:
+        table, cls = self._table, task.cls
+        if future:
+            table.pipelined[row] += cls.request
+        else:
+            table.idle[row] -= cls.request
+        table.requested[row] += cls.request
+        table.scored[row] += cls.scored_request
+        table.pods[row] += 1
+        table.touch(row)
+
+    def _choose(self, ssn: Session, task: Task, future: bool) -> int:
+        cls = task.cls
+        found = self.candidates(ssn, cls)
+        flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
+        rows = self.rows_for(ssn, task, flags)
+        if not rows.size:
+            return -1
+        live = np.zeros(found.size, np.bool_)
+        live[rows] = True
+        self._normalise(found, live)
+        scores = self.score_rows(ssn, task, rows)
+        best = rows[scores == scores.max()]
+        offset = int(found.head[kernels.OFFSET])
+        return int(best[np.argmin((best - offset) % found.size)])
+
+    def score_rows(self, ssn: Session, task: Task, rows: Rows) -> FloatArray:
+        """Return the total score of a task on candidate rows, all of which are the candidates."""
+        cls = task.cls
+        found = self.candidates(ssn, cls)
+        live = np.zeros(found.size, np.bool_)
+        live[rows] = True
+        self._normalise(found, live)
+        total = found.base[rows] + resource_scores(self._table, cls, rows, ssn.terms)
+        for score in ssn.scorers:
+            points = score(cls, self._table, rows)
+            if points is not None:
+                total += points
+        for batch in ssn.batch_scorers:
+            points = batch(task, self._table, rows)
+            if points is not None:
+                total += points
+        return total
+
+    def rows_for(self, ssn: Session, task: Task, flags: int) -> Rows:
+        """Return the rows that can take a task now (or, under FUTURE, later)."""
+        found = self.candidates(ssn, task.cls)
+        fits = found.mask[: found.size] & self._fits(task.cls, flags)
+        rows: Rows = np.nonzero(fits)[0]
+        for judge in ssn.task_filters:
+            if not rows.size:
+                break
+            verdicts = judge(task, self._table, rows)
+            if verdicts is not None:
+                rows = rows[verdicts.codes == 0]
+        return rows
+
+    def _fits(self, cls: TaskClass, flags: int) -> Mask:
+        table = self._table
+        size = table.size
+        fits = table.present[:size].copy()
+        for column, need in enumerate(cls.request.tolist()):
+            if need > 0 or column < 2:
+                idle = table.idle[:size, column]
+                future = idle + table.releasing[:size, column] - table.pipelined[:size, column]
+                fits &= need <= future
+                if not flags & kernels.FUTURE:
+                    fits &= need <= idle
+        if flags & kernels.LIMIT_PODS:
+            fits &= table.pods[:size] < table.pods_limit()
+        return fits
+
+    def try_row(self, ssn: Session, task: Task, row: int, *, future: bool) -> bool:
+        """Place a task on one given row if it fits there; return whether it did."""
+        rows = self.rows_for(ssn, task, (kernels.FUTURE if future else 0) | ssn.kernel_flags)
+        if row not in rows:
+            return False
+        self._charge(row, task, future)
+        ssn.note_single(task, row)
+        return True
+
+    # -- why not -------------------------------------------------------------------------------------------------------
+
+    def explain(self, ssn: Session, task: Task, *, one_by_one: bool) -> FitErrors:
+        """Say why a task fits nowhere: every node counted once, under its first reason."""
+        table = self._table
+        found = self.candidates(ssn, task.cls)
+        at = (int(table.cursor[0]), table.object_clock)
+        if not one_by_one and found.errors is not None and found.errors_at == at:
+            return found.errors
+        errors = self._explain(ssn, task, found, one_by_one)
+        if not one_by_one:
+            found.errors, found.errors_at = errors, at
+        return errors
+
+    def _explain(self, ssn: Session, task: Task, found: Candidates, one_by_one: bool) -> FitErrors:
+        table, size = self._table, found.size
+        open_rows = table.present[:size].copy()
+        total = int(open_rows.sum())
+        counts: dict[Reason, int] = {}
+        future = table.future_idle[:size]
+        for column, need in enumerate(task.cls.request.tolist()):
+            if need > 0 or column < 2:
+                short = open_rows & (need > future[:, column])
+                _count(counts, Reason("core", INSUFFICIENT.format(table.dims.names[column])), int(short.sum()))
+                open_rows &= ~short
+        for number, reason in enumerate(found.reasons, 1):
+            hit = open_rows & (found.codes[:size] == number)
+            _count(counts, reason, int(hit.sum()))
+            open_rows &= ~hit
+        if ssn.kernel_flags & kernels.LIMIT_PODS:
+            hit = open_rows & (table.pods[:size] >= table.pods_limit())
+            _count(counts, POD_NUMBER_EXCEEDED, int(hit.sum()))
+            open_rows &= ~hit
+        rows: Rows = np.nonzero(open_rows)[0]
+        for judge in ssn.task_filters if one_by_one else ():
+            verdicts = judge(task, table, rows) if rows.size else None
+            if verdicts is None:
+                continue
+            for number, reason in enumerate(verdicts.reasons, 1):
+                _count(counts, reason, int((verdicts.codes == number).sum()))
+            rows = rows[verdicts.codes == 0]
+        return FitErrors(total, counts)
+
+
+def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:
+    if by:
+        counts[reason] = counts.get(reason, 0) + by
+
+
+def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
+    """Normalise raw scores to [0, 100] as Kubernetes' DefaultNormalizeScore does (whole points)."""
+    if not score.normalise:
+        return raw
+    if most == 0:
+        return np.full_like(raw, 100.0) if score.reverse else raw
+    points = np.floor(100.0 * raw / most)
+    return 100.0 - points if score.reverse else points
+
+
+def term_arrays(
+    terms: Sequence[ResourceTerm],
+) -> tuple[npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64], FloatArray]:
+    """Return terms as the kernel's arrays."""
+    longest = max([len(t.weights) for t in terms] + [1])
+    dims = np.full((len(terms), longest), -1, np.int64)
+    dim_weights = np.zeros((len(terms), longest))
+    for i, term in enumerate(terms):
+        for j, (column, weight) in enumerate(term.weights):
+            dims[i, j], dim_weights[i, j] = column, weight
+    kinds = np.array([t.kind for t in terms], np.int64)
+    weights = np.array([t.weight for t in terms], np.float64)
+    return kinds, weights, dims, dim_weights
+
+
+def resource_scores(table: NodeTable, cls: TaskClass, rows: Rows, terms: Sequence[ResourceTerm]) -> FloatArray:
+    """Return what the kernel's resource terms give on some rows, in numpy; equal to the kernel bit by bit."""
+    total = np.zeros(len(rows))
+    for term in terms:
+        if term.kind in (kernels.LEAST, kernels.MOST):
+            total += _least_or_most(table, cls, rows, term) * term.weight
+        elif term.kind == kernels.BALANCED:
+            total += _balanced(table, cls, rows, term) * term.weight
+        else:
+            total += _pack(table, cls, rows, term) * 100.0 * term.weight
+    return total
+
+
+def _least_or_most(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> FloatArray:
+    points = np.zeros(len(rows), np.int64)
+    whole = np.zeros(len(rows), np.int64)
+    for column, weight in term.weights:
+        capacity = table.allocatable[rows, column]
+        used = (
+            table.scored[rows, column] + cls.scored_request[column]
+            if column < 2
+            else table.requested[rows, column] + cls.request[column]
+        )
+        safe = np.maximum(capacity, 1)
+        if term.kind == kernels.LEAST:
+            part = np.where(used <= capacity, (capacity - used) * 100 // safe, 0)
+        else:
+            part = np.minimum(used, capacity) * 100 // safe
+        points += np.where(capacity == 0, 0, part * int(weight))
+        whole += np.where(capacity == 0, 0, int(weight))
+    return np.where(whole > 0, points // np.maximum(whole, 1), 0).astype(np.float64)
+
+
+def _balanced(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> FloatArray:
+    parts, there = [], []
+    for column, _ in term.weights:
+        capacity = table.allocatable[rows, column]
+        used = table.requested[rows, column] + cls.request[column]
+        there.append(capacity > 0)
+        parts.append(np.where(capacity > 0, np.minimum(used / np.maximum(capacity, 1), 1.0), 0.0))
+    n = np.sum(there, axis=0)
+    mean = np.zeros(len(rows))
+    for part in parts:
+        mean = mean + part
+    mean = mean / np.maximum(n, 1)
+    spread = np.zeros(len(rows))
+    for part, ok in zip(parts, there, strict=True):
+        spread = spread + np.where(ok, (part - mean) * (part - mean), 0.0)
+    points = np.trunc((1.0 - np.sqrt(spread / np.maximum(n, 1))) * 100.0)
+    return np.where(n == 0, 100.0, points)
+
+
+def _pack(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> FloatArray:
+    points, whole = np.zeros(len(rows)), np.zeros(len(rows))
+    over = np.zeros(len(rows), np.bool_)
+    for column, weight in term.weights:
+        need = int(cls.request[column])
+        if need <= 0:
+            continue
+        capacity = table.allocatable[rows, column]
+        used = capacity - table.idle[rows, column] + need
+        over |= (used > capacity) & (capacity > 0)
+        kept = used if term.kind == kernels.PACK else capacity - used
+        points += np.where(capacity > 0, kept * weight / np.maximum(capacity, 1), 0.0)
+        whole += weight
+    return np.where(over, 0.0, np.where(whole > 0, points / np.where(whole > 0, whole, 1.0), points))

@@ -1,0 +1,97 @@
+"""`Plan`: what a cycle decided, as data. Applying it is the binder's job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from strato.scheduler.jobs import Job
+from strato.scheduler.reasons import FitErrors, Verdict
+from strato.scheduler.tasks import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """Put a pod on a node."""
+
+    task: Task
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Remove a pod so that another may run."""
+
+    task: Task
+    reason: str
+    action: str
+    beneficiary: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A PodGroup condition to set (spec scheduler-core 9.3)."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupStatus:
+    """Status a PodGroup should have. ``condition`` replaces the one of its type; None leaves conditions alone."""
+
+    job: Job
+    phase: str
+    running: int
+    succeeded: int
+    failed: int
+    condition: Condition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodVerdict:
+    """Why a pod was not placed, and where it may go later."""
+
+    task: Task
+    reason: str
+    """``Unschedulable`` or ``Schedulable``."""
+    message: str
+    errors: FitErrors | None = None
+    nominated: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStatus:
+    """What a queue got."""
+
+    name: str
+    allocated: Mapping[str, str]
+    deserved: Mapping[str, str] = field(default_factory=dict)
+    share: float = 0.0
+    overused: bool = False
+
+
+@dataclass(slots=True)
+class Plan:
+    """The outcome of one cycle.
+
+    Attributes:
+        session: Identity of the session.
+        binds, evictions: In the order decided.
+        pipelined: ``pod key -> node`` of tasks that got a promise only.
+        groups: Statuses of the PodGroups that changed or were tried.
+        pods: Verdicts on the pods that were not placed.
+        verdicts: By job key, why it waits: one record from which everything that explains renders.
+        queues: Status of every queue that has jobs or is known.
+    """
+
+    session: str = ""
+    binds: list[Bind] = field(default_factory=list)
+    evictions: list[Eviction] = field(default_factory=list)
+    pipelined: dict[str, str] = field(default_factory=dict)
+    groups: list[GroupStatus] = field(default_factory=list)
+    pods: list[PodVerdict] = field(default_factory=list)
+    verdicts: dict[str, Sequence[Verdict]] = field(default_factory=dict)
+    queues: list[QueueStatus] = field(default_factory=list)

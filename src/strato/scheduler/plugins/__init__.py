@@ -1,0 +1,34 @@
+"""Plugins: one file each, registered in one table."""
+
+from __future__ import annotations
+
+from strato.scheduler.framework import Plugin
+from strato.scheduler.plugins.binpack import Binpack
+from strato.scheduler.plugins.conformance import Conformance
+from strato.scheduler.plugins.drf import Drf
+from strato.scheduler.plugins.gang import Gang
+from strato.scheduler.plugins.nodeorder import NodeOrder
+from strato.scheduler.plugins.overcommit import Overcommit
+from strato.scheduler.plugins.predicates import Predicates
+from strato.scheduler.plugins.priority import Priority
+from strato.scheduler.plugins.proportion import Proportion
+from strato.scheduler.plugins.sla import Sla
+
+PLUGINS: dict[str, type[Plugin]] = {
+    plugin.name: plugin
+    for plugin in (
+        Binpack,
+        Conformance,
+        Drf,
+        Gang,
+        NodeOrder,
+        Overcommit,
+        Predicates,
+        Priority,
+        Proportion,
+        Sla,
+    )
+}
+"""Every built-in plugin by its name in the configuration."""
+
+__all__ = ["PLUGINS"]

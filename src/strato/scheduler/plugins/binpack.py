@@ -1,0 +1,54 @@
+"""binpack: fill nodes up, by the weighted mean of the fractions used after placing (spec volcano-plugins 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from strato.scheduler import kernels
+from strato.scheduler.arguments import arg
+from strato.scheduler.framework import Plugin, ResourceTerm
+from strato.scheduler.resources import CPU, MEMORY, counts
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BinpackArgs:
+    """Arguments, as written under ``arguments:`` of this plugin."""
+
+    weight: int = arg("binpack.weight", 1)
+    """Factor of the whole score; 0 switches the plugin off. Default 1."""
+    cpu: int = arg("binpack.cpu", 1)
+    """Weight of cpu; negative counts as 1. Default 1."""
+    memory: int = arg("binpack.memory", 1)
+    """Weight of memory; negative counts as 1. Default 1."""
+    resources: str = arg("binpack.resources", "")
+    """Further resources that count, separated by commas. Default none."""
+    resource_weights: dict[str, int] = arg("binpack.resources.*", {})
+    """Weight per further resource; negative counts as 1. Default 1."""
+
+
+class Binpack(Plugin):
+    """Prefer the fullest node the task fits on."""
+
+    name = "binpack"
+    args_type = BinpackArgs
+
+    def off_points(self) -> frozenset[str]:
+        """Weight 0 means no score at all."""
+        return frozenset(("resource_terms",)) if self.args.weight == 0 else frozenset()
+
+    def open(self, ssn: Session) -> None:
+        """Resolve resource names to columns."""
+        weights = [(CPU, self.args.cpu), (MEMORY, self.args.memory)]
+        for name in (part.strip() for part in self.args.resources.split(",")):
+            if name and counts(name):
+                weights.append((ssn.world.column(name), self.args.resource_weights.get(name, 1)))
+        self._weights = tuple((column, 1.0 if weight < 0 else float(weight)) for column, weight in weights)
+
+    def resource_terms(self) -> Sequence[ResourceTerm]:
+        """One packing term."""
+        return (ResourceTerm(kernels.PACK, float(self.args.weight), self._weights),)

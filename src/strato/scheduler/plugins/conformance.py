@@ -1,0 +1,33 @@
+"""conformance: pods the cluster itself needs are never victims (spec volcano-plugins 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.tasks import Task
+
+_CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
+
+
+class Conformance(Plugin):
+    """Spare critical pods and the namespace kube-system."""
+
+    name = "conformance"
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """All but critical pods."""
+        return spare_critical(candidates), PERMIT
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """All but critical pods."""
+        return spare_critical(candidates), PERMIT
+
+
+def spare_critical(candidates: Sequence[Task]) -> list[Task]:
+    """Return the candidates the cluster can do without."""
+    return [
+        task
+        for task in candidates
+        if task.pod.spec.priority_class_name not in _CRITICAL and task.namespace != "kube-system"
+    ]

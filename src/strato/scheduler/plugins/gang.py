@@ -1,0 +1,109 @@
+"""gang: all of a group's minimum, or none of it (spec volcano-plugins 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strato.scheduler.framework import PERMIT, REJECT, Plugin, Validity
+from strato.scheduler.jobs import Job
+from strato.scheduler.plan import Condition
+from strato.scheduler.reasons import Verdict
+from strato.scheduler.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+NOT_ENOUGH_PODS_OF_TASK = "NotEnoughPodsOfTask"
+NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+READY_REASON = "tasks in gang are ready to be scheduled"
+
+
+class Gang(Plugin):
+    """Bind a group's tasks only when its minimum fits; never break a running gang."""
+
+    name = "gang"
+
+    def job_valid(self, job: Job) -> Validity | None:
+        """Whether enough pods exist, in total and per role."""
+        if not job.roles_valid():
+            return Validity(NOT_ENOUGH_PODS_OF_TASK, "Not enough valid pods of each task for gang-scheduling")
+        if job.valid < job.min_available:
+            text = f"Not enough valid tasks for gang-scheduling, valid: {job.valid}, min: {job.min_available}"
+            return Validity(NOT_ENOUGH_TASKS, text)
+        return None
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Tasks beyond their job's minimum."""
+        return spare_minimum(candidates), PERMIT
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Tasks beyond their job's minimum."""
+        return spare_minimum(candidates), PERMIT
+
+    def job_order(self, job: Job) -> bool:
+        """Jobs that are not ready first."""
+        return job.is_ready
+
+    def job_ready(self, job: Job) -> bool:
+        """Whether the minimum, in total and per role, is placed."""
+        return job.is_ready and job.roles_ready()
+
+    def missing_until_ready(self, job: Job, role: str) -> int:
+        """Return how many tasks of a role are missing to the minimum."""
+        return job.missing_until_ready(role)
+
+    def job_pipelined(self, job: Job) -> int:
+        """Permit promises only when they complete the minimum."""
+        return PERMIT if job.is_pipelined and job.roles_pipelined() else REJECT
+
+    def job_starving(self, job: Job) -> bool:
+        """A job starves below its minimum."""
+        return job.is_starving
+
+    def close(self, ssn: Session) -> None:
+        """Set the condition Unschedulable or Scheduled on every job that was tried or changed."""
+        for job in {**ssn.world.changed, **{k: ssn.world.jobs[k] for k in ssn.notes if k in ssn.world.jobs}}.values():
+            if job.tasks and not job.solo and job.group is not None:
+                condition = self._condition(ssn, job)
+                if condition is not None:
+                    ssn.note(job).condition = condition
+
+    @staticmethod
+    def _condition(ssn: Session, job: Job) -> Condition | None:
+        if job.is_ready:
+            return Condition("Scheduled", "True", READY_REASON, "")
+        leaving = sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
+        open_tasks = job.counts[PENDING] + job.counts[PIPELINED]
+        if leaving and not open_tasks and job.ready + leaving >= job.min_available:
+            return None
+        lacking = job.min_available - job.ready - _almost(ssn, job)
+        text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {ssn.fit_error(job)}"
+        numbers = {"ready": job.ready, "min_available": job.min_available, "tasks": len(job.tasks)}
+        ssn.say(job, Verdict("gang", NOT_ENOUGH_RESOURCES, text, numbers))
+        return Condition("Unschedulable", "True", NOT_ENOUGH_RESOURCES, text)
+
+
+def _almost(ssn: Session, job: Job) -> int:
+    """Count pending tasks that had a place in a statement that was discarded."""
+    found = 0
+    for key in job.pending:
+        last = ssn.transactions.get(key)
+        found += last is not None and last.status in ALLOCATED_SET
+    return found
+
+
+def spare_minimum(candidates: Sequence[Task]) -> list[Task]:
+    """Return candidates, in order, as long as their job keeps its minimum."""
+    left: dict[str, int] = {}
+    victims = []
+    for task in candidates:
+        job = task.job
+        if job is None:
+            continue
+        have = left.get(job.key, job.ready)
+        if have > job.min_available:
+            left[job.key] = have - 1
+            victims.append(task)
+    return victims

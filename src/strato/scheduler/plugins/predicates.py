@@ -1,0 +1,173 @@
+"""predicates: where Kubernetes' own rules let a pod run (spec volcano-plugins 12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strato.api.core import Node, NodeSelectorTerm, Taint, Toleration
+from strato.api.shapes import LabelSelectorRequirement
+from strato.scheduler.arguments import arg
+from strato.scheduler.framework import Plugin, Verdicts
+from strato.scheduler.nodes import NodeTable, Rows
+from strato.scheduler.reasons import Reason
+from strato.scheduler.tasks import Task, TaskClass, host_ports
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)
+AFFINITY = Reason("predicates", "node(s) didn't match Pod's node affinity/selector", curable=False)
+PORTS = Reason("predicates", "node(s) didn't have free ports for the requested pod ports")
+
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PredicatesArgs:
+    """Arguments, as written under ``arguments:`` of this plugin; each switches one rule, default on."""
+
+    node_affinity: bool = arg("predicate.NodeAffinityEnable", True)
+    node_ports: bool = arg("predicate.NodePortsEnable", True)
+    taint_toleration: bool = arg("predicate.TaintTolerationEnable", True)
+    pod_affinity: bool = arg("predicate.PodAffinityEnable", True)
+    node_volume_limits: bool = arg("predicate.NodeVolumeLimitsEnable", True)
+    volume_zone: bool = arg("predicate.VolumeZoneEnable", True)
+    pod_topology_spread: bool = arg("predicate.PodTopologySpreadEnable", True)
+    volume_binding: bool = arg("predicate.VolumeBindingEnable", True)
+    cache: bool = arg("predicate.CacheEnable", False)
+    """Accepted for compatibility; filters are always cached here, by class and node."""
+    bind_timeout_seconds: int = arg("volumebinding.bindTimeoutSeconds", 600)
+    volume_weight: int = arg("volumebinding.weight", 1)
+    claims_timeout_seconds: int = arg("dynamicresources.filterTimeoutSeconds", 10, minimum=0)
+
+
+class Predicates(Plugin):
+    """Reject nodes that are cordoned, tainted, of the wrong kind, or full of pods or ports."""
+
+    name = "predicates"
+    args_type = PredicatesArgs
+    limits_pods = True
+    """A node takes no more pods than its allocatable ``pods``, promised ones included; the kernel counts them."""
+
+    def open(self, ssn: Session) -> None:
+        """Nothing to prepare."""
+        self._ssn = ssn
+
+    def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts:
+        """Cordons, node selectors and affinity, taints: whatever depends on the node object only."""
+        codes = np.zeros(len(rows), np.uint8)
+        reasons = [UNSCHEDULABLE, AFFINITY]
+        affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
+        required = affinity.required if affinity is not None else None
+        selective = self.args.node_affinity and (bool(cls.spec.node_selector) or required is not None)
+        if selective:
+            looked_at: Iterable[int] = range(len(rows))
+        else:
+            looked_at = np.nonzero(nodes.tainted[rows])[0].tolist()
+        for i in looked_at:
+            node = nodes.facts[rows[i]]
+            if node is not None:
+                codes[i] = self._judge(cls, node, selective, reasons)
+        return Verdicts(codes, tuple(reasons))
+
+    def _judge(self, cls: TaskClass, node: Node, selective: bool, reasons: list[Reason]) -> int:
+        tolerations = cls.spec.tolerations
+        if node.spec.unschedulable and not tolerates(tolerations, _CORDON):
+            return 1
+        if selective and not matches_node(cls, node):
+            return 2
+        if self.args.taint_toleration:
+            for taint in node.spec.taints:
+                if taint.effect in _HARD_EFFECTS and not tolerates(tolerations, taint):
+                    text = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+                    reason = Reason(self.name, text, curable=False)
+                    if reason not in reasons:
+                        reasons.append(reason)
+                    return reasons.index(reason) + 1
+        return 0
+
+    def watches_pods(self, task: Task) -> bool:
+        """Whether what runs on a node matters for this task."""
+        return self.args.node_ports and bool(task.cls.host_ports)
+
+    def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Host ports that are taken."""
+        if not (self.args.node_ports and task.cls.host_ports):
+            return None
+        taken = np.fromiter((ports_clash(task, nodes.tasks[row].values()) for row in rows), np.bool_, len(rows))
+        return Verdicts.reject_where(taken, PORTS)
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """Whether any toleration accepts a taint (Kubernetes' ToleratesTaint)."""
+    for toleration in tolerations:
+        if toleration.effect and toleration.effect != taint.effect:
+            continue
+        if toleration.key and toleration.key != taint.key:
+            continue
+        if toleration.operator == "Exists":
+            return True
+        if toleration.operator in ("", "Equal") and toleration.key and toleration.value == taint.value:
+            return True
+    return False
+
+
+def matches_node(cls: TaskClass, node: Node) -> bool:
+    """Whether a node has the labels a class's selector and required affinity ask for."""
+    labels = node.metadata.labels or {}
+    for key, value in cls.spec.node_selector.items():
+        if labels.get(key) != value:
+            return False
+    affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
+    if affinity is None or affinity.required is None:
+        return True
+    return any(matches_term(term, node) for term in affinity.required.node_selector_terms)
+
+
+def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether all requirements of a term hold; a term without any holds for no node."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels or {}
+    if not all(requirement_holds(r, labels.get(r.key)) for r in term.match_expressions):
+        return False
+    fields = {"metadata.name": node.metadata.name}
+    return all(requirement_holds(r, fields.get(r.key)) for r in term.match_fields)
+
+
+def requirement_holds(requirement: LabelSelectorRequirement, value: str | None) -> bool:
+    """Judge one node selector requirement against a label's value (None when absent)."""
+    operator, values = requirement.operator, requirement.values
+    if operator == "In":
+        return value is not None and value in values
+    if operator == "NotIn":
+        return value is None or value not in values
+    if operator == "Exists":
+        return value is not None
+    if operator == "DoesNotExist":
+        return value is None
+    if operator in ("Gt", "Lt") and value is not None and len(values) == 1:
+        try:
+            left, right = int(value), int(values[0])
+        except ValueError:
+            return False
+        return left > right if operator == "Gt" else left < right
+    return False
+
+
+def ports_clash(task: Task, others: Iterable[Task]) -> bool:
+    """Whether any pod on a node holds a host port the task wants."""
+    for other in others:
+        if other is task:
+            continue
+        for ip, protocol, port in other.cls.host_ports or host_ports(other.pod.spec):
+            for want_ip, want_protocol, want_port in task.cls.host_ports:
+                same_ip = ip == want_ip or "0.0.0.0" in (ip, want_ip)
+                if same_ip and protocol == want_protocol and port == want_port:
+                    return True
+    return False

@@ -1,0 +1,41 @@
+"""priority: more important jobs and tasks first; the less important may make room (spec volcano-plugins 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.jobs import Job
+from strato.scheduler.tasks import Task
+
+
+class Priority(Plugin):
+    """Order by the group's PriorityClass and the tasks' own priority."""
+
+    name = "priority"
+
+    def job_order(self, job: Job) -> int:
+        """Higher group priority first."""
+        return -job.priority
+
+    def task_order(self, task: Task) -> int:
+        """Higher task priority first."""
+        return -task.priority
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Tasks of less important jobs, and less important tasks of the same job."""
+        mine = preemptor.job
+        if mine is None:
+            return (), PERMIT
+        victims = []
+        for task in candidates:
+            if task.job is mine:
+                if task.priority < preemptor.priority:
+                    victims.append(task)
+            elif task.job is not None and task.job.priority < mine.priority:
+                victims.append(task)
+        return victims, PERMIT
+
+    def job_starving(self, job: Job) -> bool:
+        """A job starves while any of its tasks has neither a place nor a promise."""
+        return job.ready + job.waiting < len(job.tasks)

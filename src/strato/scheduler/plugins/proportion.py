@@ -1,0 +1,220 @@
+"""proportion: queues share the cluster by weight, and borrow what others leave (spec volcano-plugins 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.reasons import Verdict
+from strato.scheduler.resources import CPU, MEMORY, PODS, Dimensions, Vector, share
+from strato.scheduler.tasks import Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+@dataclass(slots=True)
+class Attributes:
+    """What one queue is entitled to, in internal units; vectors of the width of the world.
+
+    Attributes:
+        real_capability: The most it may hold.
+        deserved: What it gets of the cluster when all demand is served by weight.
+        inqueue: What admitted jobs may still claim.
+        elastic: What its jobs hold beyond their minima.
+    """
+
+    queue: Queue
+    weight: float
+    guarantee: FloatArray
+    real_capability: FloatArray
+    request: FloatArray
+    inqueue: Vector
+    elastic: Vector
+    deserved: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def share(self) -> float:
+        """Return the largest used fraction of what it deserves."""
+        used = self.queue.used.tolist()
+        wanted = self.deserved.tolist()
+        return max([share(u, d) for u, d in zip(used, wanted, strict=True) if d >= 0.1], default=0.0)
+
+
+class Proportion(Plugin):
+    """Give each queue its weighted part, water-filling what others do not need."""
+
+    name = "proportion"
+
+    def open(self, ssn: Session) -> None:
+        """Compute what every queue with jobs deserves."""
+        self._ssn = ssn
+        world = ssn.world
+        world.settle()
+        total = ssn.total.astype(np.float64)
+        queues = [q for q in world.queues.values() if q.view is not None and q.jobs]
+        guaranteed = np.zeros(world.dims.width)
+        for queue in world.queues.values():
+            for column, amount in queue.guarantee.items():
+                guaranteed[column] += amount
+        self._queues = {q.name: attributes_of(q, total, guaranteed, world.dims) for q in queues}
+        water_fill(list(self._queues.values()), total)
+
+    def of(self, queue: Queue) -> Attributes | None:
+        """Return a queue's attributes; None for one without jobs."""
+        return self._queues.get(queue.name)
+
+    def queue_order(self, queue: Queue) -> tuple[int, float]:
+        """Higher priority first, then smaller share."""
+        mine = self._queues.get(queue.name)
+        return -queue.priority, mine.share if mine is not None else 0.0
+
+    def overused(self, queue: Queue) -> bool:
+        """Whether the queue holds at least what it deserves in every resource."""
+        mine = self._queues.get(queue.name)
+        return mine is not None and bool((mine.deserved <= queue.used + 0.1).all())
+
+    def allocatable(self, queue: Queue, task: Task, count: int) -> int:
+        """Tasks that fit into what the queue deserves; none while it is not open."""
+        mine = self._queues.get(queue.name)
+        if mine is None:
+            return count
+        if not queue.is_open:
+            return 0
+        request = task.cls.request
+        columns = [c for c, need in enumerate(request.tolist()) if need > 0 and c != PODS]
+        return how_many_fit(mine.deserved - queue.used, request, columns, count)
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether the queue may take from others to place these tasks."""
+        mine = self._queues.get(queue.name)
+        if mine is None:
+            return True
+        if not queue.is_open:
+            return False
+        want = sum((task.cls.request for task in tasks), self._ssn.world.dims.zeros())
+        after = queue.used + want
+        return all(after[c] <= mine.deserved[c] for c, need in enumerate(want.tolist()) if need > 0 and c != PODS)
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Tasks of queues that hold more than they deserve."""
+        left: dict[str, Vector] = {}
+        victims = []
+        for task in candidates:
+            queue = task.job.queue if task.job is not None else None
+            mine = self._queues.get(queue.name) if queue is not None else None
+            if queue is None or mine is None:
+                continue
+            used = left.get(queue.name, queue.used)
+            if not (used <= mine.deserved + 0.1).all():
+                left[queue.name] = used - task.cls.request
+                victims.append(task)
+        return victims, PERMIT
+
+    def job_enqueueable(self, job: Job) -> int:
+        """Whether the job's minimum fits into the most its queue may hold."""
+        queue = job.queue
+        mine = self._queues.get(queue.name) if queue is not None else None
+        if queue is None or mine is None:
+            return PERMIT
+        if not queue.is_open:
+            state = queue.state or "unknown"
+            self._ssn.say(job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}"))
+            return REJECT
+        if job.min_resources is None:
+            return PERMIT
+        want = job.min_resources + queue.used + mine.inqueue - mine.elastic
+        lacking = [c for c in job.min_columns if c != PODS and want[c] > mine.real_capability[c]]
+        if not lacking:
+            return PERMIT
+        self._ssn.say(job, quota_verdict(self.name, queue, lacking, want, mine.real_capability, self._ssn.world.dims))
+        return REJECT
+
+    def job_enqueued(self, job: Job) -> None:
+        """Count the job among the admitted of its queue."""
+        mine = self._queues.get(job.queue_name)
+        if mine is not None and job.min_resources is not None:
+            mine.inqueue = mine.inqueue + self._ssn.world.deduct_gated(job, job.min_resources)
+
+    def close(self, ssn: Session) -> None:
+        """Leave what queues deserve for their status, metrics and explanations."""
+        for name, mine in self._queues.items():
+            ssn.queue_facts[name] = QueueFacts(
+                deserved=ssn.world.dims.to_wire([int(v) for v in mine.deserved]),
+                share=mine.share,
+                overused=self.overused(mine.queue),
+                weight=mine.weight,
+                vectors={"deserved": mine.deserved, "request": mine.request, "inqueue": mine.inqueue},
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """What a share plugin says of a queue at the end of a session."""
+
+    deserved: Mapping[str, str]
+    share: float
+    overused: bool
+    weight: float
+    vectors: Mapping[str, FloatArray | Vector]
+
+
+def quota_verdict(
+    plugin: str, queue: Queue, lacking: Sequence[int], want: Vector, limit: FloatArray, dims: Dimensions
+) -> Verdict:
+    """Say which resources of a queue's capability do not suffice."""
+    names = [dims.names[c] for c in lacking]
+    text = "queue resource quota insufficient: " + ", ".join(f"insufficient {name}" for name in names)
+    numbers = {f"wanted {n}": float(want[c]) for n, c in zip(names, lacking, strict=True)}
+    numbers |= {f"capability {n}": float(limit[c]) for n, c in zip(names, lacking, strict=True)}
+    return Verdict(plugin, "QueueQuota", text, numbers)
+
+
+def attributes_of(queue: Queue, total: FloatArray, guaranteed: FloatArray, dims: Dimensions) -> Attributes:
+    """Return a queue's attributes before water-filling (spec volcano-plugins 5.1)."""
+    guarantee = np.zeros(dims.width)
+    for column, amount in queue.guarantee.items():
+        guarantee[column] = amount
+    real = np.maximum(total - guaranteed, 0.0) + guarantee
+    for column, amount in queue.capability.items():
+        if amount > 0 or column not in (CPU, MEMORY):
+            real[column] = min(real[column], amount)
+    request = (queue.used + queue.pending_request).astype(np.float64)
+    return Attributes(queue, float(queue.weight), guarantee, real, request, queue.inqueue.copy(), queue.elastic.copy())
+
+
+def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
+    """Set ``deserved`` of every queue: weighted parts, capped by demand and capability, the rest shared again.
+
+    Source: spec volcano-plugins 5.2.
+    """
+    remaining = total.copy()
+    for mine in queues:
+        mine.deserved = np.zeros_like(total)
+    met: set[int] = set()
+    while True:
+        weights = sum(mine.weight for i, mine in enumerate(queues) if i not in met)
+        if weights == 0:
+            return
+        before = remaining.copy()
+        grown, shrunk = np.zeros_like(total), np.zeros_like(total)
+        for i, mine in enumerate(queues):
+            if i in met:
+                continue
+            old = mine.deserved
+            new = np.minimum(old + remaining * (mine.weight / weights), mine.real_capability)
+            new = np.maximum(np.minimum(new, mine.request), mine.guarantee)
+            mine.deserved = new
+            if (mine.request <= new + 0.1).all() or np.array_equal(new, old):
+                met.add(i)
+            grown += np.maximum(new - old, 0.0)
+            shrunk += np.maximum(old - new, 0.0)
+        remaining = np.maximum(remaining + shrunk - grown, 0.0)
+        spare = np.delete(remaining, PODS)
+        if (spare < 0.1).all() or np.array_equal(remaining, before):
+            return

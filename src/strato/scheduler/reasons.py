@@ -1,0 +1,73 @@
+"""Structured reasons: why a node, a task or a job was turned down. Everything that explains renders these."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One way in which a plugin (or the core) says no.
+
+    Attributes:
+        plugin: Who says so; ``core`` for the scheduler itself.
+        text: The words users see, as Kubernetes and Volcano word them.
+        curable: Whether evicting pods may cure it (Unschedulable); otherwise nothing done to pods helps
+            (UnschedulableAndUnresolvable).
+    """
+
+    plugin: str
+    text: str
+    curable: bool = True
+
+
+INSUFFICIENT = "Insufficient {}"
+POD_NUMBER_EXCEEDED = Reason("predicates", "node(s) pod number exceeded")
+ALL_UNAVAILABLE = "all nodes are unavailable"
+
+
+@dataclass(frozen=True, slots=True)
+class FitErrors:
+    """Why one task class fits nowhere: number of nodes by reason.
+
+    Attributes:
+        nodes: How many nodes were looked at.
+        counts: Nodes by reason.
+        note: Said instead of node counts, when the task was turned down before any node was looked at.
+    """
+
+    nodes: int = 0
+    counts: Mapping[Reason, int] = field(default_factory=dict)
+    note: str = ""
+    plugin: str = "core"
+
+    def message(self) -> str:
+        """Return the words of spec scheduler-core 7.4: ``0/3 nodes are unavailable: 2 …, 1 ….``."""
+        if self.note:
+            return self.note
+        by_text: Counter[str] = Counter()
+        for reason, count in self.counts.items():
+            by_text[reason.text] += count
+        parts = sorted(f"{count} {text}" for text, count in by_text.items())
+        if not parts:
+            return ALL_UNAVAILABLE
+        return f"0/{self.nodes} nodes are unavailable: {', '.join(parts)}."
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What held a job or queue back, with its numbers.
+
+    Attributes:
+        plugin: Who decided.
+        code: Machine-readable: ``QueueShare``, ``Overcommit``, ``Gang``, ``NodeFit``, ….
+        text: The sentence for people.
+        numbers: What was compared, in internal units by name.
+    """
+
+    plugin: str
+    code: str
+    text: str
+    numbers: Mapping[str, float] = field(default_factory=dict)

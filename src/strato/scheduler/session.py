@@ -1,0 +1,316 @@
+"""`Session`: one cycle's view of the world, with the plugins' answers combined (spec scheduler-core 9 and 10)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from strato.scheduler import diagnostics, kernels
+from strato.scheduler.config import Config
+from strato.scheduler.framework import (
+    PERMIT,
+    POINTS,
+    REJECT,
+    FloatArray,
+    Plugin,
+    ResourceTerm,
+    StaticScore,
+    Validity,
+    Verdicts,
+    answers,
+)
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.nodes import NodeTable, Rows
+from strato.scheduler.placement import Placer
+from strato.scheduler.plan import Bind, Condition, Plan
+from strato.scheduler.reasons import FitErrors, Verdict
+from strato.scheduler.resources import Vector
+from strato.scheduler.statement import Statement, Transaction
+from strato.scheduler.tasks import BINDING, Task, TaskClass
+from strato.scheduler.world import World
+
+Fn = Callable[..., Any]
+VictimFn = Callable[[Task, Sequence[Task]], tuple[Sequence[Task], int]]
+
+
+class Notes:
+    """What a session remembers about a job it tried.
+
+    Attributes:
+        errors: Why a class of its tasks fits nowhere.
+        failed_roles: Roles of such classes.
+        verdicts: What held the job back.
+        condition: The PodGroup condition to set.
+    """
+
+    __slots__ = ("condition", "errors", "failed_roles", "verdicts")
+
+    def __init__(self) -> None:
+        self.errors: dict[int, FitErrors] = {}
+        self.failed_roles: set[str] = set()
+        self.verdicts: list[Verdict] = []
+        self.condition: Condition | None = None
+
+
+class Session:
+    """One cycle.
+
+    Args:
+        world: What is known; changed in place, see `World`.
+        config: Plugins and actions.
+        placer: Caches of the configuration, kept between sessions.
+        now: Seconds since the epoch.
+        rng: Decides ties that the specification leaves to chance.
+        uid: Identity of the session.
+    """
+
+    def __init__(
+        self, world: World, config: Config, placer: Placer, *, now: float, rng: random.Random, uid: str
+    ) -> None:
+        self.world = world
+        self.config = config
+        self.placer = placer
+        self.now = now
+        self.rng = rng
+        self.uid = uid
+        self.plan = Plan(uid)
+        self.notes: dict[str, Notes] = {}
+        self.temporary: list[Task] = []
+        self.transactions: dict[str, Transaction] = {}
+        self.nominated: dict[str, int] = {}
+        self.queue_facts: dict[str, Any] = {}
+        self.plugins: list[Plugin] = []
+        self.kernel_flags = 0
+        self._total: Vector | None = None
+        self._build(config)
+
+    def _build(self, config: Config) -> None:
+        tiers: dict[str, list[list[Fn]]] = {point: [] for point in POINTS}
+        for tier in config.tiers:
+            for found in tiers.values():
+                found.append([])
+            for option in tier:
+                plugin = option.plugin(option.args)
+                plugin.hierarchy = option.toggles["enableHierarchy"]
+                plugin.open(self)
+                self.plugins.append(plugin)
+                for point, toggles in POINTS.items():
+                    on = not toggles or any(option.toggles[t] for t in toggles)
+                    if on and answers(plugin, point):
+                        tiers[point][-1].append(getattr(plugin, point))
+        self.tiers = {point: [fns for fns in found if fns] for point, found in tiers.items()}
+        flat = {point: [fn for fns in found for fn in fns] for point, found in self.tiers.items()}
+        self._flat = flat
+        self.filters: list[Callable[[TaskClass, NodeTable, Rows], Verdicts | None]] = flat["filter"]
+        self.task_filters: list[Callable[[Task, NodeTable, Rows], Verdicts | None]] = flat["filter_task"]
+        self.static_scorers: list[Callable[[TaskClass, NodeTable, Rows], Sequence[StaticScore]]] = flat["static_scores"]
+        self.scorers: list[Callable[[TaskClass, NodeTable, Rows], FloatArray | None]] = flat["score"]
+        self.batch_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["batch_score"]
+        self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
+        self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
+        self._queue_orders = flat["queue_order"]
+        self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
+        self._missing = [fn.__self__.missing_until_ready for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
+        predicates_on = any(fn.__self__.limits_pods for fn in flat["filter"] if hasattr(fn.__self__, "limits_pods"))  # type: ignore[attr-defined] # bound methods
+        if predicates_on:
+            self.kernel_flags |= kernels.LIMIT_PODS
+        self._watchers = [
+            getattr(plugin, "watches_pods", None)
+            for plugin in self.plugins
+            if any(
+                getattr(fn, "__self__", None) is plugin
+                for point in ("filter_task", "score", "batch_score")
+                for fn in flat[point]
+            )
+        ]
+
+    # -- the world -----------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> Vector:
+        """Σ allocatable of all nodes."""
+        if self._total is None:
+            nodes = self.world.nodes
+            self._total = nodes.allocatable[: nodes.size].sum(axis=0)
+        return self._total
+
+    def note(self, job: Job) -> Notes:
+        """Return the session's notes on a job."""
+        notes = self.notes.get(job.key)
+        if notes is None:
+            notes = self.notes[job.key] = Notes()
+        return notes
+
+    def say(self, job: Job, verdict: Verdict) -> None:
+        """Record what holds a job back."""
+        self.note(job).verdicts.append(verdict)
+
+    def statement(self) -> Statement:
+        """Open a statement."""
+        return Statement(self)
+
+    def dispatch(self, tasks: Sequence[Task]) -> None:
+        """Bind tasks of one job that were placed by a statement which was left open."""
+        if tasks:
+            self.world.restatus(tasks, BINDING)
+            self.plan.binds.extend([Bind(task, self.world.nodes.names[task.row]) for task in tasks])
+
+    def note_single(self, task: Task, row: int) -> None:
+        """Let filters see a task on its row at once; its status follows with the statement."""
+        self.world.nodes.tasks[row][task.key] = task
+
+    def one_by_one(self, task: Task) -> bool:
+        """Whether plugins must look at pods for this task, so that a batch is no use."""
+        return any(watches is None or watches(task) for watches in self._watchers)
+
+    def fire_placed(self, tasks: Sequence[Task]) -> None:
+        """Tell plugins that tasks of one job got or were promised places."""
+        for fn in self._fire_place:
+            fn(tasks[0].job, tasks)
+
+    def fire_removed(self, tasks: Sequence[Task]) -> None:
+        """Tell plugins that tasks of one job lost their places."""
+        for fn in self._fire_remove:
+            fn(tasks[0].job, tasks)
+
+    def fit_error(self, job: Job) -> str:
+        """Return why a job does not fit, in the words of spec scheduler-core 7.4."""
+        return diagnostics.fit_error(self, job)
+
+    # -- order ---------------------------------------------------------------------------------------------------------
+
+    def job_key(self, job: Job) -> tuple[Any, ...]:
+        """Return a job's sort key: plugins, then creation, then identity."""
+        return (*[fn(job) for fn in self._job_orders], job.created, job.key)
+
+    def job_plugin_key(self, job: Job) -> tuple[Any, ...]:
+        """Return a job's sort key by plugins alone."""
+        return tuple([fn(job) for fn in self._job_orders])
+
+    def queue_key(self, queue: Queue) -> tuple[Any, ...]:
+        """Return a queue's sort key: plugins, then creation, then name."""
+        return (*[fn(queue) for fn in self._queue_orders], queue.created, queue.name)
+
+    def victim_queue_key(self, queue: Queue, preemptor: Queue) -> tuple[Any, ...]:
+        """Return a queue's key among queues to take victims from, by plugins alone."""
+        return tuple([fn(queue, preemptor) for fn in self._flat["victim_queue_order"]])
+
+    def task_key(self, task: Task) -> tuple[Any, ...]:
+        """Return a task's sort key: plugins, then the default order."""
+        return (*[fn(task) for fn in self._task_orders], task.order)
+
+    def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
+        """Return tasks in their order."""
+        return sorted(tasks, key=self.task_key)
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def overused(self, queue: Queue) -> bool:
+        """Whether any plugin says that a queue has enough."""
+        return any(fn(queue) for fn in self._flat["overused"])
+
+    def allocatable(self, queue: Queue, task: Task, count: int = 1) -> int:
+        """Return how many of ``count`` tasks equal to ``task`` the queue may take."""
+        for fn in self._flat["allocatable"]:
+            if count <= 0:
+                return 0
+            count = min(count, fn(queue, task, count))
+        return count
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether a queue may take from others."""
+        return all(fn(queue, tasks) for fn in self._flat["preemptive"])
+
+    def pre_filter(self, task: Task) -> FitErrors | None:
+        """Return why a task is turned down before looking at nodes, None when it is not."""
+        for fn in self._flat["pre_filter"]:
+            reason = fn(task)
+            if reason is not None:
+                return FitErrors(note=reason.text, plugin=reason.plugin)
+        return None
+
+    def job_valid(self, job: Job) -> Validity | None:
+        """Return the first reason why a job cannot run as it is."""
+        for fn in self._flat["job_valid"]:
+            validity: Validity | None = fn(job)
+            if validity is not None:
+                return validity
+        return None
+
+    def job_ready(self, job: Job) -> bool:
+        """Whether the job's placed tasks may be bound."""
+        return all(fn(job) for fn in self._flat["job_ready"])
+
+    def missing_until_ready(self, job: Job, role: str) -> int:
+        """Return how many tasks of a role can be placed before the job may be ready; at least 1."""
+        return max([fn(job, role) for fn in self._missing], default=1)
+
+    def job_pipelined(self, job: Job) -> bool:
+        """Whether a job may keep promises."""
+        return self._vote("job_pipelined", job)
+
+    def job_enqueueable(self, job: Job) -> bool:
+        """Whether a waiting job may enter its queue."""
+        return self._vote("job_enqueueable", job)
+
+    def _vote(self, point: str, job: Job) -> bool:
+        for fns in self.tiers[point]:
+            permitted = False
+            for fn in fns:
+                vote = fn(job)
+                if vote <= REJECT:
+                    return False
+                permitted = permitted or vote >= PERMIT
+            if permitted:
+                return True
+        return True
+
+    def job_enqueued(self, job: Job) -> None:
+        """Tell plugins that a job entered its queue."""
+        for fn in self._flat["job_enqueued"]:
+            fn(job)
+
+    def job_starving(self, job: Job) -> bool:
+        """Whether a job may take from others (the first tier that has an opinion must agree)."""
+        for fns in self.tiers["job_starving"]:
+            return all(fn(job) for fn in fns)
+        return False
+
+    # -- victims -------------------------------------------------------------------------------------------------------
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Return the candidates that may make room within the queue."""
+        return self._victims("preemptable", preemptor, candidates)
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Return the candidates that may make room for another queue."""
+        return self._victims("reclaimable", reclaimer, candidates)
+
+    def _victims(self, point: str, evictor: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Combine the plugins' victims (spec scheduler-core 10.1, with its quirks)."""
+        victims: list[Task] | None = None
+        for fns in self.tiers[point]:
+            for fn in fns:
+                chosen, vote = fn(evictor, candidates)
+                if vote == 0:
+                    continue
+                if not chosen:
+                    victims = None
+                    break
+                if victims is None:
+                    victims = list(chosen)
+                else:
+                    allowed = {task.key for task in chosen}
+                    victims = [task for task in victims if task.key in allowed] or None
+            if victims is not None:
+                return victims
+        return []
+
+    def victim_tasks(self, tasks: Sequence[Task]) -> list[Task]:
+        """Return the union of the first tier that names tasks to evict."""
+        for fns in self.tiers["victim_tasks"]:
+            union = {task.key: task for fn in fns for task in fn(tasks)}
+            if union:
+                return list(union.values())
+        return []

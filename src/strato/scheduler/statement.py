@@ -1,0 +1,101 @@
+"""`Statement`: changes to the session that are kept together or undone together (spec scheduler-core 9.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from strato.scheduler.plan import Bind, Eviction
+from strato.scheduler.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+class Transaction(NamedTuple):
+    """What a discarded statement had in mind for a task; only messages and the nominated node use it."""
+
+    status: int
+    row: int
+    evicted: bool
+
+
+class _Op(NamedTuple):
+    kind: int
+    tasks: Sequence[Task]
+    reason: str = ""
+    evicted: bool = False
+    beneficiary: str = ""
+
+
+class Statement:
+    """A log of operations that took effect at once and can be undone exactly, last first."""
+
+    __slots__ = ("_ops", "_ssn")
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._ops: list[_Op] = []
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was done in it."""
+        return not self._ops
+
+    @property
+    def has_evictions(self) -> bool:
+        """Whether it evicts anything."""
+        return any(op.kind == RELEASING for op in self._ops)
+
+    def placed(self, tasks: Sequence[Task], rows: Sequence[int], status: int, *, evicted: bool = False) -> None:
+        """Take over tasks whose rows have been charged already; status is ALLOCATED or PIPELINED."""
+        self._ssn.world.place_batch(tasks, rows, status)
+        self._ssn.temporary.extend(tasks)
+        self._ops.append(_Op(status, tasks, evicted=evicted))
+        self._ssn.fire_placed(tasks)
+
+    def pipeline(self, task: Task, row: int, *, evicted: bool) -> None:
+        """Promise a task what will be free on a row."""
+        self._ssn.world.move(task, PIPELINED, row)
+        self._ssn.temporary.append(task)
+        self._ops.append(_Op(PIPELINED, (task,), evicted=evicted))
+        self._ssn.fire_placed((task,))
+
+    def evict(self, task: Task, reason: str, beneficiary: str = "") -> None:
+        """Mark a running or bound task as leaving."""
+        self._ssn.world.move(task, RELEASING, task.row)
+        self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary))
+        self._ssn.fire_removed((task,))
+
+    def merge(self, other: Statement) -> None:
+        """Take over another statement's operations; the other is empty afterwards."""
+        self._ops += other._ops
+        other._ops = []
+
+    def commit(self) -> None:
+        """Put binds and evictions into the plan; promises stay for this session."""
+        ssn = self._ssn
+        names = ssn.world.nodes.names
+        for op in self._ops:
+            if op.kind == ALLOCATED:
+                ssn.world.restatus(op.tasks, BINDING)
+                ssn.plan.binds.extend([Bind(task, names[task.row]) for task in op.tasks])
+            elif op.kind == RELEASING:
+                ssn.plan.evictions.extend(Eviction(t, op.reason, op.reason, op.beneficiary) for t in op.tasks)
+            for task in op.tasks:
+                if op.evicted:
+                    ssn.nominated[task.key] = task.row
+        self._ops = []
+
+    def discard(self) -> None:
+        """Undo everything, last first."""
+        ssn = self._ssn
+        for op in reversed(self._ops):
+            for task in reversed(op.tasks):
+                ssn.transactions[task.key] = Transaction(task.status, task.row, op.evicted)
+                if op.kind == RELEASING:
+                    ssn.world.move(task, RUNNING, task.row)
+                else:
+                    ssn.world.move(task, PENDING)
+            (ssn.fire_placed if op.kind == RELEASING else ssn.fire_removed)(op.tasks)
+        self._ops = []

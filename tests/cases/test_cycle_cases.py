@@ -1,0 +1,28 @@
+"""Volcano's own scheduler tests as data: objects and configuration in, decisions out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cases import runner
+
+CASES = sorted((runner.ROOT / "cycle").glob("*.json")) if (runner.ROOT / "cycle").is_dir() else []
+
+
+@pytest.mark.skipif(not CASES, reason="no cases; set STRATO_CASES to their directory")
+def test_cases_are_there() -> None:
+    assert len(CASES) > 0
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: p.stem)
+def test_cycle_case(path: Path) -> None:
+    case = runner.load(path)
+    missing = runner.missing_parts(case)
+    if missing:
+        pytest.skip(f"needs {', '.join(missing)}")
+    if case.get("runs"):
+        pytest.skip("several sessions")
+    complaints = runner.checker().matches(case["expect"], runner.run(case), case)
+    assert complaints == []
