@@ -1,0 +1,168 @@
+"""CPU and memory limits by control groups, version 1 or 2, where this process may write them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_ROOT = "/sys/fs/cgroup"
+_PERIOD_MICROSECONDS = 100_000
+_MIN_QUOTA_MICROSECONDS = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a container may use; 0 means no limit."""
+
+    cpu_millicores: int = 0
+    cpu_request_millicores: int = 0
+    memory_bytes: int = 0
+
+
+def cpu_shares(millicores: int) -> int:
+    """Return version 1's relative weight of a CPU request (1024 per core, at least 2)."""
+    return max(2, millicores * 1024 // 1000)
+
+
+def cpu_weight(millicores: int) -> int:
+    """Return version 2's relative weight in [1, 10000] of a CPU request."""
+    shares = min(262144, cpu_shares(millicores))
+    return 1 + (shares - 2) * 9999 // 262142
+
+
+def cpu_quota(millicores: int) -> int:
+    """Return the microseconds of CPU per period of 100 ms."""
+    return max(_MIN_QUOTA_MICROSECONDS, millicores * _PERIOD_MICROSECONDS // 1000)
+
+
+class Cgroups:
+    """The control groups of one node, all below one group per hierarchy.
+
+    Args:
+        name: Name of the group that holds them.
+        root: Where control groups are mounted.
+    """
+
+    def __init__(self, name: str, root: str = _ROOT) -> None:
+        self._homes = _find_homes(name, root)
+        """Hierarchy (``cpu``, ``memory`` or ``unified``) → directory."""
+
+    @property
+    def enabled(self) -> bool:
+        """Whether limits can be enforced at all."""
+        return bool(self._homes)
+
+    def create(self, key: str, limits: Limits) -> list[str]:
+        """Make a container's groups with its limits; return the files its process must write itself into."""
+        files = []
+        for hierarchy, home in self._homes.items():
+            path = os.path.join(home, key)
+            try:
+                os.makedirs(path, exist_ok=True)
+                for name, text in _settings(hierarchy, limits):
+                    _write(os.path.join(path, name), text)
+            except OSError:  # a limit the kernel was built without must not keep the pod from running
+                continue
+            files.append(os.path.join(path, "cgroup.procs"))
+        return files
+
+    def oom_killed(self, key: str) -> bool:
+        """Return whether the kernel killed something in the container for its memory limit."""
+        for hierarchy, name in (("memory", "memory.oom_control"), ("unified", "memory.events")):
+            if hierarchy in self._homes:
+                return _counter(os.path.join(self._homes[hierarchy], key, name), "oom_kill") > 0
+        return False
+
+    def processes(self, key: str) -> list[int]:
+        """Return the pids in a container's groups."""
+        for home in self._homes.values():
+            with contextlib.suppress(OSError), open(os.path.join(home, key, "cgroup.procs")) as file:
+                return [int(line) for line in file]
+        return []
+
+    def remove(self, key: str) -> None:
+        """Remove a container's or, with all below it, a pod's groups; those still in use stay."""
+        for home in self._homes.values():
+            for directory, _, _ in os.walk(os.path.join(home, key), topdown=False):
+                with contextlib.suppress(OSError):
+                    os.rmdir(directory)
+
+    def remove_all(self) -> None:
+        """Remove every group of this node."""
+        self.remove("")
+
+
+def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
+    settings = []
+    if hierarchy == "cpu":
+        settings.append(("cpu.shares", str(cpu_shares(limits.cpu_request_millicores))))
+        if limits.cpu_millicores:
+            settings.append(("cpu.cfs_quota_us", str(cpu_quota(limits.cpu_millicores))))
+    elif hierarchy == "memory" and limits.memory_bytes:
+        settings.append(("memory.limit_in_bytes", str(limits.memory_bytes)))
+    elif hierarchy == "unified":
+        settings.append(("cpu.weight", str(cpu_weight(limits.cpu_request_millicores))))
+        if limits.cpu_millicores:
+            settings.append(("cpu.max", f"{cpu_quota(limits.cpu_millicores)} {_PERIOD_MICROSECONDS}"))
+        if limits.memory_bytes:
+            settings += [("memory.max", str(limits.memory_bytes)), ("memory.oom.group", "1")]
+    return settings
+
+
+def _find_homes(name: str, root: str) -> dict[str, str]:
+    """Make our group in each hierarchy that has one we may write to."""
+    own = _own_groups()
+    controllers = os.path.join(root, "cgroup.controllers")
+    candidates: dict[str, Sequence[str]]
+    if os.path.exists(controllers):
+        mine = own.get("", "/")
+        candidates = {"unified": [root, os.path.join(root, os.path.dirname(mine).strip("/"))]}
+    else:
+        candidates = {h: [os.path.join(root, h, own.get(h, "/").strip("/"))] for h in ("cpu", "memory")}
+    homes = {}
+    for hierarchy, parents in candidates.items():
+        for parent in parents:
+            home = os.path.join(parent, name)
+            if _usable(hierarchy, parent, home):
+                homes[hierarchy] = home
+                break
+    return homes
+
+
+def _usable(hierarchy: str, parent: str, home: str) -> bool:
+    try:
+        if hierarchy == "unified":
+            _write(os.path.join(parent, "cgroup.subtree_control"), "+cpu +memory")
+        os.makedirs(home, exist_ok=True)
+        if hierarchy == "unified":
+            _write(os.path.join(home, "cgroup.subtree_control"), "+cpu +memory")
+    except OSError:
+        return False
+    return os.access(os.path.join(home, "cgroup.procs"), os.W_OK)
+
+
+def _own_groups() -> dict[str, str]:
+    """Return this process's group by controller; version 2's is under the empty name."""
+    groups = {}
+    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            for controller in controllers.split(","):
+                groups[controller] = path
+    return groups
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def _counter(path: str, name: str) -> int:
+    with contextlib.suppress(OSError), open(path) as file:
+        for line in file:
+            key, _, value = line.partition(" ")
+            if key == name:
+                return int(value)
+    return 0

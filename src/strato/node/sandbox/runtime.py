@@ -1,0 +1,339 @@
+"""The node's side of the spawner: start containers, hear of their ends, find them again after a restart.
+
+`Runtime` is what the pod workers need; `ProcessRuntime` does it with real processes. All that must outlive this
+process is in the attempt's directory (see `supervisor`), so a restarted node adopts what runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from strato.errors import StratoError
+from strato.node.sandbox import linux
+from strato.node.sandbox.spawner import MAX_MESSAGE_BYTES, SOCKET_FD
+from strato.node.sandbox.supervisor import KILL_SIGNAL, START_ERROR
+from strato.node.sandbox.volumes import Mount
+
+_LOST = 137
+"""Exit code of a container whose supervisor was killed and left no word."""
+_SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+_START_TIMEOUT_SECONDS = 30.0
+
+
+class RuntimeProblem(StratoError):
+    """The machine refused something a sandbox needs; the message says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a container's process ended."""
+
+    exit_code: int
+    signal: int
+    started_at: float
+    finished_at: float
+    error: str = ""
+    """Why it could not be started at all."""
+
+    @property
+    def never_started(self) -> bool:
+        """Whether there was no process at all."""
+        return bool(self.error) and self.exit_code == START_ERROR
+
+
+@dataclass(slots=True)
+class Run:
+    """A container's run: its supervisor, and the future of its end."""
+
+    directory: str
+    pid: int
+    started_at: float
+    ended: asyncio.Future[Ended]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Everything the supervisor must know to run a container once."""
+
+    directory: str
+    """Of this attempt; made by the runtime."""
+    log: str
+    argv: Sequence[str]
+    env: Mapping[str, str]
+    hostname: str
+    working_dir: str = "/"
+    base: str = ""
+    """Root file system of the image; empty is this machine's own."""
+    mounts: Sequence[Mount] = ()
+    namespaces: Sequence[str] = ()
+    cgroups: Sequence[str] = ()
+    """``cgroup.procs`` files to join."""
+    hide: Sequence[str] = ()
+    """Directories of the machine no container may look into."""
+    uid: int | None = None
+    gid: int | None = None
+    groups: Sequence[int] = field(default_factory=tuple)
+    read_only_root: bool = False
+
+
+class Runtime(Protocol):
+    """What pod workers need of the machine."""
+
+    isolation: str
+    """``root`` (all namespaces), ``user`` (those of an ordinary user) or ``plain`` (none)."""
+
+    async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Run an operation of the spawner and return its answer; RuntimeProblem when it failed."""
+        ...
+
+    async def start(self, launch: Launch) -> Run:
+        """Run a container. A process that cannot be started is a run that has ended."""
+        ...
+
+    def adopt(self, directory: str) -> Run | None:
+        """Return the run an attempt's directory tells of, ended or not; None when it never began."""
+        ...
+
+    def signal(self, run: Run, *, kill: bool) -> None:
+        """Ask the container's process to end, or kill everything in the container."""
+        ...
+
+
+class ProcessRuntime:
+    """Runs containers as processes through one spawner.
+
+    Args:
+        data_dir: Where the spawner's lock and log lie.
+        isolation: Force a weaker isolation than the machine allows; empty takes the strongest.
+    """
+
+    def __init__(self, data_dir: str, isolation: str = "") -> None:
+        self._data_dir = data_dir
+        self._forced = isolation
+        self.isolation = isolation or "plain"
+        self._socket: socket.socket | None = None
+        self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._last_id = 0
+        self._pid = 0
+
+    async def open(self) -> None:
+        """Start the spawner; returns when it serves, that is when no earlier one is at work any more.
+
+        Raises:
+            RuntimeProblem: It does not start.
+        """
+        ready: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[0] = ready
+        self._spawn()
+        try:
+            async with asyncio.timeout(_START_TIMEOUT_SECONDS):
+                await ready
+        except TimeoutError:
+            raise RuntimeProblem(f"the sandbox helper does not start; see {self._log_path()}") from None
+        if not self._forced:
+            self.isolation = (await self.call("probe"))["isolation"]
+
+    def close(self) -> None:
+        """Let the spawner end. Containers live on."""
+        if self._socket is not None:
+            asyncio.get_running_loop().remove_reader(self._socket.fileno())
+            self._socket.close()
+            self._socket = None
+            os.waitpid(self._pid, 0)
+        self._fail_waiting("the sandbox helper was closed")
+
+    def _log_path(self) -> str:
+        return os.path.join(self._data_dir, "spawner.log")
+
+    def _spawn(self) -> None:
+        os.makedirs(self._data_dir, exist_ok=True)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        program = (
+            f"import sys; sys.path.insert(0, {_SOURCE!r}); from strato.node.sandbox.spawner import main; main()"
+        )
+        log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self._pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-I", "-S", "-B", "-c", program, os.path.join(self._data_dir, "spawner.lock")],
+            {"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, self._log_path(), log_flags, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+                (os.POSIX_SPAWN_DUP2, theirs.fileno(), SOCKET_FD),
+            ],
+        )
+        theirs.close()
+        ours.setblocking(False)
+        self._socket = ours
+        asyncio.get_running_loop().add_reader(ours.fileno(), self._on_answer)
+
+    def _on_answer(self) -> None:
+        assert self._socket is not None
+        while True:
+            try:
+                message = self._socket.recv(MAX_MESSAGE_BYTES)
+            except BlockingIOError:
+                return
+            except OSError:
+                message = b""
+            if not message:
+                self._lost()
+                return
+            answer = json.loads(message)
+            waiting = self._waiting.pop(answer["id"], None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(answer)
+
+    def _lost(self) -> None:
+        """Start over when somebody killed the spawner; the containers do not mind."""
+        assert self._socket is not None
+        asyncio.get_running_loop().remove_reader(self._socket.fileno())
+        self._socket.close()
+        os.waitpid(self._pid, 0)
+        self._fail_waiting("the sandbox helper died")
+        self._spawn()
+
+    def _fail_waiting(self, message: str) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(RuntimeProblem(message))
+                future.exception()  # nobody may be waiting any more
+
+    async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        """Run an operation of the spawner.
+
+        Raises:
+            RuntimeProblem: It failed, with the machine's own words.
+        """
+        if self._socket is None:
+            raise RuntimeProblem("the sandbox helper is not running")
+        self._last_id += 1
+        answer: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last_id] = answer
+        message = json.dumps({"id": self._last_id, "op": operation, **arguments}).encode()
+        while True:
+            try:
+                self._socket.send(message)
+                break
+            except BlockingIOError:  # a burst filled the socket's buffer
+                await asyncio.sleep(0.001)
+        result = await answer
+        if result.get("error") and operation != "start":
+            raise RuntimeProblem(str(result["error"]))
+        return result
+
+    async def start(self, launch: Launch) -> Run:
+        """Run a container."""
+        os.makedirs(launch.directory, exist_ok=True)
+        os.makedirs(os.path.dirname(launch.log), exist_ok=True)
+        spec = {
+            "isolation": self.isolation,
+            "log": launch.log,
+            "argv": list(launch.argv),
+            "env": dict(launch.env),
+            "hostname": launch.hostname,
+            "workingDir": launch.working_dir,
+            "base": launch.base,
+            "root": os.path.join(launch.directory, "root"),
+            "scratch": os.path.join(launch.directory, "scratch"),
+            "mounts": [{"source": m.source, "target": m.target, "readOnly": m.read_only} for m in launch.mounts],
+            "namespaces": list(launch.namespaces),
+            "cgroups": list(launch.cgroups),
+            "hide": list(launch.hide),
+            "uid": launch.uid,
+            "gid": launch.gid,
+            "groups": list(launch.groups),
+            "readOnlyRoot": launch.read_only_root,
+        }
+        descriptor = os.open(os.path.join(launch.directory, "spec.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "w") as file:
+            json.dump(spec, file)
+        answer = await self.call("start", directory=launch.directory)
+        if "pid" not in answer:
+            raise RuntimeProblem(str(answer.get("error", "the sandbox helper gave no answer")))
+        return self._follow(launch.directory, answer)
+
+    def adopt(self, directory: str) -> Run | None:
+        """Return the run an attempt's directory tells of."""
+        state = _read_json(os.path.join(directory, "state.json"))
+        if state is None:
+            ending = _read_json(os.path.join(directory, "exit.json"))
+            if ending is None:
+                return None
+            state = {"pid": 0, "startedAt": ending["startedAt"]}
+        return self._follow(directory, state)
+
+    def _follow(self, directory: str, state: dict[str, Any]) -> Run:
+        loop = asyncio.get_running_loop()
+        run = Run(directory, int(state["pid"]), float(state["startedAt"]), loop.create_future())
+        try:
+            if not run.pid or state["boot"] != linux.boot_id():
+                raise ProcessLookupError
+            fd = os.pidfd_open(run.pid)
+        except ProcessLookupError:
+            self._finish(run)
+            return run
+        try:
+            alive = linux.start_ticks(run.pid) == state["startTicks"]
+        except ProcessLookupError:
+            alive = False
+        if not alive:
+            os.close(fd)
+            self._finish(run)
+            return run
+        loop.add_reader(fd, self._on_exit, run, fd)
+        return run
+
+    def _on_exit(self, run: Run, fd: int) -> None:
+        asyncio.get_running_loop().remove_reader(fd)
+        os.close(fd)
+        self._finish(run)
+
+    def _finish(self, run: Run) -> None:
+        ending = _read_json(os.path.join(run.directory, "exit.json"))
+        if run.ended.done():
+            return
+        if ending is None:  # the supervisor itself was killed
+            at = _modified(run.directory, run.started_at)
+            run.ended.set_result(Ended(_LOST, signal.SIGKILL, run.started_at, at))
+            return
+        run.ended.set_result(
+            Ended(
+                ending["exitCode"], ending["signal"], ending["startedAt"], ending["finishedAt"], ending.get("error", "")
+            )
+        )
+
+    def signal(self, run: Run, *, kill: bool) -> None:
+        """Ask the container's process to end, or kill it."""
+        if run.ended.done():
+            return
+        try:
+            os.kill(run.pid, KILL_SIGNAL if kill else signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
+
+def _read_json(path: str) -> dict[str, Any] | None:
+    try:
+        with open(path, "rb") as file:
+            body: dict[str, Any] = json.load(file)
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return body
+
+
+def _modified(path: str, default: float) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except FileNotFoundError:
+        return default
