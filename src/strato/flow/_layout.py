@@ -1,0 +1,193 @@
+"""Compiled edits of the network's rows and in-lists (see `network` for the layout).
+
+An in-list keeps arcs with flow before arcs without, so a backward scan of residual arcs stops at the
+first arc without flow. Every function here and in `paths` that changes a flow between zero and
+positive moves the arc to the matching end of its list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+if TYPE_CHECKING:
+    from strato.flow.network import Arrays, Int64s
+
+
+@numba.njit(cache=True, nogil=True)
+def unlink(g: Arrays, arc: int) -> None:
+    """Take an arc out of the in-list of its head."""
+    before, after, node = g.prev_in[arc], g.next_in[arc], g.head[arc]
+    if before >= 0:
+        g.next_in[before] = after
+    else:
+        g.first_in[node] = after
+    if after >= 0:
+        g.prev_in[after] = before
+    else:
+        g.last_in[node] = before
+
+
+@numba.njit(cache=True, nogil=True)
+def link(g: Arrays, arc: int) -> None:
+    """Put an arc into the in-list of its head: at the front with flow, else at the back."""
+    node = g.head[arc]
+    if g.flow[arc] > 0:
+        first = g.first_in[node]
+        g.prev_in[arc], g.next_in[arc] = -1, first
+        g.first_in[node] = arc
+        if first >= 0:
+            g.prev_in[first] = arc
+        else:
+            g.last_in[node] = arc
+    else:
+        last = g.last_in[node]
+        g.prev_in[arc], g.next_in[arc] = last, -1
+        g.last_in[node] = arc
+        if last >= 0:
+            g.next_in[last] = arc
+        else:
+            g.first_in[node] = arc
+
+
+@numba.njit(cache=True, nogil=True)
+def change_flow(g: Arrays, arc: int, amount: int) -> None:
+    """Add to an arc's flow, keeping its in-list in order."""
+    old = g.flow[arc]
+    new = old + amount
+    g.flow[arc] = new
+    if (old > 0) != (new > 0):
+        unlink(g, arc)
+        link(g, arc)
+
+
+@numba.njit(cache=True, nogil=True)
+def link_all(g: Arrays, nodes: int) -> None:
+    """Build all in-lists from the rows. O(nodes + arcs)."""
+    g.first_in[:] = -1
+    g.last_in[:] = -1
+    for node in range(nodes):
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            link(g, arc)
+
+
+@numba.njit(cache=True, nogil=True)
+def _drop_arc(g: Arrays, arc: int) -> None:
+    """Remove one arc; the last arc of its row takes its slot."""
+    node = g.tail[arc]
+    last = g.row_start[node] + g.row_length[node] - 1
+    unlink(g, arc)
+    if arc != last:
+        unlink(g, last)
+        g.head[arc], g.cost[arc], g.capacity[arc] = g.head[last], g.cost[last], g.capacity[last]
+        g.flow[arc] = g.flow[last]
+        link(g, arc)
+    g.capacity[last] = 0
+    g.flow[last] = 0
+    g.cost[last] = 0
+    g.head[last] = node
+    g.row_length[node] -= 1
+
+
+@numba.njit(cache=True, nogil=True)
+def withdraw(g: Arrays, arc: int, amount: int) -> None:
+    """Take units off an arc and off some path that carries them on to where they are absorbed."""
+    while amount > 0:
+        change_flow(g, arc, -amount)
+        node = g.head[arc]
+        arc = -1
+        for candidate in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            if g.flow[candidate] >= amount:
+                arc = candidate
+                break
+        if arc < 0:
+            return
+
+
+@numba.njit(cache=True, nogil=True)
+def remove_nodes(g: Arrays, nodes: Int64s) -> None:
+    """Remove the arcs of nodes, withdrawing what they send. O(their arcs)."""
+    for node in nodes:
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            for _ in range(g.flow[arc]):
+                withdraw(g, arc, 1)
+        while g.row_length[node] > 0:
+            _drop_arc(g, g.row_start[node] + g.row_length[node] - 1)
+        while g.first_in[node] >= 0:
+            _drop_arc(g, g.first_in[node])
+        g.supply[node] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def move_rows(g: Arrays, nodes: Int64s, starts: Int64s, sizes: Int64s) -> None:
+    """Move rows to larger runs of slots, clearing both the new slack and the old run."""
+    for i in range(len(nodes)):
+        node, target = nodes[i], starts[i]
+        source, length = g.row_start[node], g.row_length[node]
+        for slot in range(target, target + sizes[i]):
+            g.tail[slot], g.head[slot] = node, node
+            g.cost[slot], g.capacity[slot], g.flow[slot] = 0, 0, 0
+        for k in range(length):
+            old, new = source + k, target + k
+            unlink(g, old)
+            g.head[new], g.cost[new], g.capacity[new] = g.head[old], g.cost[old], g.capacity[old]
+            g.flow[new] = g.flow[old]
+            link(g, new)
+            g.head[old], g.cost[old], g.capacity[old], g.flow[old] = g.tail[old], 0, 0, 0
+        g.row_start[node] = target
+
+
+@numba.njit(cache=True, nogil=True)
+def _kept_flow(g: Arrays, node: int, head: int, capacity: int) -> int:
+    """Take over the flow of the node's first arc to that head that still has any."""
+    for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+        if g.head[arc] == head and g.flow[arc] > 0:
+            kept = min(g.flow[arc], capacity)
+            g.flow[arc] -= kept
+            return int(kept)
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _same_heads(g: Arrays, node: int, heads: Int64s, begin: int, wanted: int) -> bool:
+    if g.row_length[node] != wanted:
+        return False
+    for k in range(wanted):
+        if g.head[g.row_start[node] + k] != heads[begin + k]:
+            return False
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def set_rows(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, costs: Int64s, capacities: Int64s) -> int:
+    """Rewrite rows whose runs are large enough; return the number of arcs changed."""
+    changed = 0
+    for i in range(len(nodes)):
+        node, begin = nodes[i], offsets[i]
+        start, length, wanted = g.row_start[node], g.row_length[node], offsets[i + 1] - offsets[i]
+        if _same_heads(g, node, heads, begin, wanted):
+            for k in range(wanted):
+                slot, source = start + k, begin + k
+                if g.cost[slot] != costs[source] or g.capacity[slot] != capacities[source]:
+                    changed += 1
+                    g.cost[slot], g.capacity[slot] = costs[source], capacities[source]
+                    if g.flow[slot] > capacities[source]:
+                        change_flow(g, slot, capacities[source] - g.flow[slot])
+            continue
+        for slot in range(start, start + length):
+            unlink(g, slot)
+        flows = np.zeros(wanted, np.int64)
+        for k in range(wanted):
+            flows[k] = _kept_flow(g, node, heads[begin + k], capacities[begin + k])
+        changed += max(length, wanted)
+        for slot in range(start + wanted, start + length):
+            g.head[slot], g.cost[slot], g.capacity[slot], g.flow[slot] = node, 0, 0, 0
+        for k in range(wanted):
+            slot, source = start + k, begin + k
+            g.head[slot], g.cost[slot], g.capacity[slot] = heads[source], costs[source], capacities[source]
+            g.flow[slot] = flows[k]
+            link(g, slot)
+        g.row_length[node] = wanted
+    return changed

@@ -1,0 +1,340 @@
+"""Shortest augmenting paths with local searches: the kernel for small changes and for spare capacity.
+
+Problem: minimum-cost flow on a network whose flow may break supplies and whose potentials may break
+optimality. Three steps:
+
+1. *Repair* (one pass over the arcs): every arc with a negative reduced cost is filled, every arc with a
+   positive one emptied. Now the flow obeys the optimality conditions, and what the changes broke shows
+   as excess or deficit at a few nodes.
+2. For every node with excess: Dijkstra on reduced costs of residual arcs until the nearest deficit *or
+   the root* is settled; send flow; lower the potentials of the settled nodes by what they were nearer.
+3. For every node with a deficit left: the same search against arc direction, until the root.
+
+The root is the node with the largest demand (the sink of a scheduling network): it takes and gives any
+amount in between, and is in balance at the end because all others are. Searches end at the first
+target, so they stay local when there is spare capacity: a task whose best machine has room costs one
+scan of its own arcs. Freed capacity (step 3) is never worth more than its price, which bounds the search.
+
+Complexity: O(changes × (arcs + nodes log nodes)) worst case; in an uncontended cluster nearly constant
+per change. Limits: path costs must fit int64 (`network.LARGEST_SCALED_COST`).
+
+Source: successive shortest paths as in Ahuja, Magnanti, Orlin (1993), 9.7, with the partial potential
+update of its exercise 9.22 and, from Jonker and Volgenant (1987), a stack for nodes at equal distance.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from strato.flow._layout import change_flow
+from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED
+
+if TYPE_CHECKING:
+    from strato.flow.network import Arrays, Int32s, Int64s
+
+_FAR = np.int64(1) << np.int64(62)
+_CHECK_EVERY = 64
+"""Searches between two looks at the stop flag."""
+
+
+class Scratch(NamedTuple):
+    """Arrays of one solve; valid for a node when its stamp equals the search's number."""
+
+    distance: Int64s
+    stamp: Int32s
+    """Search in which the node was last labelled."""
+    settled: Int32s
+    """Search in which the node was last settled (or put on the stack)."""
+    arrival: Int64s
+    """Arc over which the node was reached: the arc, or −1 − arc against its direction."""
+    heap: Int32s
+    place: Int32s
+    stack: Int32s
+    done: Int32s
+    """Settled nodes of this search, in order."""
+    size: Int64s
+    """[heap size, stack size, settled nodes, work done in arcs]"""
+
+
+def new_scratch(nodes: int) -> Scratch:
+    """Allocate the arrays for networks of that many nodes."""
+    return Scratch(
+        np.zeros(nodes, np.int64), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32), np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int32), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32),
+        np.zeros(4, np.int64),
+    )
+
+
+@numba.njit(cache=True, nogil=True)
+def repair(g: Arrays, excess: Int64s) -> None:
+    """Make the flow obey the signs of the reduced costs; write what is then out of balance to `excess`."""
+    excess[:] = g.supply
+    for node in range(len(g.row_start)):
+        base = g.potential[node]
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            head = g.head[arc]
+            reduced = g.cost[arc] + base - g.potential[head]
+            flow = g.flow[arc]
+            if reduced < 0:
+                if flow < g.capacity[arc]:
+                    change_flow(g, arc, g.capacity[arc] - flow)
+            elif reduced > 0 and flow > 0:
+                change_flow(g, arc, -flow)
+            flow = g.flow[arc]
+            if flow:
+                excess[node] -= flow
+                excess[head] += flow
+
+
+@numba.njit(cache=True, nogil=True)
+def _sift_up(s: Scratch, index: int) -> None:
+    node = s.heap[index]
+    key = s.distance[node]
+    while index > 0:
+        above = (index - 1) >> 1
+        other = s.heap[above]
+        if s.distance[other] <= key:
+            break
+        s.heap[index] = other
+        s.place[other] = index
+        index = above
+    s.heap[index] = node
+    s.place[node] = index
+
+
+@numba.njit(cache=True, nogil=True)
+def _pop(s: Scratch) -> int:
+    top = s.heap[0]
+    s.size[0] -= 1
+    count = s.size[0]
+    if count > 0:
+        node = s.heap[count]
+        key = s.distance[node]
+        index = 0
+        while True:
+            child = 2 * index + 1
+            if child >= count:
+                break
+            if child + 1 < count and s.distance[s.heap[child + 1]] < s.distance[s.heap[child]]:
+                child += 1
+            other = s.heap[child]
+            if s.distance[other] >= key:
+                break
+            s.heap[index] = other
+            s.place[other] = index
+            index = child
+        s.heap[index] = node
+        s.place[node] = index
+    return int(top)
+
+
+@numba.njit(cache=True, nogil=True)
+def _label(s: Scratch, number: int, node: int, distance: int, here: int, arrival: int) -> None:
+    """Note a shorter way to a node: at the present distance it goes on the stack, else into the heap."""
+    known = s.stamp[node] == number
+    s.stamp[node] = number
+    s.distance[node] = distance
+    s.arrival[node] = arrival
+    if distance == here:
+        s.settled[node] = number
+        s.stack[s.size[1]] = node
+        s.size[1] += 1
+        if known:
+            _sift_up(s, s.place[node])  # it stays in the heap and is skipped when it comes out
+    elif known:
+        _sift_up(s, s.place[node])
+    else:
+        index = s.size[0]
+        s.heap[index] = node
+        s.size[0] += 1
+        _sift_up(s, index)
+
+
+@numba.njit(cache=True, nogil=True)
+def _next(s: Scratch, number: int, best: int) -> int:
+    """Return the next node to settle, or −1 when none is nearer than the best target."""
+    if s.size[1] > 0:
+        s.size[1] -= 1
+        return int(s.stack[s.size[1]])
+    while s.size[0] > 0:
+        if s.distance[s.heap[0]] >= best:
+            return -1
+        node = _pop(s)
+        if s.settled[node] != number:
+            s.settled[node] = number
+            return int(node)
+    return -1
+
+
+@numba.njit(cache=True, nogil=True)
+def _start(s: Scratch, number: int, node: int) -> None:
+    s.size[0] = s.size[2] = 0
+    s.size[1] = 1
+    s.stack[0] = node
+    s.stamp[node] = s.settled[node] = number
+    s.distance[node] = 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: int, source: int, number: int) -> int:
+    """Find the nearest node that can take a unit of the source's excess, or −1; update potentials."""
+    best, target = _FAR, -1
+    _start(s, number, source)
+    potential = g.potential
+    while True:
+        node = _next(s, number, best)
+        if node < 0:
+            break
+        here = s.distance[node]
+        if here >= best:
+            break
+        s.done[s.size[2]] = node
+        s.size[2] += 1
+        base = here + potential[node]
+        start = g.row_start[node]
+        s.size[3] += g.row_length[node]
+        for arc in range(start, start + g.row_length[node]):
+            if g.flow[arc] < g.capacity[arc]:
+                head = g.head[arc]
+                distance = base + g.cost[arc] - potential[head]
+                if distance < best and (s.stamp[head] != number or distance < s.distance[head]):
+                    if head == root or excess[head] < 0:
+                        best, target = distance, head
+                        s.arrival[head] = arc
+                    else:
+                        _label(s, number, head, distance, here, arc)
+        arc = g.first_in[node]
+        while arc >= 0 and g.flow[arc] > 0:
+            tail = g.tail[arc]
+            s.size[3] += 1
+            distance = base - g.cost[arc] - potential[tail]
+            if distance < best and (s.stamp[tail] != number or distance < s.distance[tail]):
+                if tail == root or excess[tail] < 0:
+                    best, target = distance, tail
+                    s.arrival[tail] = -1 - arc
+                else:
+                    _label(s, number, tail, distance, here, -1 - arc)
+            arc = g.next_in[arc]
+        if best <= here:
+            break
+    if target >= 0:
+        for i in range(s.size[2]):
+            node = s.done[i]
+            potential[node] -= best - s.distance[node]
+    return target
+
+
+@numba.njit(cache=True, nogil=True)
+def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: int, sink: int, number: int) -> int:
+    """Find the nearest node that can give the sink a unit, or −1; update potentials."""
+    best, target = _FAR, -1
+    _start(s, number, sink)
+    potential = g.potential
+    while True:
+        node = _next(s, number, best)
+        if node < 0:
+            break
+        here = s.distance[node]
+        if here >= best:
+            break
+        s.done[s.size[2]] = node
+        s.size[2] += 1
+        base = here - potential[node]
+        start = g.row_start[node]
+        s.size[3] += g.row_length[node]
+        for arc in range(start, start + g.row_length[node]):
+            if g.flow[arc] > 0:
+                head = g.head[arc]
+                distance = base - g.cost[arc] + potential[head]
+                if distance < best and (s.stamp[head] != number or distance < s.distance[head]):
+                    if head == root or excess[head] > 0:
+                        best, target = distance, head
+                        s.arrival[head] = -1 - arc
+                    else:
+                        _label(s, number, head, distance, here, -1 - arc)
+        arc = g.first_in[node]
+        while arc >= 0 and best > here:
+            if g.flow[arc] < g.capacity[arc]:
+                tail = g.tail[arc]
+                distance = base + g.cost[arc] + potential[tail]
+                if distance < best and (s.stamp[tail] != number or distance < s.distance[tail]):
+                    if tail == root or excess[tail] > 0:
+                        best, target = distance, tail
+                        s.arrival[tail] = arc
+                    else:
+                        _label(s, number, tail, distance, here, arc)
+            s.size[3] += 1
+            arc = g.next_in[arc]
+        if best <= here:
+            break
+    if target >= 0:
+        for i in range(s.size[2]):
+            node = s.done[i]
+            potential[node] += best - s.distance[node]
+    return target
+
+
+@numba.njit(cache=True, nogil=True)
+def _send(g: Arrays, s: Scratch, excess: Int64s, root: int, origin: int, target: int, forward: bool) -> None:
+    """Send as much as fits between a search's origin and target along the arcs it arrived by."""
+    amount = abs(excess[origin])
+    if target != root:
+        amount = min(amount, abs(excess[target]))
+    node = target
+    while node != origin:
+        arrival = s.arrival[node]
+        arc = arrival if arrival >= 0 else -1 - arrival
+        amount = min(amount, g.capacity[arc] - g.flow[arc] if arrival >= 0 else g.flow[arc])
+        node = g.tail[arc] if (arrival >= 0) == forward else g.head[arc]
+    node = target
+    while node != origin:
+        arrival = s.arrival[node]
+        arc = arrival if arrival >= 0 else -1 - arrival
+        change_flow(g, arc, amount if arrival >= 0 else -amount)
+        node = g.tail[arc] if (arrival >= 0) == forward else g.head[arc]
+    signed = amount if forward else -amount
+    excess[origin] -= signed
+    excess[target] += signed
+
+
+@numba.njit(cache=True, nogil=True)
+def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], s: Scratch, excess: Int64s) -> int:
+    """Make flow and potentials optimal in place.
+
+    Args:
+        g: The network; `flow`, `potential` and the in-lists are mutated.
+        root: The node with the largest demand.
+        stop: One byte; when it becomes non-zero the solve ends with `STOPPED`.
+        s: Scratch of at least as many nodes.
+        excess: int64 per node; on return what is still out of balance (zero when optimal).
+
+    Returns:
+        `OPTIMAL`, `INFEASIBLE` or `STOPPED`.
+    """
+    repair(g, excess)
+    number = 0
+    s.stamp[:] = 0
+    s.settled[:] = 0
+    for source in range(len(excess)):
+        while source != root and excess[source] > 0:
+            number += 1
+            if number % _CHECK_EVERY == 0 and stop[0]:
+                return STOPPED
+            target = _search_forward(g, s, excess, root, source, number)
+            if target < 0:
+                return INFEASIBLE
+            _send(g, s, excess, root, source, target, True)
+    for sink in range(len(excess)):
+        while sink != root and excess[sink] < 0:
+            number += 1
+            if number % _CHECK_EVERY == 0 and stop[0]:
+                return STOPPED
+            target = _search_backward(g, s, excess, root, sink, number)
+            if target < 0:
+                return INFEASIBLE
+            _send(g, s, excess, root, sink, target, False)
+    return OPTIMAL
