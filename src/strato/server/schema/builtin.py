@@ -196,7 +196,7 @@ class _Finder:
             kind = scalars[kind[1:]]
         if isinstance(kind, Mapping):
             wanted: type = list if "list" in kind else dict
-            if not isinstance(value, wanted):
+            if value.__class__ is not wanted:
                 self._mismatch(kind, value, owner, fields_path)
             elif wanted is list:
                 for index, item in enumerate(value):
