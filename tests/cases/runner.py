@@ -35,7 +35,8 @@ def load(path: Path) -> Any:
 
 def checker() -> ModuleType:
     spec = importlib.util.spec_from_file_location("check_expect", ROOT / "check_expect.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

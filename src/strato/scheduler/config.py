@@ -121,7 +121,7 @@ def config_from(document: Any, where: str = "scheduler configuration", text: str
 
 def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:
     if not isinstance(value, str):
-        problems.append(Problem("actions", "missing; write for example: \"enqueue, allocate, backfill\""))
+        problems.append(Problem("actions", 'missing; write for example: "enqueue, allocate, backfill"'))
         return ()
     names = tuple(name.strip() for name in value.split(","))
     for name in names:

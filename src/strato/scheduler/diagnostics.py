@@ -65,4 +65,3 @@ def _origin(ssn: Session, job: Job) -> str:
     task = min(real or failed, key=lambda t: t.order)
     errors: FitErrors = notes.errors[task.cls.number]
     return f"Origin reason is {task.name}: {errors.message()}"
-

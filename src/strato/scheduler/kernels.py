@@ -189,7 +189,17 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
             value = -np.inf
             if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
                 value = base[row] + _score(
-                    row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+                    row,
+                    request,
+                    scored_request,
+                    allocatable,
+                    idle,
+                    requested,
+                    scored,
+                    kinds,
+                    weights,
+                    dims,
+                    dim_weights,
                 )
             i = leaves + (row - offset + rows) % rows
             if tree[i] != value:

@@ -18,6 +18,7 @@ from strato.scheduler import kernels
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
 from strato.scheduler.nodes import Mask, NodeTable, Rows
 from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
+from strato.scheduler.resources import Dimensions
 from strato.scheduler.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
@@ -519,3 +520,14 @@ def _pack(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> F
         points += np.where(capacity > 0, kept * weight / np.maximum(capacity, 1), 0.0)
         whole += weight
     return np.where(over, 0.0, np.where(whole > 0, points / np.where(whole > 0, whole, 1.0), points))
+
+
+def warm_up() -> None:
+    """Load (or, the first time ever on a machine, compile) the kernel, so that the first pod need not wait for it."""
+    table = NodeTable(Dimensions())
+    request, out = table.dims.zeros(), np.zeros(1, np.int32)
+    zeros, no_rows = np.zeros(table.capacity), np.zeros(table.capacity, np.bool_)
+    tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
+    columns = (table.allocatable, table.idle, table.releasing, table.pipelined, table.requested, table.scored)
+    rest = (table.pods, table.journal, table.cursor, no_rows, zeros, no_rows)
+    kernels.place_batch(0, 0, 0, request, np.zeros(2, np.int64), *columns, *rest, *term_arrays(()), tree, head, out)

@@ -62,7 +62,7 @@ class Dimensions:
             out[column] = amount
         return out
 
-    def parse(self, resources: Mapping[str, str] | None) -> dict[int, int]:
+    def parse(self, resources: Mapping[str, str | int | float] | None) -> dict[int, int]:
         """Read a Kubernetes resource list as ``column -> internal amount``; what does not count is left out."""
         out: dict[int, int] = {}
         for name, text in (resources or {}).items():
@@ -101,7 +101,7 @@ def counts(name: str) -> bool:
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
-def internal(name: str, text: str | int) -> int:
+def internal(name: str, text: str | int | float) -> int:
     """Return a quantity in the internal unit of its resource, rounded up.
 
     Raises:

@@ -127,4 +127,3 @@ def queue_statuses(ssn: Session) -> list[QueueStatus]:
         else:
             out.append(QueueStatus(name, allocated, facts.deserved, facts.share, facts.overused))
     return out
-

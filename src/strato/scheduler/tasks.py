@@ -49,6 +49,7 @@ HOLDS_RESOURCES: Final = tuple(s in (ALLOCATED, PIPELINED, BINDING, BOUND, RUNNI
 ON_NODE: Final = tuple(s not in (PENDING, SUCCEEDED, FAILED) for s in range(STATUS_COUNT))
 """By status: whether a task that has a node is accounted on it."""
 
+
 class TaskClass:
     """What equal pods share.
 

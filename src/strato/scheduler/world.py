@@ -67,7 +67,9 @@ class World:
         with_pending: Jobs that have pending tasks.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
-        version: Grows with every change that could alter a decision.
+        version: Grows with every change.
+        openings: Grows with every change that may let something be placed; a pod that merely goes on (Binding to
+            Bound to Running) does not count.
     """
 
     def __init__(self, names: Iterable[str] = (), default_queue: str = DEFAULT_QUEUE) -> None:
@@ -85,6 +87,7 @@ class World:
         self.waiting_for_queue: dict[str, Job] = {}
         self.changed: dict[str, Job] = {}
         self.version = 0
+        self.openings = 0
         self.pairwise_pods = 0
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
@@ -123,13 +126,15 @@ class World:
             task.nominated = pod.status.nominated_node_name
             row = self._row_for(task, node, status)
             if status != task.status or row != task.row:
+                if row != task.row or _PLACE[status] != _PLACE[task.status]:
+                    self.openings += 1
                 self.move(task, status, row)
             return
         self.remove_pod(key)
         self._add_pod(pod, key)
 
     def _row_for(self, task: Task, node: str, status: int) -> int:
-        if not node or status == SUCCEEDED or status == FAILED:
+        if not node or status in (SUCCEEDED, FAILED):
             return -1
         if task.row >= 0 and self.nodes.names[task.row] == node:
             return task.row
@@ -159,7 +164,11 @@ class World:
         row = self._row_for(task, node, status)
         if status != PENDING or row >= 0:
             self.move(task, status, row)
+        self._open()
+
+    def _open(self) -> None:
         self.version += 1
+        self.openings += 1
 
     def remove_pod(self, key: str) -> None:
         """Forget a pod; what it held is free."""
@@ -173,7 +182,7 @@ class World:
         job = task.job
         if job is not None:
             self._leave(task, job)
-        self.version += 1
+        self._open()
 
     def _join(self, task: Task, job: Job) -> None:
         task.job = job
@@ -348,7 +357,11 @@ class World:
         amounts = self.dims.parse(spec.min_resources) if spec.min_resources is not None else None
         self._fit_width()
         job = self._job(f"{meta.namespace}/{meta.name}")
+        old = job.group
         job.group = group
+        job.conditions = {c.type: (c.status, c.reason, c.message) for c in group.status.conditions}
+        if old is not None and job.phase == group.status.phase and _same_group(old, group):
+            return
         job.uid, job.created = meta.uid, meta.creation_timestamp or ""
         job.min_available = spec.min_member
         if job.min_task != spec.min_task_member:
@@ -360,7 +373,6 @@ class World:
         job.preemptable = ingest.go_bool(preemptable) is True
         job.waiting_seconds = _waiting_seconds(meta.annotations or {})
         job.phase = group.status.phase
-        job.conditions = {c.type: (c.status, c.reason, c.message) for c in group.status.conditions}
         self._set_priority(job)
         queue_name = spec.queue or self.default_queue
         if job.queue_name != queue_name or job.queue is None:
@@ -369,7 +381,7 @@ class World:
             self._enter_queue(job)
         self.index_phase(job)
         self._note(job)
-        self.version += 1
+        self._open()
 
     def remove_group(self, key: str) -> None:
         """Forget a PodGroup; its pods are left alone until it comes back."""
@@ -380,7 +392,7 @@ class World:
         job.phase = ""
         self._exit_queue(job)
         self.waiting_for_queue.pop(key, None)
-        self.version += 1
+        self._open()
         if not job.tasks:
             self._forget_job(job)
 
@@ -442,9 +454,12 @@ class World:
         guarantee = self.dims.parse(spec.guarantee.resource)
         self._fit_width()
         queue = self._queue(view.metadata.name)
+        old = queue.view
         queue.view = view
+        if old is not None and old.spec == view.spec and old.status.state == view.status.state:
+            return
         queue.capability, queue.deserved, queue.guarantee = capability, deserved, guarantee
-        self.version += 1
+        self._open()
 
     def remove_queue(self, name: str) -> None:
         """Forget a Queue; jobs that name it wait until it comes back."""
@@ -454,7 +469,7 @@ class World:
         queue.view = None
         if not queue.jobs:
             del self.queues[name]
-        self.version += 1
+        self._open()
 
     def set_priority_class(self, view: PriorityClass) -> None:
         """Take a PriorityClass; priorities of jobs follow."""
@@ -470,18 +485,18 @@ class World:
         for job in self.jobs.values():
             if job.group is not None:
                 self._set_priority(job)
-        self.version += 1
+        self._open()
 
     def set_quota(self, quota: ResourceQuota) -> None:
         """Take a ResourceQuota as the API has it now."""
         self.quotas.setdefault(quota.metadata.namespace, NamespaceQuotas()).by_name[quota.metadata.name] = quota
-        self.version += 1
+        self._open()
 
     def remove_quota(self, namespace: str, name: str) -> None:
         """Forget a ResourceQuota."""
         if namespace in self.quotas:
             self.quotas[namespace].by_name.pop(name, None)
-            self.version += 1
+            self._open()
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -500,12 +515,12 @@ class World:
         _oversubscribe(allocatable, node)
         self._fit_width()
         self.nodes.set_node(node, allocatable)
-        self.version += 1
+        self._open()
 
     def remove_node(self, name: str) -> None:
         """Forget a node; pods on it keep their place until they go."""
         self.nodes.remove_node(name)
-        self.version += 1
+        self._open()
 
     # -- sums that need a look at the job ------------------------------------------------------------------------------
 
@@ -592,6 +607,12 @@ def only_queue_gate(task: Task) -> bool:
     """Whether the queue-admission gate is the task's only scheduling gate."""
     gates = task.pod.spec.scheduling_gates
     return len(gates) == 1 and gates[0].name == ingest.QUEUE_GATE
+
+
+def _same_group(old: PodGroup, new: PodGroup) -> bool:
+    """Whether two versions of a group differ in status only, as after our own writes."""
+    a, b = old.metadata, new.metadata
+    return old.spec == new.spec and a.uid == b.uid and a.annotations == b.annotations and a.labels == b.labels
 
 
 def _same_to_us(old: Node, new: Node) -> bool:

@@ -1,0 +1,245 @@
+"""The one place where decisions become writes: binds, evictions, statuses; bounded, retried, told in events.
+
+A fixed pool of workers takes binds first, then the rest. A bind that fails for good is forgotten: after a back-off that
+doubles per pod the task is pending again. Nothing here decides where a pod runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.client.cluster import Cluster, PatchType
+from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.clock import Clock, format_time
+from strato.errors import ApiError, NotFound, TooManyRequests, Unavailable
+from strato.scheduler.plan import Bind, Eviction
+from strato.scheduler.tasks import BINDING, PENDING, RELEASING, RUNNING, Task
+from strato.scheduler.world import World
+
+_log = logging.getLogger(__name__)
+
+_ATTEMPTS = 5
+_FIRST_BACKOFF_SECONDS = 0.005
+_LONGEST_BACKOFF_SECONDS = 1000.0
+
+Job = Callable[[], Awaitable[None]]
+
+
+class Binder:
+    """Applies plans.
+
+    Args:
+        cluster: Where to write.
+        clock: Dates conditions and waits between attempts.
+        world: Told when a bind or an eviction did not come about.
+        recorder: Receives the events users see.
+        wake: Called when something has to be decided again.
+        bound: Called for every pod that was bound; for metrics.
+        workers: How many requests are under way at once.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        world: World,
+        recorder: EventRecorder,
+        wake: Callable[[], None],
+        *,
+        bound: Callable[[Task], None] | None = None,
+        workers: int = 64,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._world = world
+        self._recorder = recorder
+        self._wake = wake
+        self._bound = bound
+        self._workers = workers
+        self._binds: deque[Bind] = deque()
+        self._writes: deque[Job] = deque()
+        self._idle: deque[asyncio.Future[None]] = deque()
+        self._failures: dict[str, int] = {}
+        self._busy = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is waiting or under way."""
+        return not (self._binds or self._writes or self._busy)
+
+    def bind(self, binds: list[Bind]) -> None:
+        """Put pods on nodes, in order."""
+        self._binds.extend(binds)
+        self._wake_workers(len(binds))
+
+    def evict(self, evictions: list[Eviction]) -> None:
+        """Remove pods."""
+        for eviction in evictions:
+            self.write(lambda eviction=eviction: self._evict(eviction))  # type: ignore[misc] # default binds the loop variable
+
+    def write(self, job: Job) -> None:
+        """Do some other write when a worker is free; it must handle its own `ApiError`s worth handling."""
+        self._writes.append(job)
+        self._wake_workers(1)
+
+    def _wake_workers(self, count: int) -> None:
+        while count > 0 and self._idle:
+            waiting = self._idle.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                count -= 1
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for number in range(self._workers):
+                group.create_task(self._work(), name=f"binder {number}")
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            if not self._binds and not self._writes:
+                waiting: asyncio.Future[None] = loop.create_future()
+                self._idle.append(waiting)
+                await waiting
+                continue
+            self._busy += 1
+            try:
+                if self._binds:
+                    await self._bind(self._binds.popleft())
+                else:
+                    await self._write(self._writes.popleft())
+            finally:
+                self._busy -= 1
+
+    async def _write(self, job: Job) -> None:
+        for attempt in range(_ATTEMPTS):
+            try:
+                return await job()
+            except (Unavailable, TooManyRequests) as error:
+                await self._clock.sleep(error.retry_after_seconds or 0.1 * 2**attempt)
+            except ApiError as error:
+                _log.debug("status not written: %s", error)
+                return None
+        return None
+
+    # -- binds ---------------------------------------------------------------------------------------------------------
+
+    async def _bind(self, bind: Bind) -> None:
+        task = bind.task
+        for attempt in range(_ATTEMPTS):
+            try:
+                await self._cluster.bind(task.namespace, task.name, bind.node, uid=task.uid)
+            except (Unavailable, TooManyRequests) as error:
+                if attempt == _ATTEMPTS - 1:
+                    return await self._failed(bind, error)
+                await self._clock.sleep(error.retry_after_seconds or 0.05 * 2**attempt)
+            except ApiError as error:
+                return await self._failed(bind, error)
+            else:
+                if self._failures:
+                    self._failures.pop(task.key, None)
+                text = f"Successfully assigned {task.key} to {bind.node}"
+                self._recorder.event(task.pod, NORMAL, "Scheduled", text)
+                if self._bound is not None:
+                    self._bound(task)
+                return None
+        return None
+
+    async def _failed(self, bind: Bind, error: ApiError) -> None:
+        """Tell the pod, wait, read it anew, and let it be decided again."""
+        task = bind.task
+        if self._world.tasks.get(task.key) is not task:
+            return
+        _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
+        if not isinstance(error, NotFound):
+            message = f"failed to bind to node {bind.node}: {error}"
+            await self._write(lambda: self.pod_condition(task, "SchedulerError", message))
+        failures = self._failures.get(task.key, 0)
+        self._failures[task.key] = failures + 1
+        await self._clock.sleep(min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS))
+        await self._resync(task)
+
+    async def _resync(self, task: Task) -> None:
+        try:
+            fresh: Pod | None = await self._cluster.get(Pod, task.name, task.namespace)
+        except NotFound:
+            fresh = None
+        except ApiError:
+            fresh = task.pod
+        if self._world.tasks.get(task.key) is not task:
+            return
+        if task.status == BINDING:
+            self._world.move(task, PENDING)
+        if fresh is None:
+            self._failures.pop(task.key, None)
+            self._world.remove_pod(task.key)
+        else:
+            self._world.set_pod(fresh)
+        self._world.openings += 1
+        self._wake()
+
+    # -- evictions -----------------------------------------------------------------------------------------------------
+
+    async def _evict(self, eviction: Eviction) -> None:
+        task = eviction.task
+        message = f"Pod is evicted, because of {eviction.reason}"
+        self._recorder.event(task.pod, WARNING, "Evict", message)
+        now = format_time(self._clock.now())
+        disruption = f"{task.pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+        conditions = [
+            {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now},
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "PreemptionByScheduler",
+                "message": disruption,
+                "lastTransitionTime": now,
+            },
+        ]
+        try:
+            await self._patch_pod(task, {"conditions": conditions})
+            await self._cluster.delete(catalog.POD, task.name, task.namespace, uid=task.uid)
+        except NotFound:
+            return
+        except ApiError as error:
+            _log.warning("eviction failed: pod=%s: %s", task.key, error)
+            if self._world.tasks.get(task.key) is task and task.status == RELEASING:
+                self._world.move(task, RUNNING, task.row)
+            await self._resync(task)
+            return
+        if task.job is not None and task.job.group is not None:
+            self._recorder.event(task.job.group, NORMAL, "Evict", message)
+
+    # -- pod status ----------------------------------------------------------------------------------------------------
+
+    async def pod_condition(self, task: Task, reason: str, message: str, nominated: str = "") -> None:
+        """Write PodScheduled=False with reason and message, and the nominated node when given."""
+        now = format_time(self._clock.now())
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": now,
+        }
+        status: dict[str, Any] = {"conditions": [condition]}
+        if nominated:
+            status["nominatedNodeName"] = nominated
+        await self._patch_pod(task, status)
+
+    async def _patch_pod(self, task: Task, status: dict[str, Any]) -> None:
+        await self._cluster.patch(
+            catalog.POD,
+            task.name,
+            task.namespace,
+            {"metadata": {"uid": task.uid}, "status": status},
+            patch_type=PatchType.STRATEGIC,
+            subresource="status",
+        )

@@ -1,0 +1,105 @@
+"""The scheduler's metrics, by Volcano's names (spec volcano-cli E1 and E2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strato.clock import parse_time
+from strato.metrics import Registry
+from strato.scheduler.plan import Plan
+from strato.scheduler.resources import CPU, MEMORY
+from strato.scheduler.tasks import Task
+from strato.scheduler.world import World
+
+
+def exponential(least: float, most: float, count: int) -> tuple[float, ...]:
+    """Return bucket bounds from ``least`` to ``most``, each the same factor above the one before."""
+    factor = (most / least) ** (1 / (count - 1))
+    return tuple(least * factor**i for i in range(count))
+
+
+class Measures:
+    """Counters and histograms of one scheduler.
+
+    Args:
+        registry: Where they are registered.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._cycle = registry.histogram(
+            "volcano_e2e_scheduling_latency_milliseconds",
+            "Whole session",
+            buckets=exponential(1, 5000, 20),
+        )
+        self._open = registry.histogram(
+            "volcano_open_session_duration_milliseconds",
+            "Snapshot and open",
+            buckets=exponential(1, 5000, 20),
+        )
+        self._action = registry.histogram(
+            "volcano_action_scheduling_latency_milliseconds", "Per action", ("action",), exponential(1, 2000, 20)
+        )
+        self._task = registry.histogram(
+            "volcano_task_scheduling_latency_milliseconds",
+            "Pod creation to stage",
+            ("stage",),
+            exponential(50, 60000, 30),
+        )
+        self._bound = self._task.labels("Bound")
+        self._attempts = registry.counter("volcano_schedule_attempts", "Pods decided, by result", ("result",))
+        self._placed = self._attempts.labels("scheduled")
+        self._unplaced = self._attempts.labels("unschedulable")
+        self._jobs = registry.gauge("volcano_unschedule_job_count", "Jobs that wait for room")
+        self._evictions = registry.counter(
+            "volcano_eviction_transactions", "Committed eviction transactions", ("action",)
+        )
+        self._victims = registry.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any")
+
+    def took(self, part: str, name: str, seconds: float) -> None:
+        """Note how long a part of a cycle took; fits `strato.scheduler.cycle.Observe`."""
+        if part == "action":
+            self._action.labels(name).observe(seconds * 1000)
+        else:
+            self._open.observe(seconds * 1000)
+
+    def bound(self, task: Task, now: float) -> None:
+        """Note that a pod was bound."""
+        created = task.pod.metadata.creation_timestamp
+        if created:
+            self._bound.observe(max(0.0, now - parse_time(created)) * 1000)
+
+    def cycle(self, plan: Plan, world: World, seconds: float, deserved: Mapping[str, object]) -> None:
+        """Note a cycle's outcome."""
+        self._cycle.observe(seconds * 1000)
+        if plan.binds:
+            self._placed.inc(len(plan.binds))
+        if plan.pods:
+            self._unplaced.inc(len(plan.pods))
+        self._jobs.set(len(world.with_pending))
+        if plan.evictions:
+            self._victims.set(len(plan.evictions))
+            for action in {e.action for e in plan.evictions}:
+                self._evictions.labels(action).inc()
+
+    def queues(self, plan: Plan, world: World) -> None:
+        """Set the gauges of every queue."""
+        gauge = self._registry.gauge
+        for status in plan.queues:
+            queue = world.queues.get(status.name)
+            if queue is None:
+                continue
+            for family, vector in (("allocated", queue.used), ("request", queue.used + queue.pending_request)):
+                gauge(f"volcano_queue_{family}_milli_cpu", f"{family}, milli-cpu", ("queue_name",)).labels(
+                    status.name
+                ).set(int(vector[CPU]))
+                gauge(f"volcano_queue_{family}_memory_bytes", f"{family}, bytes", ("queue_name",)).labels(
+                    status.name
+                ).set(int(vector[MEMORY]))
+            gauge("volcano_queue_share", "Share of what it deserves", ("queue_name",)).labels(status.name).set(
+                status.share
+            )
+            gauge("volcano_queue_weight", "Weight", ("queue_name",)).labels(status.name).set(queue.weight)
+            gauge("volcano_queue_overused", "1 when it has all it deserves", ("queue_name",)).labels(status.name).set(
+                int(status.overused)
+            )

@@ -1,0 +1,264 @@
+"""`Scheduler`: informers in, cycles when something changed, plans out through the binder."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from strato.api import catalog
+from strato.api.meta import Object
+from strato.client.cluster import Cluster
+from strato.client.events import WARNING, EventRecorder
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.errors import AlreadyExists, ApiError, InvalidInput, StratoError, Unavailable
+from strato.metrics import Registry
+from strato.scheduler.binder import Binder
+from strato.scheduler.config import Config, default_config, parse_config
+from strato.scheduler.cycle import run_cycle
+from strato.scheduler.explain import Diagnosis, diagnosis
+from strato.scheduler.feed import Feed
+from strato.scheduler.measures import Measures
+from strato.scheduler.placement import Placer, warm_up
+from strato.scheduler.plan import Plan, PodVerdict
+from strato.scheduler.reasons import Verdict
+from strato.scheduler.reports import Reports
+from strato.scheduler.tasks import Task
+from strato.scheduler.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, World
+
+_log = logging.getLogger(__name__)
+
+_TICKS = 3
+"""Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
+_BUSY_SECONDS = 0.02
+"""Longest gathering of changes while cycles follow each other."""
+_STATUS_SECONDS = 0.1
+"""Gathering when the changes can only alter statuses."""
+
+
+class Scheduler:
+    """Schedules the pods of some scheduler names.
+
+    Args:
+        cluster: The API.
+        informers: Shared informers on it.
+        clock: The only source of time.
+        random: The only source of chance.
+        config: What to run; the built-in configuration when neither this nor ``config_path`` is given.
+        config_path: A file in Volcano's format, read again whenever it changes; a bad one is reported and ignored.
+        names: Values of ``spec.schedulerName`` served.
+        default_queue: Queue of PodGroups that name none; made, with ``root``, at start.
+        period: Seconds between looks at the clock: time-based plugins, the configuration file, mere counters.
+        registry: Where metrics are registered.
+        workers: Writes under way at once.
+
+    Raises:
+        InvalidInput: The configuration file is bad at start.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        random: Random,
+        *,
+        config: Config | None = None,
+        config_path: Path | str | None = None,
+        names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER),
+        default_queue: str = DEFAULT_QUEUE,
+        period: float = 1.0,
+        registry: Registry | None = None,
+        workers: int = 64,
+    ) -> None:
+        self._cluster = cluster
+        self._informers = informers
+        self._clock = clock
+        self._random = random
+        self._path = Path(config_path) if config_path is not None else None
+        self._stamp: tuple[int, int] | None = None
+        self._config = config or default_config()
+        if self._path is not None:
+            self._stamp = _stamp(self._path)
+            self._config = parse_config(self._path.read_text(), str(self._path))
+        self._period = period
+        self._default_queue = default_queue
+        self._measures = Measures(registry or Registry())
+        self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=registry)
+        self.world = World(names, default_queue)
+        self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
+        self._binder = Binder(
+            cluster, clock, self.world, self._recorder, self.wake, bound=self._on_bound, workers=workers
+        )
+        self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period)
+        self._feed = Feed(self.world, self.wake, self._on_refused)
+        self._changed = asyncio.Event()
+        self._decided_openings = -1
+        self._decided_version = -1
+        self._cycles = 0
+        self._verdicts: dict[str, Sequence[Verdict]] = {}
+        self._pods: dict[str, PodVerdict] = {}
+        self.ready = asyncio.Event()
+        """Set once the first lists have arrived and the kernels are loaded."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration in force."""
+        return self._config
+
+    def wake(self) -> None:
+        """Have a cycle run soon."""
+        self._changed.set()
+
+    def diagnosis(self, key: str) -> Diagnosis | None:
+        """Explain why a pod or PodGroup (``namespace/name``) waits; None when it is unknown."""
+        task = self.world.tasks.get(key)
+        job_key = task.job.key if task is not None and task.job is not None else key
+        return diagnosis(self.world, key, self._verdicts.get(job_key, ()), self._pods)
+
+    async def run(self) -> None:
+        """Schedule until cancelled."""
+        await self._ensure_queues()
+        self._feed.attach(self._informers)
+        warm_up()
+        await self._informers.wait_synced()
+        self.ready.set()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._binder.run(), name="scheduler binder")
+            group.create_task(self._tick(), name="scheduler tick")
+            group.create_task(self._loop(), name="scheduler cycles")
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    async def _loop(self) -> None:
+        busy_until = 0.0
+        while True:
+            await self._changed.wait()
+            world = self.world
+            if world.openings == self._decided_openings:
+                await self._clock.sleep(_STATUS_SECONDS)
+            elif self._clock.monotonic() < busy_until:
+                await self._clock.sleep(min(_BUSY_SECONDS, busy_until - self._clock.monotonic()))
+            else:
+                for _ in range(_TICKS):
+                    await self._clock.sleep(0)
+            self._changed.clear()
+            started = self._clock.monotonic()
+            self._run_once()
+            took = self._clock.monotonic() - started
+            busy_until = started + took + min(_BUSY_SECONDS, max(0.002, 2 * took))
+
+    def _run_once(self) -> None:
+        """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped."""
+        world = self.world
+        if world.version == self._decided_version and not self._config.time_based:
+            return
+        started = self._clock.monotonic()
+        self._decided_openings = world.openings
+        self._cycles += 1
+        plan = run_cycle(
+            world,
+            self._config,
+            now=self._clock.now(),
+            rng=self._random,
+            uid=f"session-{self._cycles}",
+            placer=self._placer,
+            observe=self._measures.took,
+        )
+        self._decided_version = world.version
+        self._measures.cycle(plan, world, self._clock.monotonic() - started, {})
+        self._remember(plan)
+        if plan.binds:
+            self._binder.bind(plan.binds)
+        if plan.evictions:
+            self._binder.evict(plan.evictions)
+        self._reports.take(plan)
+
+    def _remember(self, plan: Plan) -> None:
+        for bind in plan.binds:
+            self._pods.pop(bind.task.key, None)
+            if bind.task.job is not None:
+                self._verdicts.pop(bind.task.job.key, None)
+        for verdict in plan.pods:
+            self._pods[verdict.task.key] = verdict
+        self._verdicts.update(plan.verdicts)
+        if len(self._pods) > 2 * len(self.world.tasks) + 1000:
+            self._pods = {k: v for k, v in self._pods.items() if k in self.world.tasks}
+            self._verdicts = {k: v for k, v in self._verdicts.items() if k in self.world.jobs}
+
+    async def _tick(self) -> None:
+        """Look at the clock: statuses that are due, the configuration file, plugins that depend on time."""
+        next_period = self._clock.monotonic() + self._period
+        while True:
+            await self._clock.sleep(min(0.1, self._period))
+            self._reports.flush()
+            if self._clock.monotonic() < next_period:
+                continue
+            next_period = self._clock.monotonic() + self._period
+            self._reload()
+            if self._config.time_based and (self.world.with_pending or self.world.waiting_for_queue):
+                self.world.openings += 1
+                self.wake()
+
+    def _reload(self) -> None:
+        """Take the configuration file again when it changed; keep what runs when it is bad."""
+        if self._path is None:
+            return
+        stamp = _stamp(self._path)
+        if stamp is None or stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            config = parse_config(self._path.read_text(), str(self._path))
+        except (InvalidInput, OSError, UnicodeDecodeError) as error:
+            _log.error("configuration not taken, the one in force stays: %s", error)
+            return
+        self._config = config
+        self._placer = Placer(self.world.nodes, seed=self._random.getrandbits(16))
+        self.world.openings += 1
+        self.world.version += 1
+        _log.info("configuration reloaded: file=%s", self._path)
+        self.wake()
+
+    # -- around it -----------------------------------------------------------------------------------------------------
+
+    async def _ensure_queues(self) -> None:
+        """Create the queues ``root`` and the default one when they are missing."""
+        for name, reclaimable in (("root", False), (self._default_queue, True)):
+            body: dict[str, Any] = {
+                "apiVersion": catalog.QUEUE.api_version,
+                "kind": catalog.QUEUE.name,
+                "metadata": {"name": name},
+                "spec": {"weight": 1, "reclaimable": reclaimable},
+            }
+            for attempt in range(60):
+                try:
+                    await self._cluster.create(catalog.QUEUE, body)
+                except AlreadyExists:
+                    break
+                except ApiError as error:
+                    if not isinstance(error, Unavailable):
+                        _log.info("queue not created yet: queue=%s attempt=%d: %s", name, attempt, error)
+                    await self._clock.sleep(1.0)
+                else:
+                    break
+            else:
+                raise StratoError(f"queue {name!r} could not be created in 60 attempts; are the CRDs installed?")
+
+    def _on_bound(self, task: Task) -> None:
+        self._measures.bound(task, self._clock.now())
+
+    def _on_refused(self, view: Object, why: str) -> None:
+        self._recorder.event(view, WARNING, "FailedScheduling", f"cannot be read: {why}")
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino
