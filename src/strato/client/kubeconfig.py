@@ -183,11 +183,13 @@ class _Reader:
         return config
 
     def _with_cluster(self, config: ClusterConfig, cluster: _Entry) -> ClusterConfig:
+        known = len(self._problems)
         server = self._text(cluster, "server")
         try:
             server = _checked_server(server)
         except UsageError as error:
-            self._problem(cluster, "server", str(error))
+            if len(self._problems) == known:  # that it is no text has been said
+                self._problem(cluster, "server", str(error))
         insecure = cluster.body.get("insecure-skip-tls-verify") is True
         ca = self._data_or_file(cluster, "certificate-authority")
         if insecure and ca is not None:

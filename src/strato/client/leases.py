@@ -228,8 +228,9 @@ class LeaderElector:
             "renewTime": now,
         }
         try:
-            self._observe(await self._cluster.replace(catalog.LEASE, {**self._seen, "spec": spec}))
-        except ApiError as error:
+            async with asyncio.timeout(self._timing.retry_seconds):  # a server that hangs must not hold us up
+                self._observe(await self._cluster.replace(catalog.LEASE, {**self._seen, "spec": spec}))
+        except (ApiError, TimeoutError) as error:
             _log.info("lease not released: lease=%s/%s: %s", self._namespace, self._name, error)
 
     def _observe(self, lease: Json) -> None:

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from strato.api.meta import Object
 from strato.client.backoff import Backoff
-from strato.client.cluster import Cluster, EventType, WatchEvent
+from strato.client.cluster import Cluster, WatchEvent
 from strato.client.codec import kind_of
 from strato.clock import Clock
 from strato.errors import ApiError, Gone
@@ -85,10 +85,10 @@ class Reflector(Generic[V]):
         self._field_selector = field_selector
         self._resource_version = ""
         self._backoff = Backoff(random)
+        self._failures = 0  # in a row, without an event between
 
     async def run(self) -> None:
         """List and watch until cancelled."""
-        failures = 0
         listed = False
         while True:
             try:
@@ -96,22 +96,22 @@ class Reflector(Generic[V]):
                     await self._list()
                     listed = True
                 if await self._watch():
-                    failures = 0
+                    self._failures = 0
                     continue
                 cause = "the watch ended at once without an event"
-                failures += 1
+                self._failures += 1
             except Gone as error:
                 # the revision is too old to go on from; what changed since only a list can tell
                 listed, cause = False, str(error)
                 _log.info("watch expired, listing again: kind=%s", self._kind_name)
             except ApiError as error:
-                failures += 1
+                self._failures += 1
                 cause = str(error)
-            if failures >= _FAILURES_BEFORE_RELIST:
-                listed, failures = False, 0
+            if self._failures >= _FAILURES_BEFORE_RELIST:
+                listed, self._failures = False, 0
             delay = self._backoff.next_delay(self._clock.monotonic())
             _log.log(
-                logging.WARNING if failures else logging.INFO,
+                logging.INFO if listed else logging.WARNING,
                 "reading is interrupted: kind=%s retry_seconds=%.1f: %s",
                 self._kind_name,
                 delay,
@@ -163,6 +163,7 @@ class Reflector(Generic[V]):
         )
         async for events in watch:
             received = True
+            self._failures = 0
             self._resource_version = events[-1].object.metadata.resource_version or self._resource_version
             self._sink.apply(events, self._resource_version)
         return received or self._clock.monotonic() - started >= _SHORT_WATCH_SECONDS
@@ -170,8 +171,3 @@ class Reflector(Generic[V]):
     @property
     def _kind_name(self) -> str:
         return kind_of(self._view).name
-
-
-def is_change(event: WatchEvent[V]) -> bool:
-    """Return whether an event carries an object, which a bookmark does not."""
-    return event.type is not EventType.BOOKMARK

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strato.client.workqueue import RetryLimiter, ShutDown, WorkQueue, run_workers
+from strato.clock import VirtualClock, run_virtual
+from strato.errors import Conflict
+
+
+def test_key_waits_once_however_often_it_is_added() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        for key in "abab":
+            queue.add(key)
+        assert [await queue.get(), await queue.get()] == ["a", "b"]
+        assert len(queue) == 0
+
+    asyncio.run(main())
+
+
+def test_key_added_while_worked_on_runs_again_afterwards() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        queue.add("a")
+        await queue.get()
+        queue.add("a")
+        assert len(queue) == 0, "not while it is being worked on"
+        queue.done("a")
+        assert await queue.get() == "a"
+
+    asyncio.run(main())
+
+
+def test_delayed_key_comes_at_the_earliest_of_its_delays() -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(clock)
+        queue.add_after("late", 50)
+        queue.add_after("a", 10)
+        queue.add_after("a", 3)
+        queue.add_after("a", 7)
+        assert await queue.get() == "a"
+        assert clock.monotonic() == pytest.approx(3)
+        queue.done("a")
+        assert await queue.get() == "late"
+        assert clock.monotonic() == pytest.approx(50), "the other delays of a are void"
+
+    run_virtual(clock, main())
+
+
+def test_failures_of_a_key_back_off_and_are_forgotten() -> None:
+    limiter = RetryLimiter(VirtualClock(), burst=1000)
+    delays = [limiter.delay("a") for _ in range(20)]
+    assert delays[:4] == [0.005, 0.01, 0.02, 0.04]
+    assert delays[-1] == 1000.0
+    assert limiter.failures("a") == 20
+    limiter.forget("a")
+    assert limiter.delay("a") == 0.005
+
+
+def test_bucket_slows_many_keys_that_fail_together() -> None:
+    clock = VirtualClock()
+    limiter = RetryLimiter(clock)
+    delays = [limiter.delay(number) for number in range(120)]
+    assert max(delays[:100]) == 0.005
+    assert delays[-1] == pytest.approx(2.0)
+    clock.advance(1000)
+    assert limiter.delay("later") == 0.005
+
+
+def test_workers_retry_what_fails_and_requeue_what_asks() -> None:
+    clock = VirtualClock()
+    calls: list[tuple[str, float]] = []
+
+    async def reconcile(key: str) -> float | None:
+        calls.append((key, round(clock.monotonic(), 3)))
+        count = sum(called == key for called, _ in calls)
+        if key == "fails" and count < 3:
+            raise (Conflict("changed") if count == 1 else ValueError("odd"))
+        return 30.0 if key == "again" and count == 1 else None
+
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(clock)
+        queue.add("fails")
+        queue.add("again")
+        workers = asyncio.create_task(run_workers(queue, reconcile, 2))
+        await clock.sleep(60)
+        assert queue.is_idle
+        assert queue.failures("fails") == 0
+        queue.shutdown()
+        await workers
+
+    run_virtual(clock, main())
+    assert calls == [("fails", 0.0), ("again", 0.0), ("fails", 0.005), ("fails", 0.015), ("again", 30.0)]
+
+
+def test_shut_down_queue_hands_out_what_is_ready_and_then_ends() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        waiting = asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add("a")
+        queue.add("b")
+        queue.add_after("never", 1)
+        queue.shutdown()
+        queue.add("too late")
+        assert {await waiting, await queue.get()} == {"a", "b"}
+        with pytest.raises(ShutDown):
+            await queue.get()
+
+    asyncio.run(main())
+
+
+def test_cancelled_waiter_passes_its_turn_on() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+        await asyncio.sleep(0)
+        queue.add("a")
+        first.cancel()
+        assert await asyncio.wait_for(second, 1) == "a"
+
+    asyncio.run(main())
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from(["add", "after"]), st.floats(0, 3), st.floats(0, 2)), max_size=40
+    ),
+    st.integers(1, 4),
+)
+def test_key_is_never_worked_on_twice_at_once_and_never_lost(
+    script: list[tuple[int, str, float, float]], workers: int
+) -> None:
+    clock = VirtualClock()
+    running: Counter[int] = Counter()
+    last_added: dict[int, float] = {}
+    last_begun: dict[int, float] = {}
+    takes: dict[int, float] = {}
+
+    async def reconcile(key: int) -> float | None:
+        running[key] += 1
+        assert running[key] == 1, "worked on twice at once"
+        last_begun[key] = clock.monotonic()
+        await clock.sleep(takes.get(key, 0.0))
+        running[key] -= 1
+        return None
+
+    async def main() -> None:
+        queue: WorkQueue[int] = WorkQueue(clock)
+        working = asyncio.create_task(run_workers(queue, reconcile, workers))
+        for key, act, pause, duration in script:
+            takes[key] = duration
+            if act == "add":
+                queue.add(key)
+                last_added[key] = clock.monotonic()
+            else:
+                queue.add_after(key, pause)
+                last_added[key] = clock.monotonic()
+            await clock.sleep(pause / 2)
+        await clock.sleep(1000)
+        assert queue.is_idle
+        for key, added in last_added.items():
+            assert last_begun[key] >= added, "every addition is followed by a run"
+        working.cancel()
+        await asyncio.wait((working,))
+
+    run_virtual(clock, main())
