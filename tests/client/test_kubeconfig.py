@@ -10,7 +10,6 @@ from strato.client import kubeconfig
 from strato.client.config import Certificate, ExecPlugin, Token, TokenFile
 from strato.errors import InvalidInput, UsageError
 
-
 V1 = "client.authentication.k8s.io/v1"
 
 
