@@ -1,0 +1,239 @@
+"""`ApiServer`: the embedded Kubernetes API, a plain function from request to response over the store.
+
+HTTP and the in-process client both call `handle`. It authorises, finds the resource and hands over to the verbs in
+`strato.server.rest`. Nothing here knows a transport.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Mapping
+from typing import Protocol
+
+from strato.api.kinds import Kind
+from strato.api.status import method_not_supported, to_status
+from strato.api.wire import Request, Response, User
+from strato.clock import Clock
+from strato.errors import ApiError, BadRequest, Forbidden, InternalError, NotFound
+from strato.metrics import Registry as Metrics
+from strato.server.crd import CustomKinds
+from strato.server.logs import LogSource
+from strato.server.objects import encode
+from strato.server.path import ResourcePath, parse_path, verb_of
+from strato.server.registry import Registry, Served
+from strato.server.rest import reviews
+from strato.server.rest.binding import Binder
+from strato.server.rest.logs import PodLogs
+from strato.server.rest.read import Reader
+from strato.server.rest.scale import Scale
+from strato.server.rest.state import Admission, State, no_admission
+from strato.server.rest.write import Writer
+from strato.server.store import Store
+
+_log = logging.getLogger(__name__)
+
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+_COMMON_SUBRESOURCES = frozenset(("status", "scale"))
+
+
+class Authorizer(Protocol):
+    """Decides whether a user may do something."""
+
+    def allows(
+        self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
+    ) -> bool:
+        """Answer for a resource request, or with an empty ``resource`` for a path."""
+        ...
+
+
+class Pages(Protocol):
+    """Something that answers some paths: discovery, OpenAPI."""
+
+    def handle(self, request: Request) -> Response | None:
+        """Answer, or None when the path is not its own."""
+        ...
+
+
+class ApiServer:
+    """The server's core.
+
+    Args:
+        store: Where objects are.
+        clock: Dates objects and limits watches.
+        rng: Makes names and uids.
+        registry: What is served; custom kinds found in the store are added.
+        admission: Mutates and validates what users submit; None admits everything.
+        authorizer: None lets everybody do everything.
+        pages: Discovery and OpenAPI.
+        logs: Where pod logs come from.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        registry: Registry | None = None,
+        admission: Admission | None = None,
+        authorizer: Authorizer | None = None,
+        pages: tuple[Pages, ...] = (),
+        logs: LogSource | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self.store = store
+        self.registry = registry if registry is not None else Registry()
+        self.authorizer = authorizer
+        self.pages = pages
+        self.state = State(store, clock, rng, self.registry, admission or no_admission)
+        self._reader = Reader(self.state)
+        self._writer = Writer(self.state)
+        self._binder = Binder(self.state)
+        self._scale = Scale(self.state, self._writer)
+        self._logs = PodLogs(self.state, logs)
+        self._custom = CustomKinds(self.state)
+        self._requests = (metrics or Metrics()).counter(
+            "apiserver_request_total", "Requests by verb, resource and code.", ("verb", "resource", "code")
+        )
+        self._counted: dict[tuple[str, str, int], object] = {}
+
+    def use_logs(self, source: LogSource) -> None:
+        """Serve pod logs from ``source`` from now on."""
+        self._logs.source = source
+
+    async def handle(self, request: Request) -> Response:
+        """Answer one request; every error becomes a ``Status``."""
+        verb = resource = ""
+        try:
+            target = parse_path(request.path)
+            if target is None:
+                response = self._page(request)
+            else:
+                served = self.registry.find(target.group, target.version, target.plural)
+                if served is None:
+                    response = self._page(request)
+                else:
+                    is_watch = request.flag("watch")
+                    verb = verb_of(request.method, bool(target.name), is_watch)
+                    resource = served.kind.plural
+                    self._authorize(request.user or ANONYMOUS, verb, target)
+                    response = await self._dispatch(request, target, served, verb)
+        except ApiError as error:
+            response = error_response(error)
+        except RecursionError:
+            response = error_response(BadRequest("the object provided is nested too deeply"))
+        except Exception:
+            _log.exception("a request failed: method=%s path=%s", request.method, request.path)
+            response = error_response(InternalError(f"internal error on {request.method} {request.path}"))
+        self._count(verb, resource, response.status)
+        return response
+
+    def _count(self, verb: str, resource: str, code: int) -> None:
+        key = (verb, resource, code)
+        counter = self._counted.get(key)
+        if counter is None:
+            counter = self._counted[key] = self._requests.labels(verb, resource, str(code))
+        counter.inc()  # type: ignore[attr-defined]  # a labelled child of the counter
+
+    def _page(self, request: Request) -> Response:
+        user = request.user or ANONYMOUS
+        if self.authorizer is not None and not self.authorizer.allows(
+            user, request.method.lower(), "", "", "", "", "", request.path
+        ):
+            raise Forbidden(f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{request.path}"')
+        for pages in self.pages:
+            response = pages.handle(request)
+            if response is not None:
+                return response
+        raise NotFound("the server could not find the requested resource")
+
+    def _authorize(self, user: User, verb: str, target: ResourcePath) -> None:
+        if self.authorizer is None:
+            return
+        group, _, plural, namespace, name, subresource = target
+        if self.authorizer.allows(user, verb, group, plural, subresource, namespace, name, ""):
+            return
+        full = f"{plural}.{group}" if group else plural
+        shown = f"{full}/{subresource}" if subresource else full
+        named = f' "{name}"' if name else ""
+        scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+        raise Forbidden(
+            f'{full}{named} is forbidden: User "{user.name}" cannot {verb} resource '
+            f'"{plural}{"/" + subresource if subresource else ""}" in API group "{group}" {scope}',
+            details={"kind": shown, "name": name, "group": group},
+        )
+
+    async def _dispatch(self, request: Request, target: ResourcePath, served: Served, verb: str) -> Response:
+        kind = served.kind
+        if target.subresource:
+            return await self._dispatch_subresource(request, target, served, verb)
+        if verb not in kind.verbs:
+            raise method_not_supported(kind, verb)
+        review = reviews.answer_for(kind)
+        if review is not None:
+            return review(request, target, self.authorizer)
+        match verb:
+            case "get":
+                return self._reader.get(request, target, served)
+            case "list":
+                return self._reader.list(request, target, served)
+            case "watch":
+                return self._reader.watch(request, target, served)
+            case "create":
+                if target.name:
+                    raise method_not_supported(kind, "create")
+                return await self._writer.create(request, target, served)
+            case "update":
+                if not target.name:
+                    raise method_not_supported(kind, "update")
+                return await self._writer.update(request, target, served)
+            case "patch":
+                if not target.name:
+                    raise method_not_supported(kind, "patch")
+                return await self._writer.patch(request, target, served)
+            case "delete":
+                return await self._writer.delete(request, target, served)
+            case "deletecollection":
+                return await self._writer.delete_collection(request, target, served)
+        raise method_not_supported(kind, verb)
+
+    async def _dispatch_subresource(
+        self, request: Request, target: ResourcePath, served: Served, verb: str
+    ) -> Response:
+        kind, sub = served.kind, target.subresource
+        if sub == "status" and kind.has_status:
+            match verb:
+                case "get":
+                    return self._reader.get(request, target, served)
+                case "update":
+                    return await self._writer.update(request, target, served)
+                case "patch":
+                    return await self._writer.patch(request, target, served)
+        elif sub == "scale" and kind.scale_paths is not None:
+            return await self._scale.handle(request, target, served, verb)
+        elif kind.group == "" and kind.plural == "pods":
+            if sub == "binding" and verb == "create":
+                return await self._binder.bind(request, target, served)
+            if sub == "log" and verb == "get":
+                return await self._logs.read(request, target, served)
+            if sub == "eviction" and verb == "create":
+                return await self._writer.evict(request, target, served)
+        elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":
+            return await self._writer.update(request, target, served)
+        if sub in _COMMON_SUBRESOURCES or sub in kind.subresources:
+            raise method_not_supported(kind, verb)
+        raise NotFound("the server could not find the requested resource")
+
+
+def error_response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the response that carries an error as a ``Status``."""
+    extra = dict(headers or {})
+    if error.retry_after_seconds is not None:
+        extra["retry-after"] = str(error.retry_after_seconds)
+    return Response(error.code, encode(to_status(error)), headers=extra)
+
+
+def kind_path(kind: Kind, namespace: str, name: str) -> ResourcePath:
+    """Return the path of an object, for callers inside the server."""
+    return ResourcePath(kind.group, kind.version, kind.plural, namespace, name, "")

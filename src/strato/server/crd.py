@@ -1,0 +1,63 @@
+"""CustomResourceDefinitions: what they serve while the server runs, and their status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from strato.api import catalog
+from strato.clock import format_time
+from strato.server.objects import Json
+from strato.server.rest.state import State
+from strato.server.store import Event
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+
+def prepare(crd: Json, now: float, old: Json | None = None) -> None:
+    """Fill in what the server decides about a definition: names, defaults and status; in place."""
+    spec = crd["spec"]
+    names = spec.setdefault("names", {})
+    if "kind" in names:
+        names.setdefault("singular", str(names["kind"]).lower())
+        names.setdefault("listKind", f"{names['kind']}List")
+    spec.setdefault("conversion", {"strategy": "None"})
+    stored = [version["name"] for version in spec.get("versions", ()) if version.get("storage")]
+    before = (old or {}).get("status", {})
+    when = format_time(now)
+    conditions = before.get("conditions") or [
+        {"type": kind, "status": "True", "lastTransitionTime": when, "reason": reason, "message": message}
+        for kind, reason, message in (
+            ("NamesAccepted", "NoConflicts", "no conflicts found"),
+            ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
+        )
+    ]
+    crd["status"] = {
+        "acceptedNames": dict(names),
+        "conditions": conditions,
+        "storedVersions": list(dict.fromkeys([*before.get("storedVersions", ()), *stored])),
+    }
+
+
+class CustomKinds:
+    """Keeps the registry in step with the stored definitions."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        for crd in state.iterate(catalog.CUSTOMRESOURCEDEFINITION):
+            state.registry.serve_crd(crd)
+        state.store.on_publish(self._observe)
+
+    def _observe(self, resource: str, event: Event) -> None:
+        if resource != catalog.CUSTOMRESOURCEDEFINITION.resource:
+            return
+        if event.body is not None:
+            self._state.registry.serve_crd(_decode(event.body))
+            return
+        # The objects go with their definition, as with a real server's clean-up finalizer.
+        self._state.registry.drop_crd(event.key)
+        bucket = self._state.store.bucket(event.key)
+        for key in list(bucket.objects):
+            self._state.store.write(event.key, key, None, bucket.objects[key].body)

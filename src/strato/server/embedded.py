@@ -1,0 +1,142 @@
+"""Put a server together: in memory for tests and simulations, over a journal for ``strato up``."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from strato.admission import Chain
+from strato.api import catalog, crds
+from strato.api.kinds import Kind
+from strato.clock import Clock
+from strato.metrics import Registry as Metrics
+from strato.server import crd, objects
+from strato.server.api import ApiServer, Authorizer
+from strato.server.discovery import Discovery
+from strato.server.journal import SqliteJournal, open_store
+from strato.server.logs import LogSource
+from strato.server.objects import Json, encode
+from strato.server.registry import Registry, Served
+from strato.server.rest.state import State, no_admission, object_key
+from strato.server.store import Store
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "volcano-system")
+
+
+def in_memory_server(
+    clock: Clock, rng: random.Random | None = None, *, chain: Chain | None = None, logs: LogSource | None = None
+) -> ApiServer:
+    """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything."""
+    store = Store()
+    return _assemble(store, clock, rng or random.Random(0), chain=chain or Chain(), authorizer=None, logs=logs)
+
+
+def open_server(
+    clock: Clock,
+    rng: random.Random,
+    journal_path: Path | None,
+    *,
+    chain: Chain | None = None,
+    authorizer: Authorizer | None = None,
+    bootstrap: Iterable[Json] = (),
+    logs: LogSource | None = None,
+    metrics: Metrics | None = None,
+) -> tuple[ApiServer, SqliteJournal | None]:
+    """Return a server over a journal (None keeps nothing); must be called on its event loop.
+
+    ``bootstrap`` are objects to create when they are missing, such as the roles of RBAC.
+    """
+    store, journal = open_store(journal_path)
+    if journal is not None:
+        journal.start(store)
+    server = _assemble(
+        store,
+        clock,
+        rng,
+        chain=chain or Chain(),
+        authorizer=authorizer,
+        bootstrap=bootstrap,
+        logs=logs,
+        metrics=metrics,
+    )
+    return server, journal
+
+
+def _assemble(
+    store: Store,
+    clock: Clock,
+    rng: random.Random,
+    *,
+    chain: Chain,
+    authorizer: Authorizer | None,
+    bootstrap: Iterable[Json] = (),
+    logs: LogSource | None = None,
+    metrics: Metrics | None = None,
+) -> ApiServer:
+    registry = Registry()
+    _seed(State(store, clock, rng, registry, no_admission), bootstrap)
+    return ApiServer(
+        store,
+        clock,
+        rng,
+        registry=registry,
+        admission=chain.admit,
+        authorizer=authorizer,
+        pages=(Discovery(registry, clock),),
+        logs=logs,
+        metrics=metrics,
+    )
+
+
+def _seed(state: State, bootstrap: Iterable[Json]) -> None:
+    """Create what every cluster has, where it is missing; our definitions are brought up to date."""
+    for name in NAMESPACES:
+        _ensure(state, catalog.NAMESPACE, {"metadata": {"name": name}})
+    for obj in bootstrap:
+        kind = _kind_of(obj)
+        _ensure(state, kind, obj)
+    for manifest in crds.manifests():
+        _ensure(state, catalog.CUSTOMRESOURCEDEFINITION, manifest, renew=True)
+
+
+def _kind_of(obj: Json) -> Kind:
+    for kind in catalog.BUILTIN:
+        if (kind.api_version, kind.name) == (obj.get("apiVersion"), obj.get("kind")):
+            return kind
+    raise LookupError(f"no built-in kind {obj.get('apiVersion')} {obj.get('kind')}")
+
+
+def _ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> None:
+    obj: Any = {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
+    obj["metadata"] = dict(obj["metadata"])
+    metadata = obj["metadata"]
+    key = object_key(kind, metadata.get("namespace", ""), metadata["name"])
+    old = state.latest(kind, metadata.get("namespace", ""), metadata["name"])
+    if old is not None and (not renew or old["spec"] == obj["spec"]):
+        return
+    served = Served(kind)
+    objects.fill_defaults(served, obj)
+    objects.begin_life(served, obj, state.clock, state.rng)
+    if kind is catalog.NAMESPACE:
+        obj["spec"] = {"finalizers": ["kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+        metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+    elif kind is catalog.CUSTOMRESOURCEDEFINITION:
+        crd.prepare(obj, state.clock.now(), old)
+    if old is not None:
+        metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]
+        metadata["generation"] = old["metadata"].get("generation", 1) + 1
+        if {**obj, "metadata": None} == {**old, "metadata": None}:
+            return
+    metadata["resourceVersion"] = str(state.store.next_revision())
+    future = state.store.write(kind.resource, key, encode(obj))
+    if not future.done():
+        future.add_done_callback(_retrieved)
+
+
+def _retrieved(future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()

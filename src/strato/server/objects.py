@@ -1,0 +1,222 @@
+"""Prepare objects for storage: bodies to dicts, metadata rules, checks; pure but for clock and random."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import yaml
+
+from strato.api import defaults, validation
+from strato.api.kinds import Kind
+from strato.api.status import invalid
+from strato.clock import Clock, format_time
+from strato.errors import BadRequest, TooLarge, UnsupportedMedia
+from strato.server.registry import Served
+from strato.server.schema import builtin
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+_SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+_decode = msgspec.json.Decoder().decode
+encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+
+Json = dict[str, Any]
+
+
+def read_body(body: bytes, content_type: str) -> Any:
+    """Decode a request body, JSON or YAML.
+
+    Raises:
+        BadRequest: It cannot be decoded.
+        UnsupportedMedia: It is in a format that is not read here.
+        TooLarge: It is over 3 MiB.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+    media = content_type.split(";", 1)[0].strip().lower()
+    if media in ("", "application/json", "*/*") or media.endswith("+json"):
+        try:
+            return _decode(body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+            raise BadRequest(f"the object provided is not valid JSON: {error}") from error
+    if media in ("application/yaml", "text/yaml", "application/apply-patch+yaml"):
+        try:
+            return yaml.safe_load(body)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            raise BadRequest(f"the object provided is not valid YAML: {error}") from error
+    raise UnsupportedMedia(
+        f"the body of the request was in an unknown format - accepted media types include: "
+        f"application/json, application/yaml; got {media}"
+    )
+
+
+def check_type(kind: Kind, obj: Any) -> Json:
+    """Return ``obj`` when it is an object of the kind the URL names; a missing kind and version are filled in.
+
+    Raises:
+        BadRequest: It is something else.
+    """
+    if not isinstance(obj, dict):
+        raise BadRequest(f"the body must be an object of kind {kind.name}, not {type(obj).__name__}")
+    metadata = obj.setdefault("metadata", {})
+    if metadata is None:
+        metadata = obj["metadata"] = {}
+    if not isinstance(metadata, dict):
+        raise BadRequest(f"metadata must be an object, not {type(metadata).__name__}")
+    version, name = obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name)
+    if (version, name) != (kind.api_version, kind.name):
+        raise BadRequest(
+            f"{name} in version {version!r} cannot be handled as a {kind.name}: the object provided is unrecognized "
+            f"(must be of type {kind.name} in version {kind.api_version!r})"
+        )
+    return obj
+
+
+def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
+    """Put the URL's namespace into the object.
+
+    Raises:
+        BadRequest: The object names another one.
+    """
+    metadata = obj["metadata"]
+    if not kind.namespaced:
+        if metadata.pop("namespace", ""):
+            raise BadRequest("namespace is not allowed on this type")
+        return
+    found = metadata.get("namespace")
+    if found and found != namespace:
+        raise BadRequest(
+            f"the namespace of the provided object does not match the namespace sent on the request "
+            f"({found} != {namespace})"
+        )
+    metadata["namespace"] = namespace
+
+
+def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
+    """Drop unknown fields and return the warnings that ``fieldValidation`` asks for.
+
+    Raises:
+        BadRequest: The mode is Strict and there are unknown fields, or a field has the wrong JSON type.
+    """
+    if served.schema is not None:
+        unknown: list[str] = []
+        served.schema.prune(obj, unknown)
+    else:
+        unknown, wrong = builtin.inspect(served.kind, obj)
+        if wrong:
+            raise BadRequest(f"{served.kind.name} in version {served.kind.version!r} cannot be handled: {wrong[0]}")
+        if unknown:
+            builtin.drop_unknown(served.kind, obj)
+    if unknown and mode == "Strict":
+        raise BadRequest("strict decoding error: " + ", ".join(unknown))
+    return unknown if mode != "Ignore" else []
+
+
+def fill_defaults(served: Served, obj: Json) -> None:
+    """Apply server-side defaults."""
+    if served.schema is not None:
+        served.schema.default(obj)
+    else:
+        defaults.apply_defaults(served.kind, obj)
+
+
+def validate(served: Served, obj: Json, old: Json | None) -> None:
+    """Check an object about to be stored.
+
+    Raises:
+        Invalid: With every cause.
+    """
+    kind = served.kind
+    causes = validation.validate_create(kind, obj) if old is None else validation.validate_update(kind, obj, old)
+    if served.schema is not None:
+        causes = [*causes, *served.schema.validate(obj, old)]
+    if causes:
+        raise invalid(kind, obj["metadata"].get("name", ""), causes)
+
+
+def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> None:
+    """Give an object what only the server gives: name, uid, times; drop what a client may not set.
+
+    Raises:
+        BadRequest: It carries a resource version.
+    """
+    metadata = obj["metadata"]
+    if metadata.get("resourceVersion"):
+        raise BadRequest("resourceVersion should not be set on objects to be created")
+    for member in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"):
+        metadata.pop(member, None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = generated_name(metadata["generateName"], rng)
+    metadata["uid"] = new_uid(rng)
+    metadata["creationTimestamp"] = format_time(clock.now())
+    metadata["generation"] = 1
+    if served.is_custom:
+        if served.kind.has_status:
+            obj.pop("status", None)
+    else:
+        defaults.initial_status(served.kind, obj)
+
+
+def generated_name(prefix: str, rng: random.Random) -> str:
+    """Return a name from ``generateName``: the prefix and five characters, 63 at most."""
+    return prefix[:58] + "".join(rng.choices(_SUFFIX_CHARACTERS, k=5))
+
+
+def too_large(kind: Kind, obj: Json) -> TooLarge:
+    """Return the error for an object that cannot be stored."""
+    return TooLarge(f'{kind.name} "{obj["metadata"].get("name", "")}" is over the limit of {MAX_BODY_BYTES} bytes')
+
+
+def new_uid(rng: random.Random) -> str:
+    """Return a random (version 4) UUID from the injected generator."""
+    bits = rng.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | (0x4 << 76) | (0x2 << 62)
+    text = f"{bits:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+_SERVER_OWNED = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "selfLink",
+    "generation",
+)
+
+
+def continue_life(kind: Kind, obj: Json, old: Json, *, subresource: str) -> None:
+    """Carry over what an update may not change, and count generations.
+
+    With the status subresource a main update keeps the old status, and a status update keeps all but the status
+    and metadata; other kinds take whatever is sent.
+    """
+    metadata, before = obj["metadata"], old["metadata"]
+    for member in _SERVER_OWNED:
+        if member in before:
+            metadata[member] = before[member]
+        else:
+            metadata.pop(member, None)
+    metadata.pop("managedFields", None)
+    metadata["name"] = before["name"]
+    if subresource == "status":
+        for member in [name for name in obj if name not in ("apiVersion", "kind", "metadata", "status")]:
+            del obj[member]
+        for member, value in old.items():
+            if member not in ("apiVersion", "kind", "metadata", "status"):
+                obj[member] = value
+        return
+    if kind.has_status:
+        if "status" in old:
+            obj["status"] = old["status"]
+        else:
+            obj.pop("status", None)
+    if _desired(kind, obj) != _desired(kind, old):
+        metadata["generation"] = before.get("generation", 0) + 1
+
+
+def _desired(kind: Kind, obj: Json) -> Json:
+    """Return the part of an object whose change makes a new generation."""
+    ignored = ("metadata", "status") if kind.has_status or kind.plural == "podgroups" else ("metadata",)
+    return {name: value for name, value in obj.items() if name not in ignored}

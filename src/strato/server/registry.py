@@ -1,0 +1,133 @@
+"""What the server serves: built-in kinds, and kinds that CustomResourceDefinitions add while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from strato.api import catalog
+from strato.api.kinds import Column, Kind
+from strato.server.schema.structural import StructuralSchema
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Served:
+    """One kind as it is served."""
+
+    kind: Kind
+    schema: StructuralSchema | None = None
+    """Of a custom kind; built-in kinds are checked by `strato.server.schema.builtin`."""
+    openapi: Mapping[str, Any] | None = None
+    """The schema as written in the CRD."""
+
+    @property
+    def is_custom(self) -> bool:
+        """Whether a CustomResourceDefinition serves it."""
+        return self.schema is not None
+
+
+class Registry:
+    """The served kinds by group, version and plural."""
+
+    def __init__(self, builtin: Iterable[Kind] = catalog.BUILTIN) -> None:
+        self.revision = 1
+        """Grows with every change of what is served; caches of discovery depend on it."""
+        self._served = {(kind.group, kind.version, kind.plural): Served(kind) for kind in builtin}
+        self._by_crd: dict[str, list[Served]] = {}
+
+    def kinds(self) -> Iterable[Kind]:
+        """Return every served kind."""
+        return [served.kind for served in self._served.values()]
+
+    def served(self) -> Iterable[Served]:
+        """Return everything served."""
+        return list(self._served.values())
+
+    def find(self, group: str, version: str, plural: str) -> Served | None:
+        """Return what is served under a path, or None."""
+        return self._served.get((group, version, plural))
+
+    def openapi_schema(self, kind: Kind) -> Mapping[str, Any] | None:
+        """Return the schema of a custom kind as written in its CRD; None for built-in kinds."""
+        served = self._served.get((kind.group, kind.version, kind.plural))
+        return served.openapi if served is not None else None
+
+    def has_group_version(self, group: str, version: str) -> bool:
+        """Return whether anything is served under a group and version."""
+        return any(key[:2] == (group, version) for key in self._served)
+
+    def serve_crd(self, crd: Mapping[str, Any]) -> None:
+        """Serve every served version of a CustomResourceDefinition, in place of what it served before."""
+        name = crd["metadata"]["name"]
+        self._remove(name)
+        added = [_from_version(crd["spec"], version) for version in crd["spec"]["versions"] if version.get("served")]
+        self._by_crd[name] = added
+        for served in added:
+            kind = served.kind
+            self._served[kind.group, kind.version, kind.plural] = served
+        self.revision += 1
+
+    def drop_crd(self, name: str) -> None:
+        """Stop serving a CustomResourceDefinition's kinds."""
+        if self._remove(name):
+            self.revision += 1
+
+    def of_crd(self, name: str) -> list[Served]:
+        """Return what a CustomResourceDefinition serves."""
+        return self._by_crd.get(name, [])
+
+    def _remove(self, name: str) -> bool:
+        gone = self._by_crd.pop(name, [])
+        for served in gone:
+            del self._served[served.kind.group, served.kind.version, served.kind.plural]
+        return bool(gone)
+
+
+def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Served:
+    names = spec["names"]
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {"x-kubernetes-preserve-unknown-fields": True}
+    known = catalog.find(spec["group"], version["name"], names["plural"])
+    kind = Kind(
+        group=spec["group"],
+        version=version["name"],
+        name=names["kind"],
+        plural=names["plural"],
+        namespaced=spec.get("scope", "Namespaced") == "Namespaced",
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        has_status="status" in subresources,
+        scale_paths=(
+            (scale["specReplicasPath"], scale["statusReplicasPath"], scale.get("labelSelectorPath", ""))
+            if scale
+            else None
+        ),
+        columns=tuple(_column(column) for column in version.get("additionalPrinterColumns") or ())
+        or (Column("Age", ".metadata.creationTimestamp", "date"),),
+    )
+    if known is not None and _same_shape(known, kind):
+        kind = known  # admission and views know our own kinds by identity
+    return Served(kind, StructuralSchema(schema), schema)
+
+
+def _same_shape(known: Kind, kind: Kind) -> bool:
+    return (known.name, known.namespaced, known.has_status, known.scale_paths) == (
+        kind.name,
+        kind.namespaced,
+        kind.has_status,
+        kind.scale_paths,
+    )
+
+
+def _column(column: Mapping[str, Any]) -> Column:
+    return Column(
+        name=column["name"],
+        json_path=column.get("jsonPath", ""),
+        type=column.get("type", "string"),
+        format=column.get("format", ""),
+        priority=column.get("priority", 0),
+        description=column.get("description", ""),
+    )

@@ -1,0 +1,221 @@
+"""get, list and watch."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from strato.api.kinds import Kind
+from strato.api.status import not_found
+from strato.api.wire import Request, Response
+from strato.errors import ApiError, BadRequest, Gone, NotAcceptable
+from strato.server.fields import Filter
+from strato.server.objects import encode
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+from strato.server.rest.state import State, object_key
+from strato.server.watching import Watch
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_MIN_WATCH_SECONDS = 1800
+
+
+class Reader:
+    """The reading verbs."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def get(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Answer one object."""
+        kind = served.kind
+        row = self._state.bucket(kind).objects.get(object_key(kind, target.namespace, target.name))
+        if row is None:
+            raise not_found(kind, target.name)
+        return shown(request, kind, row.body, now=self._state.clock.now())
+
+    def list(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Answer a collection, whole or in pages."""
+        kind = served.kind
+        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
+        start, revision = _continue(request.param("continue"))
+        revision = revision or self._check_revision(request)
+        limit = _integer(request, "limit")
+        bodies, last, remaining = self._select(kind, target.namespace, wanted, start, limit)
+        token = _token(last, revision) if remaining else ""
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+        if token:
+            metadata["continue"] = token
+            if wanted.everything:
+                metadata["remainingItemCount"] = remaining
+        if wants_table(request):
+            return _table(request, kind, [_decode(body) for body in bodies], metadata, self._state.clock.now())
+        head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
+        return Response(200, head[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
+
+    def _check_revision(self, request: Request) -> int:
+        """Return the revision a list is of.
+
+        Raises:
+            Gone: An exact older revision is asked for: old states are not kept.
+        """
+        current = self._state.store.published
+        asked = request.param("resourceVersion")
+        if not asked or asked == "0":
+            return current
+        revision = _revision(asked)
+        if revision > self._state.store.revision:
+            raise ApiError(
+                f"Too large resource version: {revision}, current: {current}",
+                reason="Timeout",
+                code=504,
+                retry_after_seconds=1,
+            )
+        if request.param("resourceVersionMatch") == "Exact" and revision < current:
+            raise Gone(f"The provided resource version {revision} is too old to list exactly; list the newest instead")
+        return current
+
+    def _select(
+        self, kind: Kind, namespace: str, wanted: Filter, start: str, limit: int
+    ) -> tuple[Sequence[bytes], str, int]:
+        """Return the wanted bodies after ``start``, the last key, and how many keys were not looked at."""
+        bucket = self._state.bucket(kind)
+        if wanted.name is not None and (namespace or not kind.namespaced):
+            row = bucket.objects.get(object_key(kind, namespace, wanted.name))
+            return ([row.body] if row is not None and wanted.matches(row.body) else []), "", 0
+        keys = bucket.keys(f"{namespace}/" if namespace else "")
+        objects = bucket.objects
+        if not start and not limit:
+            rows = (objects[key].body for key in keys)
+            return ([*rows] if wanted.everything else [body for body in rows if wanted.matches(body)]), "", 0
+        bodies: list[bytes] = []
+        for position in range(_after(keys, start), len(keys)):
+            body = objects[keys[position]].body
+            if wanted.everything or wanted.matches(body):
+                bodies.append(body)
+                if limit and len(bodies) == limit:
+                    return bodies, keys[position], len(keys) - position - 1
+        return bodies, "", 0
+
+    def watch(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Answer a stream of changes."""
+        kind, store = served.kind, self._state.store
+        field_selector = request.param("fieldSelector")
+        if target.name:
+            field_selector = ",".join(filter(None, (field_selector, f"metadata.name={target.name}")))
+        wanted = Filter(kind, request.param("labelSelector"), field_selector)
+        asked = request.param("resourceVersion")
+        send_initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else asked in ("", "0")
+        prefix = f"{target.namespace}/" if target.namespace else ""
+        render = partial(_render_frame, request, kind, self._state) if wants_table(request) else None
+        revision = store.published
+        initial: Sequence[bytes] = ()
+        if send_initial:
+            initial, _, _ = self._select(kind, target.namespace, wanted, "", 0)
+        elif asked not in ("", "0"):
+            revision = _revision(asked)
+        watcher, missed = store.watch(kind.resource, revision)
+        watch = Watch(
+            store,
+            kind,
+            watcher,
+            wanted,
+            prefix=prefix,
+            missed=missed,
+            initial=initial,
+            mark_initial_end=send_initial and "sendInitialEvents" in request.query,
+            bookmarks=request.flag("allowWatchBookmarks"),
+            timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
+            render=render,
+        )
+        return Response(200, stream=watch.frames())
+
+    def _default_timeout(self, request: Request) -> float:
+        """Return between half an hour and an hour for remote watches, so that they spread over servers."""
+        if not request.flag("allowWatchBookmarks"):
+            return 0.0
+        return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
+
+
+def wants_table(request: Request) -> bool:
+    """Return whether the client asks for a Table before plain JSON."""
+    return "as=Table" in request.headers.get("accept", "")
+
+
+def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int = 200) -> Response:
+    """Return one object as the client wants to see it.
+
+    Raises:
+        NotAcceptable: The client accepts nothing we can write.
+    """
+    accept = request.headers.get("accept", "")
+    if "as=Table" in accept:
+        obj = _decode(body)
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        response = _table(request, kind, [obj], metadata, now)
+        response.status = status
+        return response
+    if accept and not any(part in accept for part in ("json", "*/*", "application/*")):
+        raise NotAcceptable(
+            "only the following media types are accepted: "
+            "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
+        )
+    return Response(status, body)
+
+
+def _table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
+    from strato.server import tables  # only people at a terminal ask for tables
+
+    include = request.param("includeObject", "Metadata")
+    return Response(200, encode(tables.render(kind, objects, list_meta=metadata, include_object=include, now=now)))
+
+
+def _render_frame(request: Request, kind: Kind, state: State, body: bytes) -> bytes:
+    obj = _decode(body)
+    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+    return _table(request, kind, [obj], metadata, state.clock.now()).body
+
+
+def _integer(request: Request, name: str) -> int:
+    text = request.param(name)
+    if not text:
+        return 0
+    try:
+        return max(0, int(text))
+    except ValueError as error:
+        raise BadRequest(f"{name} must be an integer, not {text!r}") from error
+
+
+def _revision(text: str) -> int:
+    try:
+        revision = int(text)
+    except ValueError as error:
+        raise BadRequest(f'resourceVersion: Invalid value: "{text}": must be an integer') from error
+    if revision < 0:
+        raise BadRequest(f'resourceVersion: Invalid value: "{text}": must not be negative')
+    return revision
+
+
+def _token(last_key: str, revision: int) -> str:
+    return base64.urlsafe_b64encode(encode({"v": 1, "rv": revision, "start": last_key})).decode().rstrip("=")
+
+
+def _continue(token: str) -> tuple[str, int]:
+    """Return the key a page starts after and the revision of the first page."""
+    if not token:
+        return "", 0
+    try:
+        read = _decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        return str(read["start"]), int(read["rv"])
+    except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
+        raise BadRequest("continue key is not valid: take it unchanged from the previous page") from error
+
+
+def _after(keys: Sequence[str], start: str) -> int:
+    return bisect_right(keys, start) if start else 0

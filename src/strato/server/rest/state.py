@@ -1,0 +1,102 @@
+"""What all verbs share: the store, the registry, the clock, admission; and reads of whole objects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from strato.admission import AdmissionRequest
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.status import not_found
+from strato.clock import Clock
+from strato.errors import Forbidden
+from strato.server.objects import Json
+from strato.server.registry import Registry
+from strato.server.store import Bucket, Store
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+Admission = Callable[[AdmissionRequest, "State"], Json]
+"""Returns the object to store; raises what refuses it. The state answers its look-ups."""
+
+
+def no_admission(request: AdmissionRequest, world: State) -> Json:
+    """Admit everything as it is."""
+    del world
+    return request.object or {}
+
+
+class State:
+    """Store, registry, clock, generator and admission, with plain reads (`strato.admission.World`)."""
+
+    def __init__(
+        self, store: Store, clock: Clock, rng: random.Random, registry: Registry, admission: Admission
+    ) -> None:
+        self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
+
+    def bucket(self, kind: Kind) -> Bucket:
+        """Return the bucket of a kind; all its versions share one."""
+        return self.store.bucket(kind.resource)
+
+    def latest(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return the newest state of an object, decoded, whether durable or not."""
+        body = self.bucket(kind).latest(object_key(kind, namespace, name))
+        return None if body is None else _decode(body)
+
+    def require(self, kind: Kind, namespace: str, name: str) -> Json:
+        """Return the newest state of an object.
+
+        Raises:
+            NotFound: There is none.
+        """
+        found = self.latest(kind, namespace, name)
+        if found is None:
+            raise not_found(kind, name)
+        return found
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Look up an object (for admission)."""
+        return self.latest(kind, namespace, name)
+
+    def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
+        """Return all objects of a kind (for admission and authorisation)."""
+        return list(self.iterate(kind, namespace))
+
+    def iterate(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
+        """Yield all durable objects of a kind in key order."""
+        bucket = self.bucket(kind)
+        for key in bucket.keys(f"{namespace}/" if namespace else ""):
+            yield _decode(bucket.objects[key].body)
+
+    def revision_of(self, kind: Kind) -> int:
+        """Return a number that grows whenever objects of the kind change."""
+        events = self.bucket(kind).events
+        return events[-1].revision if events else 0
+
+    def check_namespace_open(self, kind: Kind, namespace: str, name: str) -> None:
+        """Refuse to create in a namespace that is missing or going away.
+
+        Raises:
+            NotFound: There is no such namespace.
+            Forbidden: It is being terminated.
+        """
+        if not kind.namespaced:
+            return
+        found = self.latest(catalog.NAMESPACE, "", namespace)
+        if found is None:
+            raise not_found(catalog.NAMESPACE, namespace)
+        if found["metadata"].get("deletionTimestamp"):
+            raise Forbidden(
+                f'{kind.resource} "{name}" is forbidden: unable to create new content in namespace {namespace} '
+                "because it is being terminated",
+                details={"name": name, "kind": kind.plural, "group": kind.group},
+            )
+
+
+def object_key(kind: Kind, namespace: str, name: str) -> str:
+    """Return the store's key of an object."""
+    return f"{namespace}/{name}" if kind.namespaced else name

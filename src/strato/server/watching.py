@@ -1,0 +1,139 @@
+"""Watches: a stream of frames made from published events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import msgspec
+
+from strato.api.kinds import Kind
+from strato.api.status import to_status
+from strato.errors import Gone
+from strato.server.fields import Filter
+from strato.server.store import Event, Store, Watcher
+
+BOOKMARK_SECONDS = 60.0
+INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+
+Render = Callable[[bytes], bytes]
+"""Turns a stored body into what a frame carries (a Table for kubectl, or the body itself)."""
+
+
+def frame(event_type: bytes, body: bytes) -> bytes:
+    """Return one frame: a line of JSON."""
+    return b'{"type":"' + event_type + b'","object":' + body + b"}\n"
+
+
+def error_frame(error: Gone) -> bytes:
+    """Return the ERROR frame a watch ends with."""
+    return frame(b"ERROR", msgspec.json.encode(to_status(error)))
+
+
+class Watch:
+    """One client's watch of one kind.
+
+    Args:
+        prefix: Key prefix of the namespace watched; empty for all.
+        missed: Events since the revision the client has.
+        initial: Bodies to send first, as ADDED.
+        mark_initial_end: Send the bookmark that ends the initial events.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        kind: Kind,
+        watcher: Watcher,
+        wanted: Filter,
+        *,
+        prefix: str,
+        missed: Sequence[Event],
+        initial: Sequence[bytes] = (),
+        mark_initial_end: bool = False,
+        bookmarks: bool = False,
+        timeout_seconds: float = 0,
+        render: Render | None = None,
+    ) -> None:
+        self._store, self._kind, self._watcher, self._wanted = store, kind, watcher, wanted
+        self._prefix, self._missed, self._initial = prefix, missed, initial
+        self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
+        self._timeout_seconds, self._render = timeout_seconds, render
+        self._closed = False
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        """Yield chunks of whole frames until the time is up, the reader is too slow or closes."""
+        loop = asyncio.get_running_loop()
+        timers: list[asyncio.TimerHandle] = []
+        try:
+            if self._initial:
+                yield b"".join(frame(b"ADDED", self._shown(body)) for body in self._initial)
+                self._initial = ()
+            if self._mark_initial_end:
+                yield self._bookmark(initial_end=True)
+            chunk = self._chunk(self._missed)
+            self._missed = ()
+            if chunk:
+                yield chunk
+            if self._timeout_seconds:
+                timers.append(loop.call_later(self._timeout_seconds, self._expire))
+            next_bookmark = loop.time() + BOOKMARK_SECONDS
+            while True:
+                if self._bookmarks:
+                    timers = [timer for timer in timers if not timer.cancelled()]
+                    timers.append(loop.call_at(next_bookmark, self._watcher.wake))
+                events = await self._watcher.take()
+                if self._bookmarks:
+                    timers.pop().cancel()
+                if self._watcher.overflowed:
+                    yield error_frame(Gone("the watch was too slow and missed events; list again"))
+                    return
+                chunk = self._chunk(events)
+                if self._bookmarks and loop.time() >= next_bookmark:
+                    chunk += self._bookmark()
+                    next_bookmark = loop.time() + BOOKMARK_SECONDS
+                if chunk:
+                    yield chunk
+                if self._closed:
+                    return
+        finally:
+            for timer in timers:
+                timer.cancel()
+            self._watcher.close()
+
+    def _expire(self) -> None:
+        self._closed = True
+        self._watcher.wake()
+
+    def _shown(self, body: bytes) -> bytes:
+        return body if self._render is None else self._render(body)
+
+    def _bookmark(self, *, initial_end: bool = False) -> bytes:
+        metadata: dict[str, object] = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
+        body = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
+        return frame(b"BOOKMARK", msgspec.json.encode(body))
+
+    def _chunk(self, events: Sequence[Event]) -> bytes:
+        prefix, wanted = self._prefix, self._wanted
+        frames: list[bytes] = []
+        for event in events:
+            if prefix and not event.key.startswith(prefix):
+                continue
+            if wanted.everything:
+                if event.body is None:
+                    frames.append(frame(b"DELETED", self._shown(event.tombstone or b"{}")))
+                else:
+                    kind = b"MODIFIED" if event.previous is not None else b"ADDED"
+                    frames.append(frame(kind, self._shown(event.body)))
+                continue
+            before = event.previous is not None and wanted.matches(event.previous)
+            after = event.body is not None and wanted.matches(event.body)
+            if after:
+                assert event.body is not None
+                frames.append(frame(b"MODIFIED" if before else b"ADDED", self._shown(event.body)))
+            elif before:
+                # The object left the selection: its last wanted state, at the revision of the change.
+                frames.append(frame(b"DELETED", self._shown(event.tombstone or event.body or b"{}")))
+        return b"".join(frames)
