@@ -1,0 +1,78 @@
+"""Delete finished Volcano Jobs when their ``ttlSecondsAfterFinished`` has passed.
+
+Source: volcano-controllers Part E.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from strato.api.meta import Key
+from strato.api.volcano.batch import Job
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock, parse_time
+from strato.controllers.job.terms import FINISHED_PHASES
+from strato.controllers.reconcile import KeyedController
+from strato.errors import Conflict, NotFound, StratoError
+
+
+class MissingTransitionTime(StratoError):
+    """A finished job does not say when it finished."""
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        super().__init__(f"job {key} is finished but status.state.lastTransitionTime is empty")
+
+
+def expires_at(job: Job) -> float | None:
+    """Return the instant at which a job is to go, None when it is not to go by itself.
+
+    Raises:
+        MissingTransitionTime: It finished at an unknown time.
+    """
+    ttl = job.spec.ttl_seconds_after_finished
+    if ttl is None or job.status.state.phase not in FINISHED_PHASES or job.metadata.deletion_timestamp is not None:
+        return None
+    finished = job.status.state.last_transition_time
+    if not finished:
+        raise MissingTransitionTime(job.key)
+    return parse_time(finished) + ttl
+
+
+class JobGarbageCollector(KeyedController):
+    """See the module."""
+
+    name: ClassVar[str] = "gc-controller"
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._jobs = informers.informer(Job)
+        self._jobs.add_handler(self._on_job)
+
+    def _on_job(self, change: Change[Job]) -> None:
+        job = change.new
+        if job is not None and job.spec.ttl_seconds_after_finished is not None:
+            if job.status.state.phase in FINISHED_PHASES:
+                self.queue.add(job.key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Delete the job when it has expired, by a fresh read of it."""
+        cached = self._jobs.get(key)
+        expiry = expires_at(cached) if cached is not None else None
+        if expiry is None:
+            return None
+        if expiry > self.clock.now():
+            return expiry - self.clock.now()
+        try:
+            fresh = await self._cluster.get(Job, key.name, key.namespace)
+            expiry = expires_at(fresh)
+            if expiry is None:
+                return None
+            if expiry > self.clock.now():
+                return expiry - self.clock.now()
+            await self._cluster.delete(Job, key.name, key.namespace, uid=fresh.metadata.uid, propagation="Foreground")
+        except (NotFound, Conflict):
+            return None
+        return None

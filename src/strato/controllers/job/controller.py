@@ -1,0 +1,396 @@
+"""The job controller: informer events in, procedures out.
+
+Events are turned into requests when they arrive (a few microseconds each); only those some policy may answer are
+kept one by one, everything else merely says that a sync is due. A burst of pod events therefore ends in one sync,
+at most one per `COALESCING_SECONDS` and at once when the job was quiet. One job is worked on by one worker at a
+time; failures are retried, and past the limit the job is terminated.
+
+Source: volcano-controllers A1 to A3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from random import Random
+
+from strato.api.core import Pod
+from strato.api.meta import Key
+from strato.api.scheduling import PriorityClass
+from strato.api.volcano.batch import Job
+from strato.api.volcano.bus import Command
+from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.client.workqueue import RetryLimiter, WorkQueue, run_workers
+from strato.clock import Clock
+from strato.controllers.job.delays import Delayed
+from strato.controllers.job.effects import JobEffects, NameTaken
+from strato.controllers.job.group import job_of_group
+from strato.controllers.job.happenings import pod_request
+from strato.controllers.job.pods import PodState
+from strato.controllers.job.procedures import Procedures
+from strato.controllers.job.record import JobRecord
+from strato.controllers.job.requests import Request, Target
+from strato.controllers.job.states import operation
+from strato.controllers.job.telemetry import JobMetrics
+from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, JOB_NAME, Action, JobEvent
+from strato.controllers.recorder import Recorder
+from strato.errors import Conflict, NotFound, StratoError, TooManyRequests, Unavailable
+from strato.metrics import Registry
+from strato.units import format_duration
+
+_log = logging.getLogger(__name__)
+
+COALESCING_SECONDS = 0.02
+"""A job that keeps changing is synced this often; pods of a gang change together."""
+
+ASSUMED_CHECK_SECONDS = 5.0
+"""How long after a create we look whether the watch has told of it."""
+
+NAME_TAKEN_RETRY_SECONDS = 10.0
+"""How often we look whether a foreign pod has given up the name of one of ours."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobControllerOptions:
+    """Settings of the job controller."""
+
+    workers: int = 32
+    """Jobs worked on at the same time."""
+    max_requeue: int = 15
+    """Attempts before a job that cannot be handled is terminated; negative is never."""
+
+
+class JobController:
+    """See the module.
+
+    Args:
+        cluster: Where to write.
+        informers: Where to read; shared with other controllers.
+        clock: Dates status changes, times delays.
+        random: Names volumes and claims.
+        recorder: Tells users on the Job.
+        metrics: Where counters go.
+        options: Settings.
+    """
+
+    name = "job-controller"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        random: Random,
+        *,
+        recorder: Recorder,
+        metrics: Registry,
+        options: JobControllerOptions | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._recorder = recorder
+        self._metrics = JobMetrics(metrics)
+        self._options = options if options is not None else JobControllerOptions()
+        self._records: dict[Key, JobRecord] = {}
+        self._queue: WorkQueue[Key] = WorkQueue(
+            clock, RetryLimiter(clock, max_seconds=100.0, per_second=1000.0, burst=1000)
+        )
+        self._commands: WorkQueue[Key] = WorkQueue(clock)
+        self._timers: set[asyncio.Task[None]] = set()
+        self._pods = informers.informer(Pod)
+        self._jobs = informers.informer(Job)
+        self._orders = informers.informer(Command)
+        groups = informers.informer(PodGroup)
+        self._procedures = Procedures(
+            cluster,
+            clock,
+            JobEffects(cluster, random),
+            recorder,
+            self._metrics,
+            pods=self._pods,
+            groups_=groups,
+            queues=informers.informer(Queue),
+            priorities=informers.informer(PriorityClass),
+        )
+        self._jobs.add_handler(self._on_job)
+        self._pods.add_handler(self._on_pod)
+        groups.add_handler(self._on_group)
+        self._orders.add_handler(self._on_command)
+
+    async def run(self) -> None:
+        """Work until cancelled. The informers must be synced."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(run_workers(self._queue, self._work, self._options.workers, name=self.name))
+                group.create_task(run_workers(self._commands, self._consume, 2, name=f"{self.name} commands"))
+        finally:
+            for timer in self._timers:
+                timer.cancel()
+
+    # Events
+
+    def _record(self, key: Key) -> JobRecord:
+        record = self._records.get(key)
+        if record is None:
+            record = self._records[key] = JobRecord(key)
+        return record
+
+    def _on_job(self, change: Change[Job]) -> None:
+        key = change.key
+        if change.new is None:
+            self._metrics.forget(str(key))
+            record = self._records.get(key)
+            if record is not None and record.job is not None and record.job.metadata.uid == change.object.metadata.uid:
+                record.drop_job()
+                self._forget_if_empty(record)
+            return
+        record = self._record(key)
+        if record.set_job(change.new):
+            self._mark(record, soon=True)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        pod = change.object
+        owner = pod.metadata.controller
+        if owner is None or owner.kind != JOB_KIND or owner.api_version != JOB_API_VERSION:
+            return
+        state = PodState.from_view(pod)
+        if state is None:
+            return
+        key = Key(pod.metadata.namespace, pod.metadata.annotation(JOB_NAME))
+        if change.new is None:
+            record = self._records.get(key)
+            if record is not None:
+                self._pod_gone(record, state)
+            return
+        record = self._record(key)
+        task = record.task(state.task)
+        known = task.pods.get(state.name)
+        if known is not None and (known.uid != state.uid or (state.task, state.name) in record.assumed):
+            known = None
+        before = _visible(known)
+        if not record.put_pod(state) or before == _visible(state):
+            return
+        self._pod_happened(record, known, state)
+
+    def _pod_gone(self, record: JobRecord, state: PodState) -> None:
+        known = record.drop_pod(state.task, state.name, state.uid)
+        if record.job is None:
+            self._forget_if_empty(record)
+            return
+        self._pod_happened(record, known or state, None, known=known is not None)
+
+    def _pod_happened(
+        self, record: JobRecord, old: PodState | None, new: PodState | None, *, known: bool = True
+    ) -> None:
+        """Queue a request when some policy may answer it; otherwise a sync is due."""
+        policies = record.policies
+        state = new if new is not None else old
+        assert state is not None
+        if not policies.is_empty:
+            task = record.task(state.task)
+            request = pod_request(old, new, task, max_retry=self._max_retry(record, state.task), known=known)
+            if policies.may_match(request.event, request.exit_code) or (record.delays and request.event):
+                record.requests.append(request)
+                self._queue.add(record.key)
+                return
+        self._mark(record, soon=False)
+
+    def _max_retry(self, record: JobRecord, task: str) -> int:
+        for spec in record.job.spec.tasks if record.job is not None else ():
+            if spec.name == task:
+                return spec.max_retry
+        return 0
+
+    def _on_group(self, change: Change[PodGroup]) -> None:
+        group = change.object
+        record = self._records.get(job_of_group(group))
+        if record is None or record.job is None:
+            return
+        if change.new is None:
+            record.drop_group(group.metadata.uid)
+            self._mark(record, soon=True)
+            return
+        if not record.put_group(change.new):
+            return
+        phase = change.new.status.phase
+        if change.old is None or change.old.status.phase != phase:
+            if phase == "Unknown" and record.policies.may_match(JobEvent.UNKNOWN):
+                record.requests.append(Request(event=JobEvent.UNKNOWN))
+            self._mark(record, soon=True)
+        elif change.old.status.conditions != change.new.status.conditions:
+            self._mark(record, soon=False)
+
+    def _on_command(self, change: Change[Command]) -> None:
+        command = change.new
+        if command is None or command.target is None:
+            return
+        if command.target.kind == JOB_KIND and command.target.api_version == JOB_API_VERSION:
+            self._commands.add(command.key)
+
+    def _mark(self, record: JobRecord, *, soon: bool) -> None:
+        """Ask for a sync: now, or with what else happens within the coalescing time."""
+        if record.dirty and not soon:
+            return
+        record.dirty = True
+        delay = 0.0 if soon else record.next_sync - self._clock.monotonic()
+        if delay <= 0:
+            self._queue.add(record.key)
+        else:
+            self._queue.add_after(record.key, delay)
+
+    def _forget_if_empty(self, record: JobRecord) -> None:
+        if record.is_empty:
+            self._records.pop(record.key, None)
+
+    # Commands
+
+    async def _consume(self, key: Key) -> float | None:
+        """Delete a command, and only then carry it out: it happens at most once."""
+        command = self._orders.get(key)
+        if command is None or command.target is None:
+            return None
+        try:
+            await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
+        except (NotFound, Conflict):
+            return None  # somebody else has it
+        record = self._records.get(Key(key.namespace, command.target.name))
+        if record is None or record.job is None:
+            return None
+        self._recorder.event(
+            record.job,
+            "Normal",
+            "CommandIssued",
+            f"Start to execute command {command.action}, and clean it up to make sure executed not more than once.",
+        )
+        record.requests.append(Request(event=JobEvent.COMMAND_ISSUED, action=command.action))
+        self._queue.add(record.key)
+        return None
+
+    # Work
+
+    async def _work(self, key: Key) -> float | None:
+        record = self._records.get(key)
+        if record is None or record.job is None:
+            return None
+        job = record.job
+        try:
+            again = await self._handle_all(record)
+        except StratoError as error:
+            if record.job is None or record.job.metadata.uid != job.metadata.uid:
+                return 0.0  # another life of the job: start over
+            await self._failed(record, error)
+            return None
+        record.failures = 0
+        return again
+
+    async def _handle_all(self, record: JobRecord) -> float | None:
+        while record.requests and record.job is not None:
+            request = record.requests.popleft()
+            life = record.job.metadata.uid
+            try:
+                await self._handle(record, request)
+            except BaseException:
+                if record.job is not None and record.job.metadata.uid == life:
+                    record.requests.appendleft(request)
+                raise
+        if record.assumed:
+            self._check_assumed(record)
+        if not record.dirty or record.job is None:
+            return None
+        record.dirty = False
+        record.next_sync = self._clock.monotonic() + COALESCING_SECONDS
+        try:
+            await self._execute(record, Action.SYNC_JOB, Target())
+        except NameTaken:
+            record.dirty = True
+            return NAME_TAKEN_RETRY_SECONDS
+        except BaseException:
+            record.dirty = True
+            raise
+        record.next_sync = self._clock.monotonic() + COALESCING_SECONDS
+        if record.dirty:
+            return 0.0  # the sync itself moved the job on
+        return ASSUMED_CHECK_SECONDS if record.assumed else None
+
+    def _check_assumed(self, record: JobRecord) -> None:
+        before = len(record.assumed)
+        self._procedures.check_assumed(record)
+        if len(record.assumed) != before:
+            record.dirty = True
+
+    async def _handle(self, record: JobRecord, request: Request) -> None:
+        job = record.job
+        assert job is not None
+        record.delays.observe(request)
+        decision = record.policies.match(request, job_uid=job.metadata.uid, job_version=job.status.version)
+        if decision.action == Action.SYNC_JOB:
+            record.dirty = True
+        elif decision.delay_seconds > 0:
+            self._delay(record, decision.action, decision.delay_seconds, request)
+        else:
+            target = Target(request.task, request.pod, request.partition)
+            await self._execute(record, decision.action, target)
+
+    async def _execute(self, record: JobRecord, action: str, target: Target) -> None:
+        job = record.job
+        assert job is not None
+        if action != Action.SYNC_JOB:
+            self._recorder.event(job, "Normal", "ExecuteAction", f"Start to execute action {action} ")
+        await self._procedures.carry_out(record, operation(job.status.state.phase, action), action, target)
+        record.delays.done(action, target)
+        if action != Action.SYNC_JOB:
+            record.dirty = True  # whatever was decided, look at the job again
+
+    async def _failed(self, record: JobRecord, error: StratoError) -> None:
+        """Count a failure and raise it for a retry; past the limit, terminate the job."""
+        if isinstance(error, Unavailable | TooManyRequests):
+            raise error  # the server's trouble, not the job's: it must not cost a job its life
+        record.failures += 1
+        limit = self._options.max_requeue
+        if limit < 0 or record.failures <= limit:
+            raise error
+        job = record.job
+        assert job is not None
+        failed = record.requests.popleft().action if record.requests else Action.SYNC_JOB
+        record.failures = 0
+        record.dirty = False
+        self._recorder.event(
+            job, "Normal", "ExecuteAction", f"Job failed on action {failed or Action.SYNC_JOB} for retry limit reached"
+        )
+        _log.error("job given up after %d attempts: job=%s: %s", limit, record.key, error)
+        if job.status.state.phase not in FINISHED_PHASES:
+            await self._execute(record, Action.TERMINATE_JOB, Target())
+            self._queue.add(record.key)
+
+    # Delayed actions
+
+    def _delay(self, record: JobRecord, action: str, seconds: float, request: Request) -> None:
+        entry = record.delays.add(action, request)
+        if entry is None or record.job is None:
+            return
+        self._recorder.event(
+            record.job, "Normal", "ExecuteAction", f"Execute action {action} after {format_duration(seconds)}"
+        )
+        timer = asyncio.get_running_loop().create_task(self._ring(record, entry, seconds))
+        self._timers.add(timer)
+        timer.add_done_callback(self._timers.discard)
+
+    async def _ring(self, record: JobRecord, entry: Delayed, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        if not record.delays.due(entry) or record.job is None:
+            return
+        request = entry.request
+        record.requests.append(
+            Request(action=entry.action, task=request.task, pod=request.pod, partition=request.partition)
+        )
+        self._queue.add(record.key)
+
+
+def _visible(pod: PodState | None) -> tuple[object, ...] | None:
+    """Return what a job can see of a pod; a change of anything else concerns nobody."""
+    if pod is None:
+        return None
+    return pod.phase, pod.terminating, pod.out_of_sync, pod.restarts, pod.ready, pod.partition

@@ -1,0 +1,40 @@
+"""The table of job plugins, and the plugins of one job made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from strato.controllers.job.plugins.base import JobPlugin
+from strato.controllers.job.plugins.env import EnvPlugin
+from strato.controllers.job.plugins.svc import SvcPlugin
+from strato.errors import StratoError
+
+PLUGINS: Mapping[str, type[JobPlugin]] = {plugin.name: plugin for plugin in (SvcPlugin, EnvPlugin)}
+"""Every plugin by the name a Job uses. A job's plugins work in this order."""
+
+
+class UnknownPlugin(StratoError):
+    """A job asks for a plugin that does not exist."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        known = ", ".join(sorted(PLUGINS))
+        super().__init__(f"failed to get plugin {name}: no such job plugin; known plugins: {known}")
+
+
+class JobPlugins:
+    """The plugins of one job, in the order of the table."""
+
+    def __init__(self, asked: Mapping[str, Sequence[str] | None]) -> None:
+        self.unknown = next((name for name in asked if name not in PLUGINS), None)
+        self.active = tuple(plugin(asked[name] or ()) for name, plugin in PLUGINS.items() if name in asked)
+
+    def check(self) -> None:
+        """Raise `UnknownPlugin` when one that was asked for does not exist."""
+        if self.unknown is not None:
+            raise UnknownPlugin(self.unknown)
+
+
+def controlled_key(plugin: JobPlugin) -> str:
+    """Return the key of ``status.controlledResources`` that says the plugin's objects exist."""
+    return f"plugin-{plugin.name}"

@@ -1,0 +1,142 @@
+"""svc: let the pods of a job find each other by name.
+
+A headless Service gives every pod a DNS name, a ConfigMap lists the hosts of each task (mounted at
+``/etc/volcano`` and offered as variables), and a NetworkPolicy keeps strangers out.
+
+Source: volcano-controllers Part B, svc.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from strato.api.core import ConfigMap, Service
+from strato.api.meta import Object
+from strato.api.networking import NetworkPolicy
+from strato.api.volcano.batch import Job, TaskSpec
+from strato.controllers.job import terms
+from strato.controllers.job.plugins.arguments import Value, parse_flags
+from strato.controllers.job.plugins.base import JobPlugin, Wanted, every_container, host_addresses
+from strato.controllers.owners import controller_reference
+
+MOUNT_PATH = "/etc/volcano"
+DEFAULTS: dict[str, Value] = {
+    "publish-not-ready-addresses": False,
+    "disable-network-policy": False,
+    "inject-hosts-env": True,
+}
+
+
+class SvcPlugin(JobPlugin):
+    """See the module."""
+
+    name: ClassVar[str] = "svc"
+    varies: ClassVar[bool] = True
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        super().__init__(arguments)
+        flags, self.complaint = parse_flags(arguments, DEFAULTS)
+        self._publish_not_ready = bool(flags["publish-not-ready-addresses"])
+        self._network_policy = not flags["disable-network-policy"]
+        self._inject_hosts = bool(flags["inject-hosts-env"])
+
+    def shape(self, job: Job, task: TaskSpec, pod: dict[str, Any]) -> None:
+        """Mount the host files everywhere, and offer the variables."""
+        config_map = _config_map_name(job)
+        spec = pod["spec"]
+        if not spec.get("subdomain"):
+            spec["subdomain"] = job.metadata.name
+        variables = []
+        if self._inject_hosts:
+            for other in job.spec.tasks:
+                for key in (f"VC_{_upper(other)}_HOSTS", f"VC_{_upper(other)}_NUM"):
+                    variables.append({"name": key, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}})
+        spec["volumes"] = [*(spec.get("volumes") or ()), {"name": config_map, "configMap": {"name": config_map}}]
+        for container in every_container(pod):
+            container["env"] = [*(container.get("env") or ()), *variables]
+            container["volumeMounts"] = [
+                *(container.get("volumeMounts") or ()),
+                {"name": config_map, "mountPath": MOUNT_PATH},
+            ]
+
+    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+        """Name the host after the pod, unless the template fixes it."""
+        if not pod["spec"].get("hostname"):
+            pod["spec"]["hostname"] = name
+
+    def objects(self, job: Job) -> Sequence[Wanted]:
+        """Return ConfigMap, Service and NetworkPolicy."""
+        wanted = [*self.refreshed(job), Wanted(Service, self._service(job))]
+        if self._network_policy:
+            wanted.append(Wanted(NetworkPolicy, _policy(job)))
+        return wanted
+
+    def refreshed(self, job: Job) -> Sequence[Wanted]:
+        """Return the ConfigMap: scaling changes the hosts."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": _metadata(job, _config_map_name(job)),
+            "data": hosts_data(job),
+        }
+        return (Wanted(ConfigMap, body, "data"),)
+
+    def removed(self, job: Job) -> Sequence[tuple[type[Object], str]]:
+        """Return all three again."""
+        name = job.metadata.name
+        gone: list[tuple[type[Object], str]] = [(ConfigMap, _config_map_name(job)), (Service, name)]
+        if self._network_policy:
+            gone.append((NetworkPolicy, name))
+        return gone
+
+    def _service(self, job: Job) -> dict[str, Any]:
+        spec: dict[str, Any] = {"clusterIP": "None", "selector": _pod_labels(job)}
+        if self._publish_not_ready:
+            spec["publishNotReadyAddresses"] = True
+        return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(job, job.metadata.name), "spec": spec}
+
+
+def hosts_data(job: Job) -> dict[str, str]:
+    """Return the ConfigMap's data: a host file and two variables per task."""
+    data = {}
+    for task in job.spec.tasks:
+        hosts = host_addresses(job, task)
+        data[f"{task.name.replace('-', '_')}.host"] = "\n".join(hosts)
+        data[f"VC_{_upper(task)}_HOSTS"] = ",".join(hosts)
+        data[f"VC_{_upper(task)}_NUM"] = str(len(hosts))
+    return data
+
+
+def _policy(job: Job) -> dict[str, Any]:
+    selector = {"matchLabels": _pod_labels(job)}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": _metadata(job, job.metadata.name),
+        "spec": {
+            "podSelector": selector,
+            "ingress": [{"from": [{"podSelector": selector}]}],
+            "policyTypes": ["Ingress"],
+        },
+    }
+
+
+def _metadata(job: Job, name: str) -> dict[str, Any]:
+    return {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "ownerReferences": [controller_reference(terms.JOB_API_VERSION, terms.JOB_KIND, job.metadata)],
+    }
+
+
+def _pod_labels(job: Job) -> dict[str, str]:
+    return {terms.JOB_NAME: job.metadata.name, terms.JOB_NAMESPACE: job.metadata.namespace}
+
+
+def _config_map_name(job: Job) -> str:
+    return f"{job.metadata.name}-svc"
+
+
+def _upper(task: TaskSpec) -> str:
+    return task.name.replace("-", "_").upper()

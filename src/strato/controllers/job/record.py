@@ -1,0 +1,256 @@
+"""One job as the controller knows it: the object, its pods, its group, and what still has to be handled.
+
+A record is changed by informer handlers and by the answers of our own writes; both refuse news older than what is
+held, so a stale cache can neither create a pod twice nor bring a deleted one back.
+
+Source: volcano-controllers A1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from strato.api.meta import Key
+from strato.api.volcano.batch import Job
+from strato.api.volcano.scheduling import PodGroup
+from strato.controllers.job.blueprint import Blueprint
+from strato.controllers.job.delays import DelayedActions
+from strato.controllers.job.plugins.registry import JobPlugins
+from strato.controllers.job.pods import PodState, TaskPods, revision_of
+from strato.controllers.job.policies import JobPolicies
+from strato.controllers.job.requests import Request
+from strato.controllers.job.states import Counts, JobFacts, TaskFacts
+from strato.controllers.job.terms import DEFAULT_TASK
+
+_NO_POLICIES = JobPolicies((), ())
+
+
+class JobRecord:
+    """See the module. Owned by the job controller; touched on the loop's thread only."""
+
+    __slots__ = (
+        "_gone_groups",
+        "assumed",
+        "blueprints",
+        "delays",
+        "dirty",
+        "facts",
+        "failures",
+        "group",
+        "group_spec",
+        "group_warning",
+        "job",
+        "key",
+        "next_sync",
+        "plugins",
+        "plugins_fresh",
+        "policies",
+        "requests",
+        "revision",
+        "tasks",
+    )
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.job: Job | None = None
+        self.revision = 0
+        self.facts = JobFacts((), 0, 0)
+        self.policies = _NO_POLICIES
+        self.plugins: JobPlugins | None = None
+        self.plugins_fresh = False
+        """Whether the plugins' objects are known to fit this generation of the spec."""
+        self.tasks: dict[str, TaskPods] = {}
+        self.blueprints: dict[str, Blueprint] | None = None
+        """Pods to be, by task; made when pods must be created, dropped when the spec changes."""
+        self.group: PodGroup | None = None
+        self.group_spec: dict[str, object] | None = None
+        """What the PodGroup's spec should be, for this generation of the job."""
+        self.group_warning = ""
+        """The last group condition that was reported as an event."""
+        self._gone_groups: set[str] = set()
+        self.assumed: set[tuple[str, str]] = set()
+        """(task, pod) pairs that only our own create vouches for."""
+        self.delays = DelayedActions()
+        self.requests: deque[Request] = deque()
+        """Happenings that some policy may answer, oldest first."""
+        self.dirty = False
+        """Whether a sync is due."""
+        self.failures = 0
+        """Attempts in a row that failed."""
+        self.next_sync = 0.0
+        """Pod events before this monotonic instant wait for it, so that a burst is one sync."""
+
+    # The job
+
+    def set_job(self, job: Job) -> bool:
+        """Take a newer state of the job; returns whether spec or phase differ from what was known."""
+        known = self.job
+        revision = revision_of(job.metadata.resource_version)
+        same_life = known is not None and known.metadata.uid == job.metadata.uid
+        if same_life and revision < self.revision:
+            return False
+        self.job, self.revision = job, revision
+        if not same_life:
+            self._start_life()
+        if known is None or not same_life or known.metadata.generation != job.metadata.generation:
+            self._take_spec(job)
+            return True
+        return known.status.state.phase != job.status.state.phase or (
+            known.metadata.deletion_timestamp != job.metadata.deletion_timestamp
+        )
+
+    def drop_job(self) -> None:
+        """Forget the job; its pods stay known until they are gone."""
+        self.job = None
+        self._start_life()
+
+    def _start_life(self) -> None:
+        self.group = None
+        self.failures = 0
+        self.next_sync = 0.0
+        self.delays.clear()
+        self.requests.clear()
+        self.dirty = False
+        self.group_warning = ""
+        self._drop_derived()
+
+    def _drop_derived(self) -> None:
+        self.blueprints = None
+        self.group_spec = None
+        self.plugins = None
+        self.plugins_fresh = False
+
+    def _take_spec(self, job: Job) -> None:
+        self._drop_derived()
+        spec = job.spec
+        self.facts = JobFacts(
+            tasks=tuple(TaskFacts(t.name, t.replicas, t.min_available) for t in spec.tasks),
+            min_available=spec.min_available,
+            max_retry=spec.max_retry,
+            min_success=spec.min_success,
+        )
+        self.policies = JobPolicies(spec.policies, ((t.name or DEFAULT_TASK, t.policies) for t in spec.tasks))
+        wanted = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
+        for name, replicas in wanted.items():
+            self.task(name).resize(replicas)
+        for name in [name for name in self.tasks if name not in wanted]:
+            self.tasks[name].resize(0)
+
+    # Pods
+
+    def task(self, name: str) -> TaskPods:
+        """Return a task's pods, an empty set when none are known."""
+        found = self.tasks.get(name)
+        if found is None:
+            found = self.tasks[name] = TaskPods(name)
+        return found
+
+    def put_pod(self, pod: PodState) -> bool:
+        """Take a state of a pod; False when it is older than what is known."""
+        task = self.task(pod.task)
+        known = task.pods.get(pod.name)
+        if known is not None and known.uid == pod.uid:
+            if pod.revision < known.revision:
+                return False
+            # What we did ourselves is not undone by news from before it.
+            pod.terminating = pod.terminating or known.terminating
+            pod.out_of_sync = pod.out_of_sync or known.out_of_sync
+        task.put(pod)
+        if self.assumed:
+            self.assumed.discard((pod.task, pod.name))
+        return True
+
+    def assume_pod(self, pod: PodState) -> None:
+        """Take the answer to our own create before the watch tells of it."""
+        known = self.task(pod.task).pods.get(pod.name)
+        if known is not None and known.uid == pod.uid:
+            return  # the watch was faster
+        self.put_pod(pod)
+        self.assumed.add((pod.task, pod.name))
+
+    def drop_pod(self, task: str, name: str, uid: str) -> PodState | None:
+        """Forget a pod that is gone; None when it was not known (or another one has its name)."""
+        pods = self.tasks.get(task)
+        known = pods.pods.get(name) if pods is not None else None
+        if pods is None or known is None or (uid and known.uid != uid):
+            return None
+        self.assumed.discard((task, name))
+        return pods.remove(name)
+
+    def mark_pod(self, pod: PodState, *, out_of_sync: bool = False, terminating: bool = False) -> None:
+        """Note what we did to a pod."""
+        pods = self.tasks.get(pod.task)
+        known = pods.pods.get(pod.name) if pods is not None else None
+        if pods is None or known is None or known.uid != pod.uid:
+            return
+        pods.remove(known.name)
+        known.out_of_sync = known.out_of_sync or out_of_sync
+        known.terminating = known.terminating or terminating
+        pods.put(known)
+
+    def pods(self) -> Iterator[PodState]:
+        """Yield every known pod."""
+        for task in self.tasks.values():
+            yield from task.pods.values()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to remember."""
+        return self.job is None and not any(task.pods for task in self.tasks.values())
+
+    def counts(self) -> Counts:
+        """Return the present counters; costs per task, not per pod."""
+        total = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0}
+        terminating = 0
+        succeeded: dict[str, int] = {}
+        for name, task in self.tasks.items():
+            terminating += task.terminating
+            for phase, count in task.phases.items():
+                total[phase] += count
+            if any(task.phases.values()):
+                succeeded[name] = task.phases["Succeeded"]
+        return Counts(
+            pending=total["Pending"],
+            running=total["Running"],
+            succeeded=total["Succeeded"],
+            failed=total["Failed"],
+            unknown=total["Unknown"],
+            terminating=terminating,
+            task_succeeded=succeeded,
+            status_min_available=self.job.spec.min_available if self.job is not None else 0,
+        )
+
+    def task_status_count(self) -> dict[str, dict[str, dict[str, int]]]:
+        """Return ``status.taskStatusCount`` of the present pods."""
+        return {
+            name: {"phase": {phase: count for phase, count in task.phases.items() if count}}
+            for name, task in self.tasks.items()
+            if any(task.phases.values())
+        }
+
+    # The group
+
+    def put_group(self, group: PodGroup) -> bool:
+        """Take a state of the job's PodGroup; False when it is stale."""
+        uid = group.metadata.uid
+        known = self.group
+        if uid in self._gone_groups:
+            return False
+        if (
+            known is not None
+            and known.metadata.uid == uid
+            and revision_of(group.metadata.resource_version) < revision_of(known.metadata.resource_version)
+        ):
+            return False
+        self.group = group
+        return True
+
+    def drop_group(self, uid: str, *, ours: bool = False) -> None:
+        """Forget the group; ``ours`` when we deleted it and the watch has not said so yet."""
+        if ours:
+            self._gone_groups.add(uid)
+        else:
+            self._gone_groups.discard(uid)
+        if self.group is not None and self.group.metadata.uid == uid:
+            self.group = None

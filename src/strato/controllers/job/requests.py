@@ -1,0 +1,40 @@
+"""What one thing that happened asks of a job.
+
+A request is small and plain: it names who it is about, what happened and at which version of the job. Policies
+turn it into an action (`policies.match`); nothing here knows how.
+
+Source: volcano-controllers A1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strato.controllers.job.terms import JobEvent
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One happening."""
+
+    event: str = JobEvent.NONE
+    action: str = ""
+    """Set by a command only: then policies are not asked."""
+    task: str = ""
+    pod: str = ""
+    pod_uid: str = ""
+    partition: str = ""
+    exit_code: int = 0
+    job_uid: str = ""
+    """Empty when the source does not know it (pod groups)."""
+    job_version: int = 0
+    """Version of the job that the source belongs to; pod groups know none and say 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The part of a job an action is about; empty names mean the whole job."""
+
+    task: str = ""
+    pod: str = ""
+    partition: str = ""

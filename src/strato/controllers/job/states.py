@@ -1,0 +1,211 @@
+"""The state machine of a job: which procedure an action starts in which phase, and which phase follows.
+
+`operation` is the table of phase × action; the ``after_…`` functions decide the phase once the procedure has
+fresh counters. Everything is pure.
+
+Source: volcano-controllers A4, A5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from strato.controllers.job.terms import TARGET_ACTIONS, Action, Phase
+
+
+class Procedure(Enum):
+    """What is done to the pods."""
+
+    SYNC = "sync"
+    KILL_ALL = "kill all"
+    """Retain nothing."""
+    KILL_UNFINISHED = "kill unfinished"
+    """Retain succeeded and failed pods."""
+    KILL_TARGET = "kill target"
+    """Only the task, pod or partition the action names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """What the completion rule must know of a task."""
+
+    name: str
+    replicas: int
+    min_available: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the rules must know of a job's spec."""
+
+    tasks: tuple[TaskFacts, ...]
+    min_available: int
+    max_retry: int
+    min_success: int | None = None
+
+    @property
+    def replicas(self) -> int:
+        """Pods of all tasks."""
+        return sum(task.replicas for task in self.tasks)
+
+    @property
+    def task_min_available(self) -> int:
+        """Sum of the tasks' own minima; a task without one needs all its replicas."""
+        return sum(t.replicas if t.min_available is None else t.min_available for t in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The counters of ``status`` as a procedure leaves them."""
+
+    pending: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+    unknown: int = 0
+    task_succeeded: Mapping[str, int] | None = None
+    """Succeeded pods of each task that has an entry in ``taskStatusCount``."""
+    status_min_available: int = 0
+    """``status.minAvailable``, which the restart rule looks at (not the spec's)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The phase after a procedure."""
+
+    phase: str
+    retry_count: int
+
+
+Transition = Callable[[JobFacts, Counts, int], Outcome | None]
+"""(job, counters, retryCount) → the new phase, or None for no change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A procedure and the rule that follows it."""
+
+    procedure: Procedure
+    transition: Transition
+
+
+def operation(phase: str, action: str) -> Operation:
+    """Return what an action means in a phase. An unknown action is a sync, an unknown phase is Pending."""
+    match phase:
+        case Phase.RUNNING:
+            return _active(action, after_sync_running)
+        case Phase.RESTARTING:
+            return _restarting(action)
+        case Phase.ABORTING:
+            if action == Action.RESUME_JOB:
+                return Operation(Procedure.KILL_UNFINISHED, _restart)
+            return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.ABORTED))
+        case Phase.ABORTED:
+            if action == Action.RESUME_JOB:
+                return Operation(Procedure.KILL_UNFINISHED, _restart)
+            return Operation(Procedure.KILL_UNFINISHED, _stay)
+        case Phase.COMPLETING:
+            return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.COMPLETED))
+        case Phase.TERMINATING:
+            return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.TERMINATED))
+        case Phase.COMPLETED | Phase.FAILED | Phase.TERMINATED:
+            return Operation(Procedure.KILL_UNFINISHED, _stay)
+        case _:
+            return _active(action, after_sync_pending)
+
+
+def _active(action: str, after_sync: Transition) -> Operation:
+    """Pending and Running differ only in what follows a sync."""
+    match action:
+        case Action.RESTART_JOB:
+            return Operation(Procedure.KILL_ALL, _restart)
+        case Action.RESTART_TASK | Action.RESTART_POD | Action.RESTART_PARTITION:
+            return Operation(Procedure.KILL_TARGET, _restart)
+        case Action.ABORT_JOB:
+            return Operation(Procedure.KILL_UNFINISHED, _to(Phase.ABORTING))
+        case Action.COMPLETE_JOB:
+            return Operation(Procedure.KILL_UNFINISHED, _to(Phase.COMPLETING))
+        case Action.TERMINATE_JOB:
+            return Operation(Procedure.KILL_UNFINISHED, _to(Phase.TERMINATING))
+        case _:
+            return Operation(Procedure.SYNC, after_sync)
+
+
+def _restarting(action: str) -> Operation:
+    if action == Action.SYNC_JOB:
+        return Operation(Procedure.SYNC, after_restart)
+    if action in TARGET_ACTIONS:
+        return Operation(Procedure.KILL_TARGET, after_restart)
+    # Also AbortJob, TerminateJob, CompleteJob and ResumeJob: while restarting, everything is a full kill.
+    return Operation(Procedure.KILL_ALL, after_restart)
+
+
+def after_sync_pending(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+    """Pending → Running once enough pods run or have run."""
+    if job.min_available <= counts.running + counts.succeeded + counts.failed:
+        return Outcome(Phase.RUNNING, retry_count)
+    return None
+
+
+def after_sync_running(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+    """The completion rule (A5)."""
+    replicas = job.replicas
+    if replicas == 0:  # scaled to zero keeps its phase
+        return None
+    if job.min_success is not None and counts.succeeded >= job.min_success:
+        return Outcome(Phase.COMPLETED, retry_count)
+    if counts.succeeded + counts.failed == replicas:
+        return Outcome(_verdict(job, counts), retry_count)
+    if counts.pending > replicas - job.min_available:
+        return Outcome(Phase.PENDING, retry_count)
+    return None
+
+
+def _verdict(job: JobFacts, counts: Counts) -> str:
+    """Completed or Failed, when every pod has ended."""
+    if job.min_available >= job.task_min_available:
+        succeeded = counts.task_succeeded or {}
+        for task in job.tasks:
+            if task.min_available is not None and succeeded.get(task.name, task.min_available) < task.min_available:
+                return Phase.FAILED
+    if job.min_success is not None and counts.succeeded < job.min_success:
+        return Phase.FAILED
+    return Phase.COMPLETED if counts.succeeded >= job.min_available else Phase.FAILED
+
+
+def after_restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+    """The restart rule: out of retries → Failed; enough pods gone or alive → Pending."""
+    if retry_count >= job.max_retry:
+        return Outcome(Phase.FAILED, retry_count)
+    if job.replicas - counts.terminating >= counts.status_min_available:
+        return Outcome(Phase.PENDING, retry_count)
+    return None
+
+
+def _restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
+    return Outcome(Phase.RESTARTING, retry_count + 1)
+
+
+def _stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
+    return None
+
+
+def _to(phase: str) -> Transition:
+    def transition(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
+        return Outcome(phase, retry_count)
+
+    return transition
+
+
+def _when_still(phase: str) -> Transition:
+    """Move on once nothing terminates, waits or runs."""
+
+    def transition(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
+        if counts.terminating or counts.pending or counts.running:
+            return None
+        return Outcome(phase, retry_count)
+
+    return transition

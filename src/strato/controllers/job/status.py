@@ -1,0 +1,106 @@
+"""The status of a job as JSON: counters, phase changes, conditions.
+
+Pure. Two departures hold for whoever reads the numbers: a kill zeroes all pod counters but ``terminating``, and
+``lastTransitionTime`` moves with every write of a sync, also when only a counter changed.
+
+Source: volcano-controllers A6.5, A6.6, A7.9; volcano-api 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from strato.api.meta import ObjectMeta
+from strato.api.volcano.batch import JobStatus
+from strato.clock import format_time, parse_time
+from strato.controllers.job.states import Counts, Outcome
+from strato.units import format_duration
+
+Status = dict[str, Any]
+"""``status`` as it is written."""
+
+
+def to_json(status: JobStatus) -> Status:
+    """Return a status that was read as JSON, without empty members."""
+    built: Status = msgspec.to_builtins(status)
+    return {name: value for name, value in built.items() if value not in (0, None, "") and value != {}}
+
+
+def synced(
+    old: Status, counts: Counts, tasks: Mapping[str, Any], min_available: int, controlled: Mapping[str, str]
+) -> Status:
+    """Return the status after a sync, before any phase change. The running duration is dropped."""
+    new: Status = {name: old[name] for name in ("state", "version", "retryCount", "conditions") if name in old}
+    return _with_counts(new, counts, tasks, min_available, controlled)
+
+
+def killed(old: Status, terminating: int, version: int, controlled: Mapping[str, str]) -> Status:
+    """Return the status after a kill: only what terminates is counted."""
+    new: Status = {name: old[name] for name in ("state", "retryCount", "conditions", "minAvailable") if name in old}
+    if version:
+        new["version"] = version
+    if terminating:
+        new["terminating"] = terminating
+    if controlled:
+        new["controlledResources"] = dict(controlled)
+    return new
+
+
+def _with_counts(
+    new: Status, counts: Counts, tasks: Mapping[str, Any], min_available: int, controlled: Mapping[str, str]
+) -> Status:
+    numbers = {
+        "minAvailable": min_available,
+        "pending": counts.pending,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "terminating": counts.terminating,
+        "unknown": counts.unknown,
+    }
+    new.update((name, number) for name, number in numbers.items() if number)
+    if tasks:
+        new["taskStatusCount"] = dict(tasks)
+    if controlled:
+        new["controlledResources"] = dict(controlled)
+    return new
+
+
+def moved(status: Status, outcome: Outcome | None) -> Status:
+    """Return the status with an outcome's phase and retry count."""
+    if outcome is None:
+        return status
+    new = {**status, "state": {**status.get("state", {}), "phase": outcome.phase}}
+    if outcome.retry_count:
+        new["retryCount"] = outcome.retry_count
+    return new
+
+
+def stamped(status: Status, now: float) -> Status:
+    """Return the status with the time of change and the condition of its phase moved to the end."""
+    time = format_time(now)
+    phase = status.get("state", {}).get("phase", "")
+    kept = [c for c in status.get("conditions", ()) if c.get("status") != phase]
+    return {
+        **status,
+        "state": {**status.get("state", {}), "lastTransitionTime": time},
+        "conditions": [*kept, {"status": phase, "lastTransitionTime": time}],
+    }
+
+
+def with_running_duration(status: Status, meta: ObjectMeta) -> Status:
+    """Return the status with the time from the job's creation to its last change."""
+    ended = status.get("state", {}).get("lastTransitionTime")
+    if not ended or not meta.creation_timestamp:
+        return status
+    seconds = max(0.0, parse_time(ended) - parse_time(meta.creation_timestamp))
+    return {**status, "runningDuration": format_duration(seconds)}
+
+
+def phase_of(status: Status) -> str:
+    """Return the phase, empty when none was ever written."""
+    phase: str = status.get("state", {}).get("phase", "")
+    return phase

@@ -1,0 +1,59 @@
+"""What a sync has to do to the pods: which to create, which to delete. Pure.
+
+Source: volcano-controllers A7.6 to A7.8, A11.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from strato.api.volcano.batch import Job, TaskSpec
+from strato.controllers.job.pods import PodState, TaskPods
+from strato.controllers.job.terms import DEFAULT_TASK
+
+
+@dataclass(slots=True)
+class PodPlan:
+    """Pods to create and delete; both empty in the common case, and then cheap to find out."""
+
+    create: list[tuple[TaskSpec, list[int]]] = field(default_factory=list)
+    delete: list[PodState] = field(default_factory=list)
+
+
+def plan_pods(job: Job, tasks: Mapping[str, TaskPods]) -> PodPlan:
+    """Decide which pods a job lacks and which it has too many of.
+
+    Missing indexes of a task whose dependencies are not met wait. Pods beyond the wanted range go, and those a
+    kill has marked but not deleted.
+    """
+    plan = PodPlan()
+    for task in job.spec.tasks:
+        pods = tasks.get(task.name or DEFAULT_TASK)
+        if pods is None:
+            continue
+        if pods.present < pods.replicas and dependencies_met(task, job, tasks):
+            plan.create.append((task, list(pods.missing(job.metadata.name))))
+        plan.delete.extend(pods.pods[name] for name in sorted(pods.stale))
+    for pods in tasks.values():
+        if pods.surplus:
+            plan.delete.extend(pods.pods[name] for name in sorted(pods.surplus) if not pods.pods[name].terminating)
+    return plan
+
+
+def dependencies_met(task: TaskSpec, job: Job, tasks: Mapping[str, TaskPods]) -> bool:
+    """Return whether a task may start: ``any`` of several names suffices, otherwise all must be ready."""
+    depends = task.depends_on
+    if depends is None or not depends.name:
+        return True
+    minima = {t.name or DEFAULT_TASK: t.min_available for t in job.spec.tasks}
+    ready = (_is_ready(tasks.get(name), minima.get(name)) for name in depends.name)
+    if len(depends.name) > 1 and depends.iteration == "any":
+        return any(ready)
+    return all(ready)
+
+
+def _is_ready(pods: TaskPods | None, min_available: int | None) -> bool:
+    if min_available is None:
+        return True
+    return (pods.ready if pods is not None else 0) >= min_available

@@ -1,0 +1,1 @@
+"""The stock controllers the embedded cluster needs; a real cluster brings its own."""

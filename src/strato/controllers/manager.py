@@ -1,0 +1,189 @@
+"""All controllers of one process: which there are, which run, and how they start.
+
+Volcano's controllers keep Volcano's names and run on any cluster. Those named ``kube-…`` do what
+kube-controller-manager does; only the embedded cluster needs them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from strato.client.cluster import Cluster
+from strato.client.events import EventRecorder
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.controllers.gc import JobGarbageCollector
+from strato.controllers.job import JobController, JobControllerOptions
+from strato.controllers.kube.registry import KUBE
+from strato.controllers.podgroup import PodGroupController
+from strato.controllers.queue import QueueController
+from strato.controllers.reconcile import Controller
+from strato.controllers.recorder import Recorder
+from strato.errors import UsageError
+from strato.metrics import Registry
+
+_log = logging.getLogger(__name__)
+
+COMPONENT = "vc-controller-manager"
+"""Source of the events the controllers record."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a controller is made of."""
+
+    cluster: Cluster
+    informers: Informers
+    clock: Clock
+    random: Random
+    recorder: Recorder
+    metrics: Registry
+    scheduler_names: Sequence[str]
+    max_requeue: int
+
+
+Factory = Callable[[Parts], Controller]
+
+
+def _job(parts: Parts) -> Controller:
+    return JobController(
+        parts.cluster,
+        parts.informers,
+        parts.clock,
+        parts.random,
+        recorder=parts.recorder,
+        metrics=parts.metrics,
+        options=JobControllerOptions(max_requeue=parts.max_requeue),
+    )
+
+
+def _queue(parts: Parts) -> Controller:
+    return QueueController(
+        parts.cluster,
+        parts.informers,
+        parts.clock,
+        recorder=parts.recorder,
+        metrics=parts.metrics,
+        max_requeue=parts.max_requeue,
+    )
+
+
+def _podgroup(parts: Parts) -> Controller:
+    return PodGroupController(parts.cluster, parts.informers, parts.clock, scheduler_names=tuple(parts.scheduler_names))
+
+
+def _gc(parts: Parts) -> Controller:
+    return JobGarbageCollector(parts.cluster, parts.informers, parts.clock)
+
+
+VOLCANO: Mapping[str, Factory] = {
+    "job-controller": _job,
+    "pg-controller": _podgroup,
+    "queue-controller": _queue,
+    "gc-controller": _gc,
+}
+"""Volcano's controllers by name."""
+
+DEFAULT: tuple[str, ...] = tuple(VOLCANO)
+"""What runs on any cluster."""
+
+EMBEDDED: tuple[str, ...] = (*VOLCANO, *KUBE)
+"""What the embedded cluster needs: also the stock controllers."""
+
+
+class UnknownController(UsageError):
+    """A name that is no controller."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"unknown controller {name!r}; known are: {', '.join(EMBEDDED)}")
+
+
+def choose_controllers(words: Iterable[str]) -> tuple[str, ...]:
+    """Read a list like ``*,-gc-controller``: ``*`` is all default ones, ``+name`` or ``name`` adds, ``-name`` removes.
+
+    Raises:
+        UnknownController: A name is no controller's.
+    """
+    chosen: dict[str, None] = {}
+    removed = set()
+    for word in (text.strip() for text in words):
+        if not word:
+            continue
+        if word == "*":
+            chosen.update(dict.fromkeys(DEFAULT))
+            continue
+        name = word.removeprefix("+").removeprefix("-") if word[0] in "+-" else word
+        if name not in EMBEDDED:
+            raise UnknownController(name)
+        if word.startswith("-"):
+            removed.add(name)
+        else:
+            chosen[name] = None
+    return tuple(name for name in chosen if name not in removed)
+
+
+class ControllerManager:
+    """Runs controllers side by side on shared informers.
+
+    Args:
+        cluster: Any Kubernetes API.
+        informers: Shared with other components of the process.
+        clock: The only source of time.
+        random: The only source of chance.
+        enabled: Names of what runs.
+        scheduler_names: Schedulers whose pods get PodGroups.
+        metrics: Where metrics are registered; a private registry when None.
+        recorder: Where events go; an `EventRecorder` of our own when None.
+        max_requeue: Attempts before a job is terminated; negative is unlimited.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        random: Random,
+        *,
+        enabled: Sequence[str] = DEFAULT,
+        scheduler_names: Sequence[str] = ("volcano",),
+        metrics: Registry | None = None,
+        recorder: Recorder | None = None,
+        max_requeue: int = 15,
+    ) -> None:
+        registry = metrics if metrics is not None else Registry()
+        parts = Parts(
+            cluster=cluster,
+            informers=informers,
+            clock=clock,
+            random=random,
+            recorder=recorder if recorder is not None else EventRecorder(cluster, clock, COMPONENT, registry=registry),
+            metrics=registry,
+            scheduler_names=scheduler_names,
+            max_requeue=max_requeue,
+        )
+        factories: dict[str, Factory] = {**VOLCANO, **{name: _kube(name) for name in KUBE}}
+        for name in enabled:
+            if name not in factories:
+                raise UnknownController(name)
+        self._informers = informers
+        self.controllers: tuple[Controller, ...] = tuple(factories[name](parts) for name in enabled)
+        """What runs, in the order given."""
+
+    async def run(self) -> None:
+        """Run until cancelled: wait for the caches, then start every controller."""
+        await self._informers.wait_synced()
+        async with asyncio.TaskGroup() as group:
+            for controller in self.controllers:
+                group.create_task(controller.run(), name=controller.name)
+
+
+def _kube(name: str) -> Factory:
+    def make(parts: Parts) -> Controller:
+        return KUBE[name](parts.cluster, parts.informers, parts.clock)
+
+    return make

@@ -1,0 +1,19 @@
+"""Owner references that controllers write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strato.api.meta import ObjectMeta
+
+
+def controller_reference(api_version: str, kind: str, owner: ObjectMeta) -> dict[str, Any]:
+    """Return the reference that makes ``owner`` the managing owner; it waits for us when deleted in the foreground."""
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "name": owner.name,
+        "uid": owner.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }

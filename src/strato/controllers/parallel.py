@@ -1,0 +1,32 @@
+"""Do one thing to many objects at once, within a bound, without a task per object."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from strato.errors import StratoError
+
+T = TypeVar("T")
+
+
+async def for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]], limit: int) -> list[StratoError]:
+    """Await ``work`` for every item, at most ``limit`` at a time, and return what failed. Order is kept at the start."""
+    failures: list[StratoError] = []
+    rest = iter(items)
+
+    async def worker() -> None:
+        for item in rest:
+            try:
+                await work(item)
+            except StratoError as error:
+                failures.append(error)
+
+    if len(items) <= 1 or limit <= 1:
+        await worker()
+        return failures
+    async with asyncio.TaskGroup() as group:
+        for _ in range(min(limit, len(items))):
+            group.create_task(worker())
+    return failures

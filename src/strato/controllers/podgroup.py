@@ -1,0 +1,283 @@
+"""PodGroups for pods that have none: plain pods, and pods of workloads that know nothing of gangs.
+
+`build_group` decides what the group of a pod looks like; the controller creates it and marks the pod.
+
+Source: volcano-controllers Part C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from strato.api.apps import DaemonSet, ReplicaSet, StatefulSet
+from strato.api.batch import Job as BatchJob
+from strato.api.core import Pod
+from strato.api.meta import Key, Object, OwnerReference
+from strato.api.selectors import from_labels
+from strato.api.volcano.scheduling import PodGroup
+from strato.client.cluster import Cluster, PatchType
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.controllers import usage
+from strato.controllers.job import terms
+from strato.controllers.owners import controller_reference
+from strato.controllers.reconcile import KeyedController
+from strato.errors import AlreadyExists, NotFound, StratoError
+
+QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
+GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
+TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
+TOPOLOGY_TIER: Final = "volcano.sh/network-topology-highest-tier"
+
+_INHERITABLE: Mapping[tuple[str, str], type[Object]] = {
+    ("apps/v1", "ReplicaSet"): ReplicaSet,
+    ("apps/v1", "DaemonSet"): DaemonSet,
+    ("apps/v1", "StatefulSet"): StatefulSet,
+    ("batch/v1", "Job"): BatchJob,
+}
+
+
+def group_name(pod: Pod) -> str:
+    """Return the name of the group a pod belongs to: that of its managing owner, else its own."""
+    owner = pod.metadata.controller
+    return f"podgroup-{owner.uid if owner is not None else pod.metadata.uid}"
+
+
+def is_ours(pod: Pod, schedulers: Sequence[str]) -> bool:
+    """Return whether a pod needs a group from us."""
+    return pod.spec.scheduler_name in schedulers and not pod.metadata.annotation(terms.GROUP_NAME)
+
+
+def build_group(pod: Pod, inherited: Mapping[str, str]) -> dict[str, Any]:
+    """Return the PodGroup of a pod.
+
+    Args:
+        pod: Any pod of the group.
+        inherited: Annotations of its owners.
+    """
+    annotations = {key: value for key, value in inherited.items() if key.startswith("volcano.sh/")}
+    for key in (terms.PREEMPTABLE, terms.COOLDOWN_TIME, terms.REVOCABLE_ZONE):
+        if value := pod.metadata.annotation(key):
+            annotations[key] = value
+    for key in (terms.JDB_MIN_AVAILABLE, terms.JDB_MAX_UNAVAILABLE):
+        if value := pod.metadata.annotation(key):
+            annotations[key] = value
+            break
+    labels = {key: value for key in (terms.PREEMPTABLE, terms.COOLDOWN_TIME) if (value := pod.metadata.label(key))}
+    min_member = _min_member(inherited.get(GROUP_MIN_MEMBER))
+    needed: usage.Usage = {}
+    usage.add(needed, usage.pod_usage(pod.spec), min_member)
+    spec: dict[str, Any] = {"minMember": min_member, "minResources": usage.to_json(needed)}
+    if pod.spec.priority_class_name:
+        spec["priorityClassName"] = pod.spec.priority_class_name
+    if queue := pod.metadata.annotation(QUEUE_NAME):
+        spec["queue"] = queue
+    if (topology := _topology(pod)) is not None:
+        spec["networkTopology"] = topology
+    metadata: dict[str, Any] = {
+        "name": group_name(pod),
+        "namespace": pod.metadata.namespace,
+        "ownerReferences": _owners(pod),
+    }
+    if annotations:
+        metadata["annotations"] = annotations
+    if labels:
+        metadata["labels"] = labels
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+def _min_member(text: str | None) -> int:
+    if text is None:
+        return 1
+    try:
+        number = int(text)
+    except ValueError:
+        return 1
+    return number if number >= 0 else 1
+
+
+def _owners(pod: Pod) -> list[dict[str, Any]]:
+    if pod.metadata.controller is None:
+        return [controller_reference("v1", "Pod", pod.metadata)]
+    return [_reference(owner) for owner in pod.metadata.owner_references or ()]
+
+
+def _reference(owner: OwnerReference) -> dict[str, Any]:
+    reference: dict[str, Any] = {
+        "apiVersion": owner.api_version,
+        "kind": owner.kind,
+        "name": owner.name,
+        "uid": owner.uid,
+    }
+    if owner.controller:
+        reference["controller"] = True
+    if owner.block_owner_deletion:
+        reference["blockOwnerDeletion"] = True
+    return reference
+
+
+def _topology(pod: Pod) -> dict[str, Any] | None:
+    mode, tier = pod.metadata.annotation(TOPOLOGY_MODE), pod.metadata.annotation(TOPOLOGY_TIER)
+    if not mode and not tier:
+        return None
+    topology: dict[str, Any] = {"mode": mode.lower() if mode.lower() in ("hard", "soft") else "hard"}
+    if tier:
+        try:
+            topology["highestTierAllowed"] = int(tier)
+        except ValueError:
+            pass  # an unreadable tier counts as none
+    return topology
+
+
+class PodGroupController(KeyedController):
+    """See the module.
+
+    Args:
+        cluster: Where to write.
+        informers: Where to read.
+        clock: Times retries.
+        scheduler_names: Pods of other schedulers are none of our business.
+        inherit_owner_annotations: Take annotations of ReplicaSets, DaemonSets, StatefulSets and Jobs over.
+        workload_support: Look after ReplicaSets and StatefulSets themselves.
+    """
+
+    name: ClassVar[str] = "pg-controller"
+    workers: ClassVar[int] = 16
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        *,
+        scheduler_names: Sequence[str] = ("volcano",),
+        inherit_owner_annotations: bool = True,
+        workload_support: bool = True,
+    ) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._schedulers = frozenset(scheduler_names)
+        self._inherit = inherit_owner_annotations
+        self._pods = informers.informer(Pod)
+        self._groups = informers.informer(PodGroup)
+        self._pods.add_handler(self._on_pod)
+        if workload_support:
+            informers.informer(ReplicaSet).add_handler(self._on_workload)
+            informers.informer(StatefulSet).add_handler(self._on_workload)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if pod is not None and change.old is None and is_ours(pod, tuple(self._schedulers)):
+            self.queue.add(pod.key)
+
+    def _on_workload(self, change: Change[Any]) -> None:
+        workload: ReplicaSet | StatefulSet | None = change.new
+        if workload is None or (change.old is not None and change.old.spec.replicas == workload.spec.replicas):
+            return
+        self.queue.add(Key(workload.metadata.namespace, f"{_WORKLOAD}{workload.metadata.uid}/{workload.metadata.name}"))
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Give one pod its group, or bring the group of a workload up to date."""
+        if key.name.startswith(_WORKLOAD):
+            await self._reconcile_workload(key)
+            return None
+        pod = self._pods.get(key)
+        if pod is None or not is_ours(pod, tuple(self._schedulers)):
+            return None
+        if Key(key.namespace, group_name(pod)) not in self._groups:
+            body = build_group(pod, await self._inherited(pod))
+            try:
+                await self._cluster.create(PodGroup, body, key.namespace)
+            except AlreadyExists:
+                pass  # another pod of the same owner was first
+        await self._join(pod)
+        return None
+
+    async def _join(self, pod: Pod) -> None:
+        change = {"metadata": {"annotations": {terms.GROUP_NAME: group_name(pod)}}}
+        try:
+            await self._cluster.patch(
+                Pod, pod.metadata.name, pod.metadata.namespace, change, patch_type=PatchType.STRATEGIC
+            )
+        except NotFound:
+            return
+
+    async def _inherited(self, pod: Pod) -> dict[str, str]:
+        """Collect owners' annotations; the first owner that has a key wins, one that cannot be read is skipped."""
+        found: dict[str, str] = {}
+        if not self._inherit:
+            return found
+        for owner in pod.metadata.owner_references or ():
+            view = _INHERITABLE.get((owner.api_version, owner.kind))
+            if view is None:
+                continue
+            try:
+                read = await self._cluster.get(view, owner.name, pod.metadata.namespace)
+            except StratoError:
+                continue
+            for key, value in (read.metadata.annotations or {}).items():
+                found.setdefault(key, value)
+        return found
+
+    async def _reconcile_workload(self, key: Key) -> None:
+        uid, _, name = key.name.removeprefix(_WORKLOAD).partition("/")
+        workload: ReplicaSet | StatefulSet | None = None
+        for view in (ReplicaSet, StatefulSet):
+            try:
+                read = await self._cluster.get(view, name, key.namespace)
+            except NotFound:
+                continue
+            if read.metadata.uid == uid:
+                workload = read
+                break
+        if workload is None:
+            return
+        group = Key(key.namespace, f"podgroup-{uid}")
+        if workload.spec.replicas == 0:
+            if group in self._groups:
+                try:
+                    await self._cluster.delete(PodGroup, group.name, group.namespace)
+                except NotFound:
+                    return
+            return
+        pod = self._pod_of(workload)
+        if pod is None or not is_ours(pod, tuple(self._schedulers)):
+            return
+        body = build_group(pod, await self._inherited(pod))
+        known = self._groups.get(group)
+        if known is None:
+            try:
+                await self._cluster.create(PodGroup, body, key.namespace)
+            except AlreadyExists:
+                pass
+        else:
+            change = {
+                "metadata": {
+                    "labels": body["metadata"].get("labels"),
+                    "annotations": body["metadata"].get("annotations"),
+                },
+                "spec": body["spec"],
+            }
+            await self._cluster.patch(PodGroup, group.name, group.namespace, change)
+        await self._join(pod)
+
+    def _pod_of(self, workload: ReplicaSet | StatefulSet) -> Pod | None:
+        """Return the first pod the workload manages. (Volcano matches labels over all namespaces instead.)"""
+        selector = workload.spec.selector
+        matches = from_labels(selector.match_labels) if selector is not None else None
+        for pod in self._pods.list():
+            owner = pod.metadata.controller
+            if owner is not None and owner.uid == workload.metadata.uid:
+                if matches is None or matches.matches(pod.metadata.labels):
+                    return pod
+        return None
+
+
+_WORKLOAD: Final = "workload/"

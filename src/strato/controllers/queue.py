@@ -1,0 +1,272 @@
+"""Queues: their state (open, closing, closed), which follows commands, their groups and their parents.
+
+`next_state` is the table; everything around it reads caches and writes one status field.
+
+Source: volcano-controllers Part D.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict, deque
+from typing import Any, ClassVar, Final
+
+from strato.api.meta import Key
+from strato.api.volcano.bus import Command
+from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.client.workqueue import WorkQueue, run_workers
+from strato.clock import Clock
+from strato.controllers.recorder import Recorder
+from strato.errors import Conflict, NotFound, StratoError
+from strato.metrics import Registry
+
+ROOT: Final = "root"
+CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
+API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+
+OPEN, CLOSED, CLOSING, UNKNOWN = "Open", "Closed", "Closing", "Unknown"
+SYNC_QUEUE, OPEN_QUEUE, CLOSE_QUEUE = "SyncQueue", "OpenQueue", "CloseQueue"
+
+_GROUP_PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
+
+
+class QueueError(StratoError):
+    """A queue cannot be brought to the state asked for."""
+
+
+def next_state(state: str, action: str, groups: int) -> str:
+    """Return the state that follows an action, given how many PodGroups use the queue.
+
+    Raises:
+        QueueError: The state is none we know.
+    """
+    drained = CLOSED if groups == 0 else CLOSING
+    if state not in ("", OPEN, CLOSED, CLOSING, UNKNOWN):
+        raise QueueError(f"queue state {state!r} is unknown; it is one of Open, Closed, Closing, Unknown")
+    if action == OPEN_QUEUE:
+        return OPEN
+    if action == CLOSE_QUEUE:
+        return CLOSED if state == CLOSED else drained
+    if state == CLOSING:
+        return drained
+    return state or OPEN
+
+
+class QueueController:
+    """See the module.
+
+    Args:
+        cluster: Where to write.
+        informers: Where to read.
+        clock: Times retries.
+        recorder: Tells users on the Queue.
+        metrics: Gauges of groups per phase.
+        max_requeue: Attempts of a command; negative is unlimited.
+    """
+
+    name: ClassVar[str] = "queue-controller"
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        *,
+        recorder: Recorder,
+        metrics: Registry,
+        max_requeue: int = 15,
+    ) -> None:
+        self._cluster = cluster
+        self._recorder = recorder
+        self._max_requeue = max_requeue
+        self._work: WorkQueue[str] = WorkQueue(clock)
+        self._actions: defaultdict[str, deque[str]] = defaultdict(deque)
+        self._failures: defaultdict[str, int] = defaultdict(int)
+        self._groups: dict[str, dict[str, int]] = {}
+        self._queues = informers.informer(Queue)
+        self._queues.add_index("parent", lambda queue: (queue.spec.parent,))
+        self._gauges = {
+            phase: metrics.gauge(
+                f"volcano_queue_pod_group_{phase.lower()}_count", f"PodGroups in phase {phase}", ("queue_name",)
+            )
+            for phase in _GROUP_PHASES
+        }
+        self._orders = informers.informer(Command)
+        self._commands: WorkQueue[Key] = WorkQueue(clock)
+        self._queues.add_handler(self._on_queue)
+        informers.informer(PodGroup).add_handler(self._on_group)
+        self._orders.add_handler(self._on_command)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_workers(self._work, self._reconcile, 2, name=self.name))
+            group.create_task(run_workers(self._commands, self._consume, 1, name=f"{self.name} commands"))
+
+    # Events
+
+    def _ask(self, queue: str, action: str) -> None:
+        actions = self._actions[queue]
+        if not actions or actions[-1] != action:
+            actions.append(action)
+        self._work.add(queue)
+
+    def _on_queue(self, change: Change[Queue]) -> None:
+        name = change.key.name
+        if change.new is None:
+            for gauge in self._gauges.values():
+                _remove_series(gauge, name)
+            self._groups.pop(name, None)
+            self._actions.pop(name, None)
+        elif change.old is None or change.old.spec.parent != change.new.spec.parent:
+            self._ask(name, SYNC_QUEUE)
+
+    def _on_group(self, change: Change[PodGroup]) -> None:
+        old, new = change.old, change.new
+        if (
+            old is not None
+            and new is not None
+            and old.spec.queue == new.spec.queue
+            and old.status.phase == new.status.phase
+        ):
+            return
+        for group, sign in ((old, -1), (new, 1)):
+            if group is not None:
+                phases = self._groups.setdefault(group.spec.queue, dict.fromkeys(_GROUP_PHASES, 0))
+                phase = group.status.phase or "Pending"
+                phases[phase] = phases.get(phase, 0) + sign
+                self._ask(group.spec.queue, SYNC_QUEUE)
+
+    def _on_command(self, change: Change[Command]) -> None:
+        command = change.new
+        if command is not None and command.target is not None:
+            if command.target.kind == "Queue" and command.target.api_version == API_VERSION:
+                self._commands.add(command.key)
+
+    async def _consume(self, key: Key) -> float | None:
+        command = self._orders.get(key)
+        if command is None or command.target is None:
+            return None
+        try:
+            await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
+        except (NotFound, Conflict):
+            return None
+        self._ask(command.target.name, command.action)
+        return None
+
+    # Work
+
+    async def _reconcile(self, name: str) -> float | None:
+        actions = self._actions.get(name)
+        while actions:
+            action = actions[0]
+            queue = self._queues.get(Key("", name))
+            if queue is None:
+                actions.clear()
+                return None
+            try:
+                await self._act(queue, action)
+            except StratoError as error:
+                self._failures[name] += 1
+                if 0 <= self._max_requeue < self._failures[name]:
+                    self._recorder.event(queue, "Warning", action, f"{action} of queue {name} failed: {error}")
+                    self._failures.pop(name)
+                    actions.popleft()
+                    continue
+                raise
+            self._failures.pop(name, None)
+            if actions:
+                actions.popleft()
+        return None
+
+    async def _act(self, queue: Queue, action: str) -> None:
+        state = queue.status.state
+        next_state(state, action, 0)  # refuses a state nobody knows
+        if action == OPEN_QUEUE and state not in ("", OPEN):
+            await self._open(queue)
+        elif action == CLOSE_QUEUE and state not in (CLOSED, CLOSING):
+            await self._close(queue)
+        else:
+            await self._sync(queue)
+
+    def group_count(self, name: str) -> int:
+        """Return how many PodGroups use a queue."""
+        return sum(self._groups.get(name, {}).values())
+
+    async def _sync(self, queue: Queue) -> None:
+        name = queue.metadata.name
+        if not queue.spec.parent and name != ROOT:
+            queue = await self._cluster.patch(Queue, name, "", {"spec": {"parent": ROOT}})
+        phases = self._groups.get(name, {})
+        for phase, gauge in self._gauges.items():
+            gauge.labels(name).set(phases.get(phase, 0))
+        await self._set_state(queue, next_state(queue.status.state, SYNC_QUEUE, self.group_count(name)))
+        if name != ROOT:
+            await self._follow_parent(queue)
+
+    async def _follow_parent(self, queue: Queue) -> None:
+        name = queue.metadata.name
+        parent = self._queues.get(Key("", queue.spec.parent or ROOT))
+        if parent is None:
+            raise QueueError(f"parent queue {queue.spec.parent!r} of queue {name} is not found")
+        down = parent.status.state in (CLOSED, CLOSING)
+        if down and queue.status.state not in (CLOSED, CLOSING):
+            await self._annotate(name, closed_by_parent=True)
+            self._ask(name, CLOSE_QUEUE)
+        elif (
+            parent.status.state == OPEN
+            and queue.status.state in (CLOSED, CLOSING)
+            and queue.metadata.annotation(CLOSED_BY_PARENT) == "true"
+        ):
+            self._ask(name, OPEN_QUEUE)
+
+    async def _open(self, queue: Queue) -> None:
+        name = queue.metadata.name
+        parent = queue.spec.parent
+        if parent and parent != ROOT:
+            above = self._queues.get(Key("", parent))
+            if above is not None and above.status.state in (CLOSED, CLOSING):
+                raise QueueError(f"parent queue {parent} of queue {name} is {above.status.state}; open it first")
+        for child in self._queues.index("parent", name):
+            if child.metadata.annotation(CLOSED_BY_PARENT) == "true":
+                self._ask(child.metadata.name, OPEN_QUEUE)
+        try:
+            await self._set_state(queue, OPEN)
+        except StratoError as error:
+            self._recorder.event(queue, "Warning", OPEN_QUEUE, f"Open queue failed for {error}")
+            raise
+        if queue.metadata.annotation(CLOSED_BY_PARENT) != "false":
+            await self._annotate(name, closed_by_parent=False)
+
+    async def _close(self, queue: Queue) -> None:
+        name = queue.metadata.name
+        if name == ROOT:
+            return
+        for child in self._queues.index("parent", name):
+            if child.status.state not in (CLOSED, CLOSING):
+                await self._annotate(child.metadata.name, closed_by_parent=True)
+                self._ask(child.metadata.name, CLOSE_QUEUE)
+        try:
+            await self._set_state(queue, next_state(queue.status.state, CLOSE_QUEUE, self.group_count(name)))
+        except StratoError as error:
+            self._recorder.event(queue, "Warning", CLOSE_QUEUE, f"Close queue failed for {error}")
+            raise
+        self._recorder.event(queue, "Normal", CLOSE_QUEUE, "Close queue succeed")
+
+    async def _set_state(self, queue: Queue, state: str) -> None:
+        if queue.status.state != state:
+            body: dict[str, Any] = {"status": {"state": state}}
+            await self._cluster.patch(Queue, queue.metadata.name, "", body, subresource="status")
+
+    async def _annotate(self, name: str, *, closed_by_parent: bool) -> None:
+        value = "true" if closed_by_parent else "false"
+        await self._cluster.patch(Queue, name, "", {"metadata": {"annotations": {CLOSED_BY_PARENT: value}}})
+
+
+def _remove_series(gauge: Any, name: str) -> None:
+    try:
+        gauge.remove(name)
+    except KeyError:
+        return
