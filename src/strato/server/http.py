@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import io
 import logging
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
@@ -21,14 +22,13 @@ import uvicorn
 
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
-from strato.errors import ApiError, StratoError, TooLarge
+from strato.errors import ApiError, InvariantError, StratoError, TooLarge
 from strato.metrics import CONTENT_TYPE, Registry
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""
@@ -59,61 +59,6 @@ class Ready(Protocol):
     def __call__(self) -> list[str]:
         """Return the names of failing checks; empty when ready."""
         ...
-
-
-def create_app(
-    handler: Handler,
-    authenticate: Authenticate,
-    metrics: Registry | None = None,
-    *,
-    ready: Ready = list,
-    authorize_path: Callable[[User, str, str], ApiError | None] | None = None,
-) -> App:
-    """Return the ASGI application.
-
-    Args:
-        handler: The server's core.
-        authenticate: Who asks; its `Unauthorized` becomes the answer.
-        metrics: Rendered at ``/metrics``; without it that path goes to the core.
-        ready: Checks behind ``/readyz``.
-        authorize_path: Decides over ``/metrics`` and the health paths as (user, verb, path); None lets all pass.
-    """
-    own_paths = _OwnPaths(metrics, ready, authorize_path)
-
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
-            return
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1002})
-            return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        try:
-            user = authenticate(headers, scope)
-            body = await _read_body(headers, receive)
-            query = scope["query_string"]
-            request = Request(
-                method=scope["method"],
-                path=scope["path"],
-                query=parse_qs(query.decode("latin-1"), keep_blank_values=True) if query else _NO_QUERY,
-                headers=headers,
-                body=body,
-                user=user,
-            )
-            response = own_paths.handle(request) or await handler.handle(request)
-        except _Disconnected:
-            return
-        except ApiError as error:
-            response = _error_response(error)
-        except Exception:  # the last net: a bug of ours must not close the connection without a word
-            _log.exception("%s %s failed", scope["method"], scope["path"])
-            response = _error_response(ApiError("an error on the server has prevented the request from succeeding"))
-        if response.stream is not None:
-            await _send_stream(response, response.stream, receive, send)
-        else:
-            await _send_whole(response, headers, scope["method"], send)
-
-    return app
 
 
 _NO_QUERY: dict[str, list[str]] = {}
@@ -170,6 +115,115 @@ class _OwnPaths:
         return Response(500 if failing else 200, "\n".join(lines).encode() + b"\n", plain, headers)
 
 
+class App:
+    """The ASGI application; made by `create_app`."""
+
+    def __init__(self, handler: Handler, authenticate: Authenticate, own_paths: _OwnPaths) -> None:
+        self._handler = handler
+        self._authenticate = authenticate
+        self._own_paths = own_paths
+        self._streams: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            raise InvariantError(f"only HTTP is served, not {scope['type']}")
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            response = await self._answer(scope, headers, receive)
+        except _Disconnected:
+            return
+        except ApiError as error:
+            response = _error_response(error)
+        except Exception:  # the last net: a bug of ours must not close the connection without a word
+            _log.exception("%s %s failed", scope["method"], scope["path"])
+            response = _error_response(ApiError("an error on the server has prevented the request from succeeding"))
+        if response.stream is not None:
+            await self._send_stream(response, response.stream, receive, send)
+        else:
+            await _send_whole(response, headers, scope["method"], send)
+
+    def end_streams(self) -> None:
+        """End every watch and followed log now, as a server that goes away does."""
+        for task in tuple(self._streams):
+            task.cancel()
+
+    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response:
+        user = self._authenticate(headers, scope)
+        body = await _read_body(headers, receive)
+        query = scope["query_string"]
+        request = Request(
+            method=scope["method"],
+            path=scope["path"],
+            query=parse_qs(query.decode("latin-1"), keep_blank_values=True) if query else _NO_QUERY,
+            headers=headers,
+            body=body,
+            user=user,
+        )
+        return self._own_paths.handle(request) or await self._handler.handle(request)
+
+    async def _send_stream(
+        self, response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send
+    ) -> None:
+        """Send chunks as they come; a vanished reader closes the stream at once, even when nothing comes."""
+        pump = asyncio.ensure_future(_pump(response, stream, send))
+        reader = asyncio.ensure_future(_until_disconnect(receive))
+        self._streams.add(pump)
+        try:
+            await asyncio.wait((pump, reader), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._streams.discard(pump)
+            is_reader_gone = reader.done()
+            reader.cancel()
+            pump.cancel()
+            await asyncio.gather(pump, return_exceptions=True)
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+            if not is_reader_gone:
+                await send({"type": "http.response.body", "body": b""})
+
+
+async def _pump(response: Response, stream: AsyncIterator[bytes], send: Send) -> None:
+    await send({"type": "http.response.start", "status": response.status, "headers": _wire_headers(response)})
+    await send({"type": "http.response.body", "body": b"", "more_body": True})  # headers leave before the first event
+    async for chunk in stream:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+
+async def _until_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _wire_headers(response: Response) -> list[tuple[bytes, bytes]]:
+    """Return the headers; a value with line breaks is one header per line (several ``Warning`` headers)."""
+    out = [(b"content-type", response.content_type.encode("latin-1"))]
+    for name, value in response.headers.items():
+        out.extend((name.lower().encode("latin-1"), line.encode("latin-1", "replace")) for line in value.split("\n"))
+    return out
+
+
+def create_app(
+    handler: Handler,
+    authenticate: Authenticate,
+    metrics: Registry | None = None,
+    *,
+    ready: Ready = list,
+    authorize_path: Callable[[User, str, str], ApiError | None] | None = None,
+) -> App:
+    """Return the ASGI application.
+
+    Args:
+        handler: The server's core.
+        authenticate: Who asks; its `Unauthorized` becomes the answer.
+        metrics: Rendered at ``/metrics``; without it that path goes to the core.
+        ready: Checks behind ``/readyz``.
+        authorize_path: Decides over ``/metrics`` and the health paths as (user, verb, path); None lets all pass.
+    """
+    return App(handler, authenticate, _OwnPaths(metrics, ready, authorize_path))
+
+
 async def _read_body(headers: Mapping[str, str], receive: Receive) -> bytes:
     """Return the whole body.
 
@@ -206,18 +260,12 @@ async def _read_body(headers: Mapping[str, str], receive: Receive) -> bytes:
 
 
 def _unpacked(body: bytes) -> bytes:
-    with contextlib.suppress(OSError, EOFError), gzip.GzipFile(fileobj=_reader(body)) as stream:
+    with contextlib.suppress(OSError, EOFError), gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
         plain = stream.read(MAX_BODY_BYTES + 1)
         if len(plain) > MAX_BODY_BYTES:
             raise _too_large()
         return plain
     return body
-
-
-def _reader(body: bytes) -> Any:
-    import io
-
-    return io.BytesIO(body)
 
 
 def _too_large() -> TooLarge:
@@ -226,58 +274,13 @@ def _too_large() -> TooLarge:
 
 async def _send_whole(response: Response, headers: Mapping[str, str], method: str, send: Send) -> None:
     body = response.body
-    out = [(b"content-type", response.content_type.encode("latin-1"))]
-    for name, value in response.headers.items():
-        out.extend((name.lower().encode("latin-1"), line.encode("latin-1", "replace")) for line in value.split("\n"))
+    out = _wire_headers(response)
     if len(body) >= GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
         body = await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
         out += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     out.append((b"content-length", str(len(body)).encode()))
     await send({"type": "http.response.start", "status": response.status, "headers": out})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
-
-
-async def _send_stream(response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send) -> None:
-    """Send chunks as they come; a vanished reader closes the stream at once, even when nothing comes."""
-    out = [(b"content-type", response.content_type.encode("latin-1"))]
-    for name, value in response.headers.items():
-        out.append((name.lower().encode("latin-1"), value.encode("latin-1", "replace")))
-    sending = asyncio.current_task()
-    assert sending is not None
-    gone = False
-
-    async def watch_reader() -> None:
-        nonlocal gone
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone = True
-        sending.cancel()
-
-    watcher = asyncio.ensure_future(watch_reader())
-    try:
-        await send({"type": "http.response.start", "status": response.status, "headers": out})
-        async for chunk in stream:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    except asyncio.CancelledError:
-        if not gone:
-            raise
-        sending.uncancel()
-    except OSError:
-        pass  # the connection broke while we wrote: the same as a vanished reader
-    finally:
-        watcher.cancel()
-        close = getattr(stream, "aclose", None)
-        if close is not None:
-            await close()
-
-
-async def _lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        kind = (await receive())["type"]
-        await send({"type": f"{kind}.complete"})
-        if kind == "lifespan.shutdown":
-            return
 
 
 class PortInUse(StratoError):
@@ -287,7 +290,8 @@ class PortInUse(StratoError):
 class HttpServer:
     """A running server; made by `serve`."""
 
-    def __init__(self, server: uvicorn.Server, task: asyncio.Task[None], address: socket.socket) -> None:
+    def __init__(self, app: App, server: uvicorn.Server, task: asyncio.Task[None], address: socket.socket) -> None:
+        self._app = app
         self._server = server
         self._task = task
         self.port: int = address.getsockname()[1]
@@ -305,6 +309,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Stop listening, end watches within two seconds, and wait for it."""
         self._server.should_exit = True
+        self._app.end_streams()
         await self._task
 
 
@@ -324,7 +329,8 @@ async def serve(
         app: From `create_app`.
         host: Address to listen on; a name is resolved.
         port: 0 picks a free one.
-        certificate, private_key: PEM files; plain HTTP without them.
+        certificate: PEM file of the server's certificate; plain HTTP without it.
+        private_key: PEM file of its key.
         client_ca: CA of client certificates, which are then asked for, not required.
         listener: A bound socket to use instead of ``host`` and ``port``.
 
@@ -339,6 +345,7 @@ async def serve(
         ws="none",
         lifespan="off",
         access_log=False,
+        proxy_headers=False,
         log_config=None,
         server_header=False,
         date_header=True,
@@ -358,7 +365,7 @@ async def serve(
             task.result()
             raise PortInUse(f"the server on {host}:{port} ended while starting")
         await asyncio.sleep(0)
-    return HttpServer(server, task, bound)
+    return HttpServer(app, server, task, bound)
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -403,6 +410,7 @@ def _protocol() -> Any:
         def on_message_begin(self) -> None:
             super().on_message_begin()
             if self._peer is not None:
-                self.scope["strato.peer_certificate"] = self._peer
+                scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI allows further keys
+                scope["strato.peer_certificate"] = self._peer
 
     return Protocol

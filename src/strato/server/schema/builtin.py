@@ -195,7 +195,7 @@ class _Finder:
         if isinstance(kind, str) and kind[1:] in scalars:
             kind = scalars[kind[1:]]
         if isinstance(kind, Mapping):
-            wanted: type = list if "list" in kind else dict
+            wanted: Any = list if "list" in kind else dict
             if value.__class__ is not wanted:
                 self._mismatch(kind, value, owner, fields_path)
             elif wanted is list:

@@ -269,11 +269,8 @@ def _members_check(fields: dict[str, Check], each: Check | None) -> Check:
     return check
 
 
-def _size_check(kind: type, least: float, most: float) -> Check:
-    def check(value: Any) -> bool:
-        return value.__class__ is not kind or least <= len(value) <= most
-
-    return check
+def _size_check(kind: Any, least: float, most: float) -> Check:
+    return lambda value: value.__class__ is not kind or least <= len(value) <= most
 
 
 def _junctor_checks(schema: Schema) -> list[Check]:
