@@ -1,0 +1,1 @@
+"""Who may do what: certificates and tokens (authentication), RBAC (authorization), and their first objects."""
