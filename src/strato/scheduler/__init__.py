@@ -1,7 +1,8 @@
 """The scheduler: cache, session, statement, actions, plugins, kernels, explanations, binder.
 
-Decisions are pure (`strato.scheduler.cycle.run_cycle`: a `World` in, a `Plan` out); `strato.scheduler.service.Scheduler`
-feeds the world from informers and applies plans. Numba is imported only when a scheduler or a cycle is.
+Decisions are pure (`strato.scheduler.cycle.run_cycle`: a `World` in, a `Plan` out). The one object that acts,
+`strato.scheduler.service.Scheduler`, feeds the world from informers and applies plans. Numba is imported only when a
+scheduler or a cycle is.
 """
 
 from __future__ import annotations

@@ -17,15 +17,12 @@ def arg(key: str, default: Any, *, minimum: float | None = None) -> Any:
     """Declare an argument.
 
     Args:
-        key: The key under ``arguments:``. One that ends in ``*`` collects every key with that prefix into a dict.
-        default: Its default; its type is the argument's (bool, int, float or str; a dict for prefixes, whose values
-            are ints).
+        key: The key under ``arguments:``. A field with ``default_factory=dict`` whose key ends in ``*`` collects every
+            key with that prefix, as whole numbers.
+        default: Its default; its type is the argument's: bool, int, float or str.
         minimum: Smallest sensible value; a smaller one takes the default, as in Volcano.
     """
-    metadata = {"key": key, "minimum": minimum}
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=dict, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+    return dataclasses.field(default=default, metadata={"key": key, "minimum": minimum})
 
 
 def read_arguments(args_type: type[A], given: Mapping[str, Any], where: str) -> tuple[A, list[Problem]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -89,6 +90,19 @@ def parse_config(text: str, where: str = "scheduler configuration") -> Config:
     return config_from(document, where, text)
 
 
+def read_config(path: Path) -> Config:
+    """Read a configuration file.
+
+    Raises:
+        InvalidInput: The file cannot be read, or listing every problem in it.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as err:
+        raise InvalidInput(str(path), [Problem("", f"cannot be read: {err}")]) from err
+    return parse_config(text, str(path))
+
+
 def default_config() -> Config:
     """Return the built-in configuration."""
     return parse_config(DEFAULT_TEXT, "built-in scheduler configuration")
@@ -124,9 +138,8 @@ def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:
         problems.append(Problem("actions", 'missing; write for example: "enqueue, allocate, backfill"'))
         return ()
     names = tuple(name.strip() for name in value.split(","))
-    for name in names:
-        if name not in ACTIONS:
-            problems.append(Problem("actions", f"no such action {name!r}{nearest(name, ACTIONS)}"))
+    unknown = [name for name in names if name not in ACTIONS]
+    problems.extend(Problem("actions", f"no such action {n!r}{nearest(n, ACTIONS)}") for n in unknown)
     return names
 
 

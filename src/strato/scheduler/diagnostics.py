@@ -24,11 +24,12 @@ def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict
     row = last.row if last is not None and task.status == PENDING else task.row
     evicted = last.evicted if last is not None else task.key in ssn.nominated
     node = ssn.world.nodes.names[row] if row >= 0 else ""
+    possibly = f"Pod {task.key} can possibly be assigned to {node}"
     if status == ALLOCATED:
-        text = f"Pod {task.key} can possibly be assigned to {node}, once minAvailable is satisfied"
+        text = f"{possibly}, once minAvailable is satisfied"
         return PodVerdict(task, SCHEDULABLE, text)
     if status == PIPELINED:
-        text = f"Pod {task.key} can possibly be assigned to {node}, once resource is released and minAvailable is satisfied"
+        text = f"{possibly}, once resource is released and minAvailable is satisfied"
         return PodVerdict(task, UNSCHEDULABLE, text, nominated=node if evicted else "")
     notes = ssn.notes.get(job.key)
     errors = notes.errors.get(task.cls.number) if notes is not None else None

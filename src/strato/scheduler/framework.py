@@ -171,6 +171,10 @@ class Plugin:
         """Return extension points this configuration of the plugin does not answer although the class has them."""
         return frozenset()
 
+    def resources(self) -> Sequence[str]:
+        """Return resources it names in its arguments, so that their columns exist before any plugin opens."""
+        return ()
+
     def open(self, ssn: Session) -> None:
         """Read what it needs from the session; called once, before any extension point."""
 

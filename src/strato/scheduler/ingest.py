@@ -132,12 +132,10 @@ def requests(spec: PodSpec, dims: Dimensions, missing: Mapping[int, int] | None 
         _add(total, _of(container, dims, missing))
     init, restartable = _init_requests(spec.init_containers, dims, missing)
     _add(total, restartable)
-    for column, amount in init.items():
-        total[column] = max(total.get(column, 0), amount)
+    total |= {column: max(total.get(column, 0), amount) for column, amount in init.items()}
     total[PODS] = total.get(PODS, 0) + 1
     if spec.resources is not None:
-        for column, amount in _list(spec.resources.requests, dims).items():
-            total[column] = amount
+        total |= _list(spec.resources.requests, dims)
     _add(total, _list(spec.overhead, dims))
     total.setdefault(CPU, 0)
     total.setdefault(MEMORY, 0)
@@ -164,10 +162,7 @@ def _init_requests(
 
 
 def _of(container: Container, dims: Dimensions, missing: Mapping[int, int] | None) -> dict[int, int]:
-    out = _list(container.resources.requests, dims)
-    for column, amount in (missing or {}).items():
-        out.setdefault(column, amount)
-    return out
+    return {**(missing or {}), **_list(container.resources.requests, dims)}
 
 
 def _list(resources: ResourceList, dims: Dimensions) -> dict[int, int]:

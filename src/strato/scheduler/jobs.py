@@ -20,6 +20,7 @@ from strato.scheduler.tasks import (
     PIPELINED,
     RUNNING,
     STATUS_COUNT,
+    STATUS_NAMES,
     SUCCEEDED,
     Task,
 )
@@ -157,7 +158,7 @@ class Job:
     @property
     def is_waiting_for_queue(self) -> bool:
         """Whether it has not been enqueued yet (spec: IsPending)."""
-        return self.group is None and not self.solo or self.phase in ("", PHASE_PENDING)
+        return (self.group is None and not self.solo) or self.phase in ("", PHASE_PENDING)
 
     def _roles_apply(self) -> bool:
         return bool(self.min_task) and self.min_available >= sum(self.min_task.values())
@@ -220,8 +221,6 @@ class Job:
 
     def describe_counts(self) -> str:
         """Return the counts as messages show them: ``1 Pending, 2 Running, 3 minAvailable``, sorted."""
-        from strato.scheduler.tasks import STATUS_NAMES
-
         parts = [f"{n} {STATUS_NAMES[s]}" for s, n in enumerate(self.counts) if n]
         parts.append(f"{self.min_available} minAvailable")
         return ", ".join(sorted(parts))

@@ -37,7 +37,7 @@ def _score(row, request, scored_request, allocatable, idle, requested, scored, k
     total = 0.0
     for t in range(kinds.size):
         kind = kinds[t]
-        if kind == LEAST or kind == MOST:
+        if kind in (LEAST, MOST):
             points = 0
             whole = 0
             for j in range(dims.shape[1]):
@@ -142,15 +142,28 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         count: Tasks to place.
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP.
         rows: Rows in use; every array has at least as many.
-        request, scored_request: int64[width], int64[2], of one task.
-        allocatable … scored, pods: The `NodeTable` columns; charged in place (pipelined under FUTURE, else idle).
-        journal, cursor: int32[], int64[1], the table's journal; every charged row is appended.
-        mask: bool[rows], rows the static filters allow.
-        base: float64[rows], static part of the score, added first.
-        sensitive: bool[rows]; the batch ends after a placement that fills such a row, because base may change.
-        kinds, weights, dims, dim_weights: int64[t], float64[t], int64[t, k] (-1 ends), float64[t, k]; resource terms.
-        tree, head: float64[2 * leaves], int64[4]; the class's tree, -inf where a row does not fit.
+        request: int64[width], what one task asks for.
+        scored_request: int64[2], cpu and memory as scoring sees them.
+        allocatable: int64[n, width], a column set of the `NodeTable`, as are the next six.
+        idle: int64[n, width]; charged in place, unless under FUTURE.
+        releasing: int64[n, width].
+        pipelined: int64[n, width]; charged in place under FUTURE.
+        requested: int64[n, width]; charged in place.
+        scored: int64[n, 2]; charged in place.
+        pods: int64[n]; charged in place.
+        journal: int32[], the table's journal; every charged row is appended.
+        cursor: int64[1], its position.
+        mask: bool[n], rows the static filters allow.
+        base: float64[n], static part of the score, added first.
+        sensitive: bool[n]; the batch ends after a placement that fills such a row, because base may change.
+        kinds: int64[t], kinds of the resource terms.
+        weights: float64[t], their weights.
+        dims: int64[t, k], the columns of each; -1 ends.
+        dim_weights: float64[t, k], the weights of those.
+        tree: float64[2 * leaves], the class's tree, -inf where a row does not fit.
+        head: int64[4], see PLACES.
         out: int32[>= count], receives the rows chosen.
+
     Returns: Number of tasks placed.
     Complexity: O(rows) when built, else O(changed rows · log rows), plus O(log rows) per task.
     """

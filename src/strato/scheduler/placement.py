@@ -175,7 +175,7 @@ class Placer:
 
     def _normalise(self, found: Candidates, live: Mask) -> bool:
         """Compute ``base`` for the candidate rows; return whether it changed."""
-        if not found.static:
+        if not found.static or (not found.varies and found.extremes is not None):
             return False
         size = self._table.size
         extremes = tuple(float(s.raw[:size][live].max(initial=0.0)) for s in found.static)

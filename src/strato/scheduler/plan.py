@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from strato.scheduler.jobs import Job
 from strato.scheduler.reasons import FitErrors, Verdict
 from strato.scheduler.tasks import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(NamedTuple):
     """Put a pod on a node."""
 
     task: Task
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Eviction:
+class Eviction(NamedTuple):
     """Remove a pod so that another may run."""
 
     task: Task
@@ -38,8 +37,7 @@ class Condition:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class GroupStatus:
+class GroupStatus(NamedTuple):
     """Status a PodGroup should have. ``condition`` replaces the one of its type; None leaves conditions alone."""
 
     job: Job
@@ -50,8 +48,7 @@ class GroupStatus:
     condition: Condition | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PodVerdict:
+class PodVerdict(NamedTuple):
     """Why a pod was not placed, and where it may go later."""
 
     task: Task

@@ -101,7 +101,7 @@ def counts(name: str) -> bool:
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
-def internal(name: str, text: str | int | float) -> int:
+def internal(name: str, text: str | float) -> int:
     """Return a quantity in the internal unit of its resource, rounded up.
 
     Raises:

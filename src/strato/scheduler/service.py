@@ -18,7 +18,7 @@ from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, StratoError, Unavailable
 from strato.metrics import Registry
 from strato.scheduler.binder import Binder
-from strato.scheduler.config import Config, default_config, parse_config
+from strato.scheduler.config import Config, default_config, read_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.explain import Diagnosis, diagnosis
 from strato.scheduler.feed import Feed
@@ -48,12 +48,12 @@ class Scheduler:
         informers: Shared informers on it.
         clock: The only source of time.
         random: The only source of chance.
-        config: What to run; the built-in configuration when neither this nor ``config_path`` is given.
-        config_path: A file in Volcano's format, read again whenever it changes; a bad one is reported and ignored.
+        config: What to run, or the path of a file in Volcano's format, which is read again whenever it changes (a bad
+            one is reported and ignored); absent means the built-in configuration.
         names: Values of ``spec.schedulerName`` served.
         default_queue: Queue of PodGroups that name none; made, with ``root``, at start.
-        period: Seconds between looks at the clock: time-based plugins, the configuration file, mere counters.
-        registry: Where metrics are registered.
+        period_seconds: Time between looks at the clock: time-based plugins, the configuration file, mere counters.
+        metrics: Where metrics are registered.
         workers: Writes under way at once.
 
     Raises:
@@ -67,34 +67,33 @@ class Scheduler:
         clock: Clock,
         random: Random,
         *,
-        config: Config | None = None,
-        config_path: Path | str | None = None,
+        config: Config | Path | str | None = None,
         names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER),
         default_queue: str = DEFAULT_QUEUE,
-        period: float = 1.0,
-        registry: Registry | None = None,
+        period_seconds: float = 1.0,
+        metrics: Registry | None = None,
         workers: int = 64,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._clock = clock
         self._random = random
-        self._path = Path(config_path) if config_path is not None else None
+        self._path = Path(config) if isinstance(config, Path | str) else None
         self._stamp: tuple[int, int] | None = None
-        self._config = config or default_config()
+        self._config = config if isinstance(config, Config) else default_config()
         if self._path is not None:
             self._stamp = _stamp(self._path)
-            self._config = parse_config(self._path.read_text(), str(self._path))
-        self._period = period
+            self._config = read_config(self._path)
+        self._period = period_seconds
         self._default_queue = default_queue
-        self._measures = Measures(registry or Registry())
-        self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=registry)
+        self._measures = Measures(metrics or Registry())
+        self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
         self.world = World(names, default_queue)
         self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
         self._binder = Binder(
             cluster, clock, self.world, self._recorder, self.wake, bound=self._on_bound, workers=workers
         )
-        self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period)
+        self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
         self._feed = Feed(self.world, self.wake, self._on_refused)
         self._changed = asyncio.Event()
         self._decided_openings = -1
@@ -213,8 +212,8 @@ class Scheduler:
             return
         self._stamp = stamp
         try:
-            config = parse_config(self._path.read_text(), str(self._path))
-        except (InvalidInput, OSError, UnicodeDecodeError) as error:
+            config = read_config(self._path)
+        except InvalidInput as error:
             _log.error("configuration not taken, the one in force stays: %s", error)
             return
         self._config = config

@@ -86,12 +86,15 @@ class Session:
         self._build(config)
 
     def _build(self, config: Config) -> None:
+        made = [[option.plugin(option.args) for option in tier] for tier in config.tiers]
+        for plugin in (plugin for plugins in made for plugin in plugins):
+            for name in plugin.resources():
+                self.world.column(name)
         tiers: dict[str, list[list[Fn]]] = {point: [] for point in POINTS}
-        for tier in config.tiers:
+        for tier, plugins in zip(config.tiers, made, strict=True):
             for found in tiers.values():
                 found.append([])
-            for option in tier:
-                plugin = option.plugin(option.args)
+            for option, plugin in zip(tier, plugins, strict=True):
                 plugin.hierarchy = option.toggles["enableHierarchy"]
                 plugin.open(self)
                 self.plugins.append(plugin)

@@ -1,4 +1,4 @@
-"""What a cycle leaves in statuses: PodGroup phases and counters, verdicts on pods, queues (spec scheduler-core 9.3-9.5)."""
+"""What a cycle leaves in statuses: PodGroups, verdicts on pods, queues (spec scheduler-core 9.3-9.5)."""
 
 from __future__ import annotations
 

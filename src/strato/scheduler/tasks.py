@@ -94,12 +94,12 @@ class TaskClass:
 
 def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
     """Return every host port a pod asks for, as ``(ip, protocol, port)``."""
-    out = []
-    for container in spec.containers:
-        for port in container.ports or ():
-            if port.host_port:
-                out.append((port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port))
-    return tuple(out)
+    return tuple(
+        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        for container in spec.containers
+        for port in container.ports
+        if port.host_port
+    )
 
 
 class Task:

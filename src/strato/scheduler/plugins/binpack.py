@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strato.scheduler import kernels
@@ -27,7 +27,9 @@ class BinpackArgs:
     """Weight of memory; negative counts as 1. Default 1."""
     resources: str = arg("binpack.resources", "")
     """Further resources that count, separated by commas. Default none."""
-    resource_weights: dict[str, int] = arg("binpack.resources.*", {})
+    resource_weights: dict[str, int] = field(
+        default_factory=dict, metadata={"key": "binpack.resources.*", "minimum": None}
+    )
     """Weight per further resource; negative counts as 1. Default 1."""
 
 
@@ -41,12 +43,14 @@ class Binpack(Plugin):
         """Weight 0 means no score at all."""
         return frozenset(("resource_terms",)) if self.args.weight == 0 else frozenset()
 
+    def resources(self) -> Sequence[str]:
+        """Return the further resources that count."""
+        return [name for name in (part.strip() for part in self.args.resources.split(",")) if counts(name)]
+
     def open(self, ssn: Session) -> None:
         """Resolve resource names to columns."""
         weights = [(CPU, self.args.cpu), (MEMORY, self.args.memory)]
-        for name in (part.strip() for part in self.args.resources.split(",")):
-            if name and counts(name):
-                weights.append((ssn.world.column(name), self.args.resource_weights.get(name, 1)))
+        weights += [(ssn.world.column(n), self.args.resource_weights.get(n, 1)) for n in self.resources()]
         self._weights = tuple((column, 1.0 if weight < 0 else float(weight)) for column, weight in weights)
 
     def resource_terms(self) -> Sequence[ResourceTerm]:

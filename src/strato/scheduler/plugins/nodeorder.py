@@ -19,6 +19,7 @@ from strato.scheduler.tasks import TaskClass
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
 
+GPU = "nvidia.com/gpu"
 _MIB = 1024 * 1024
 _IMAGE_MIN_BYTES = 23 * _MIB
 _IMAGE_MAX_BYTES = 1000 * _MIB
@@ -44,9 +45,13 @@ class NodeOrder(Plugin):
     name = "nodeorder"
     args_type = NodeOrderArgs
 
+    def resources(self) -> Sequence[str]:
+        """GPUs take part in the balance."""
+        return (GPU,)
+
     def open(self, ssn: Session) -> None:
         """Resolve the columns."""
-        self._gpu = ssn.world.column("nvidia.com/gpu")
+        self._gpu = ssn.world.column(GPU)
 
     def resource_terms(self) -> Sequence[ResourceTerm]:
         """Least and most allocated, and balance between resources."""

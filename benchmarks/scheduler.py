@@ -1,0 +1,187 @@
+"""How fast the scheduler decides: `python benchmarks/scheduler.py [--json FILE] [--only NAME]`.
+
+Decision only: from a world in memory to a plan; no API. Every line names its bar. The first run on a machine compiles
+the kernel; that is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from strato.api.core import Node, Pod
+from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.scheduler.config import Config, default_config, parse_config
+from strato.scheduler.cycle import run_cycle
+from strato.scheduler.placement import Placer, warm_up
+from strato.scheduler.world import World
+
+PLAIN = """
+actions: "allocate"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins: [{name: drf}, {name: proportion}]
+"""
+
+
+def build(
+    nodes: int,
+    jobs: int,
+    size: int,
+    *,
+    classes: int = 1,
+    queues: int = 1,
+    extra: int = 0,
+    cpu: int = 64,
+    minimum: int = -1,
+) -> World:
+    """A world of equal nodes and of jobs × size pending pods in so many classes."""
+    world = World()
+    for q in range(queues):
+        view = {"metadata": {"name": f"q{q}"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
+        world.set_queue(msgspec.convert(view, Queue))
+    more = {f"example.com/r{i}": "1000" for i in range(extra)}
+    for n in range(nodes):
+        allocatable = {"cpu": str(cpu), "memory": f"{cpu * 4}Gi", "pods": "250", **more}
+        view = {
+            "metadata": {"name": f"node-{n}", "labels": {"zone": f"z{n % 10}"}},
+            "status": {"allocatable": allocatable},
+        }
+        world.set_node(msgspec.convert(view, Node))
+    for j in range(jobs):
+        minimal = size if minimum < 0 else minimum
+        view = {
+            "metadata": {"name": f"job-{j}", "namespace": "bench", "uid": f"j{j}"},
+            "spec": {"minMember": minimal, "queue": f"q{j % queues}"},
+            "status": {"phase": "Inqueue"},
+        }
+        world.set_group(msgspec.convert(view, PodGroup))
+        milli = 100 + (j % classes) * 10
+        requests = {"cpu": f"{milli}m", "memory": "256Mi"} | dict.fromkeys(more, "1")
+        for p in range(size):
+            view = {
+                "metadata": {
+                    "name": f"job-{j}-task-{p}",
+                    "namespace": "bench",
+                    "uid": f"{j}-{p}",
+                    "annotations": {"scheduling.k8s.io/group-name": f"job-{j}"},
+                },
+                "spec": {
+                    "schedulerName": "volcano",
+                    "containers": [{"name": "main", "resources": {"requests": requests}}],
+                },
+                "status": {"phase": "Pending"},
+            }
+            world.set_pod(msgspec.convert(view, Pod))
+    return world
+
+
+def decide(world: World, config: Config, placer: Placer) -> tuple[int, float]:
+    began = time.perf_counter()
+    plan = run_cycle(world, config, now=1e9, rng=random.Random(1), placer=placer)
+    return len(plan.binds), time.perf_counter() - began
+
+
+def rate(world: World, config: Config) -> dict[str, Any]:
+    placed, seconds = decide(world, config, Placer(world.nodes))
+    return {"pods": placed, "seconds": seconds, "value": placed / seconds, "unit": "pods/s"}
+
+
+def no_predicates() -> dict[str, Any]:
+    return rate(build(5000, 20, 500, queues=2), parse_config(PLAIN))
+
+
+def gangs() -> dict[str, Any]:
+    return rate(build(1000, 20, 500), default_config())
+
+
+def one_pod_jobs() -> dict[str, Any]:
+    return rate(build(1000, 10_000, 1), default_config())
+
+
+def one_pod_jobs_many_classes() -> dict[str, Any]:
+    return rate(build(1000, 10_000, 1, classes=50), default_config())
+
+
+def many_classes() -> dict[str, Any]:
+    return rate(build(10_000, 50, 400, classes=50, extra=5), default_config())
+
+
+def elastic_jobs() -> dict[str, Any]:
+    return rate(build(1000, 20, 500, minimum=1), default_config())
+
+
+def unchanged() -> dict[str, Any]:
+    world = build(10_000, 250, 400, classes=50)
+    placer, config = Placer(world.nodes), default_config()
+    while decide(world, config, placer)[0]:
+        pass
+    _, seconds = decide(world, config, placer)
+    return {"pods": 0, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
+
+
+def backlog() -> dict[str, Any]:
+    """A full cluster, 2,000 one-pod jobs that do not fit: what a cycle costs that can place nothing."""
+    world = build(1000, 2000, 1, cpu=64)
+    for n in range(1000):
+        allocatable = {"cpu": "10m", "memory": "1Gi", "pods": "10"}
+        world.set_node(
+            msgspec.convert({"metadata": {"name": f"node-{n}"}, "status": {"allocatable": allocatable}}, Node)
+        )
+    placer, config = Placer(world.nodes), default_config()
+    decide(world, config, placer)
+    _, seconds = decide(world, config, placer)
+    return {"pods": 0, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
+
+
+BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
+    ("no-predicates", "5,000 nodes, 10,000 pods, 2 queues, no predicates", no_predicates, 40_000),
+    ("gangs", "default plugins, 1,000 nodes, 20 gangs x 500", gangs, 5_000),
+    ("one-pod-jobs", "default plugins, 1,000 nodes, 10,000 one-pod jobs", one_pod_jobs, 2_000),
+    ("one-pod-jobs-50", "the same in 50 classes", one_pod_jobs_many_classes, 2_000),
+    ("elastic", "default plugins, 1,000 nodes, 20 x 500 with minMember 1", elastic_jobs, 5_000),
+    ("classes", "10,000 nodes x 8 resources, 20,000 pods, 50 classes", many_classes, 100_000),
+    ("unchanged", "nothing changed, 10,000 nodes, 100,000 pods", unchanged, 5),
+    ("backlog", "full cluster, 1,000 nodes, 2,000 one-pod jobs wait", backlog, 500),
+]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", type=Path, default=None, help="also write the results here")
+    parser.add_argument("--only", default="", help="run one benchmark")
+    options = parser.parse_args()
+    warm_up()
+    results = []
+    print(f"{'benchmark':<18} {'result':>14} {'bar':>12}   what")
+    for name, what, run, bar in BENCHMARKS:
+        if options.only and options.only != name:
+            continue
+        result = {"name": name, "what": what, "bar": bar, **run()}
+        good = result["value"] <= bar if result["unit"] == "ms" else result["value"] >= bar
+        print(
+            f"{name:<18} {result['value']:>10,.1f} {result['unit']:<6} {bar:>8,.0f} {'ok' if good else 'LOW'}   {what}"
+        )
+        results.append(result)
+    if options.json is not None:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip()
+        about = {"commit": commit, "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+        options.json.write_text(json.dumps({**about, "results": results}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
