@@ -128,6 +128,8 @@ def choose(store: ImageStore, name: str, command: str, env: Mapping[str, str], *
     """Decide what a container runs on: its image, or the machine's root when that has its command.
 
     Args:
+        store: Where images are looked up.
+        name: The container's image.
         command: First word of the container's command line; empty when it has none.
         env: The environment the command is searched in (``PATH``).
         strict: Never substitute.

@@ -60,7 +60,7 @@ def enter(namespace_fd: int) -> None:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    """Mount, bind or remount, as mount(2)."""
+    """Call the kernel's mount: a new file system, a bind or a remount, by the flags."""
     result = _libc.mount(source.encode(), target.encode(), kind.encode() or None, flags, data.encode() or None)
     _check(result, f"mount {source} on {target}")
 

@@ -6,6 +6,7 @@ is ``NAME``; when it is full it becomes ``NAME.1``, the former ``NAME.1`` become
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -71,10 +72,8 @@ class LogWriter:
         os.close(self._file)
         names = [self._name] + [f"{self._name}.{number}" for number in range(1, self._max_files)]
         for older, newer in zip(names[:0:-1], names[-2::-1], strict=True):
-            try:
+            with contextlib.suppress(FileNotFoundError):
                 os.rename(newer, older, src_dir_fd=self._directory, dst_dir_fd=self._directory)
-            except FileNotFoundError:
-                pass
         self._open()
 
 

@@ -5,6 +5,8 @@ One request costs some 50 µs where an ``ip`` command costs milliseconds, and ip
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import socket
 import struct
@@ -59,10 +61,10 @@ def create_veth(name: str, bridge: str, peer: str, namespace_fd: int) -> None:
 def delete_link(name: str) -> None:
     """Delete an interface; no effect when it does not exist."""
     try:
-        index = socket.if_nametoindex(name)
-    except OSError:
-        return
-    _ask(_DELLINK, 0, _link(index))
+        _ask(_DELLINK, 0, _link(socket.if_nametoindex(name)))
+    except OSError as err:
+        if err.errno not in (None, errno.ENODEV):  # if_nametoindex gives no number
+            raise
 
 
 def set_up(name: str) -> None:
@@ -75,10 +77,8 @@ def add_address(name: str, address: str, prefix_length: int) -> None:
     packed = socket.inet_aton(address)
     index = socket.if_nametoindex(name)
     body = struct.pack("=BBBBI", socket.AF_INET, prefix_length, 0, 0, index)
-    try:
+    with contextlib.suppress(FileExistsError):
         _ask(_NEWADDR, _CREATE | _EXCL, body + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed))
-    except FileExistsError:
-        pass
 
 
 def add_default_route(gateway: str) -> None:

@@ -7,6 +7,7 @@ to it are rebuilt as a skeleton in memory whose entries point to the originals. 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from typing import Any
@@ -15,7 +16,7 @@ from strato.node.sandbox import linux
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "kfd", "dri")
 _LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
-_PRIVATE = ("/tmp", "/var/tmp", "/run")  # noqa: S108 - these are mount points of ours
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
 _OWN = ("proc", "sys", "dev", "tmp", "run")
 
 
@@ -37,8 +38,13 @@ class RootBuilder:
             self._skeleton = {""}
             self._show_entries("")
         self._system(spec)
-        for entry in sorted(spec["mounts"], key=lambda m: m["target"]):
+        mounts = sorted(spec["mounts"], key=lambda m: str(m["target"]))
+        if self._skeleton is not None:  # first all mount points: rebuilding a directory would hide a mount in it
+            for entry in mounts:
+                self._mount_point(entry["target"], is_directory=os.path.isdir(entry["source"]))
+        for entry in mounts:
             self.place(entry["source"], entry["target"], read_only=entry["readOnly"])
+        self._mount_point(spec["workingDir"], is_directory=True)
         if spec.get("readOnlyRoot") or self._skeleton is not None:
             flags = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY
             linux.mount("none", self._root, flags=flags)
@@ -109,10 +115,8 @@ class RootBuilder:
             os.mkdir(target)
         else:
             os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC))
-        try:
+        with contextlib.suppress(OSError):  # what even its owner cannot see (a dead mount) stays an empty entry
             linux.bind(entry.path, target, read_only=True)
-        except OSError:  # what even its owner cannot see (a dead network mount) stays an empty entry
-            pass
 
     def _mount_point(self, target: str, *, is_directory: bool) -> str:
         """Return the path outside of a mount point inside, following the container's links, made if missing."""

@@ -7,6 +7,7 @@ process is in the attempt's directory (see `supervisor`), so a restarted node ad
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -106,6 +107,10 @@ class Runtime(Protocol):
         """Ask the container's process to end, or kill everything in the container."""
         ...
 
+    async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
+        """Run a command in the container; return its exit code, -1 when it took too long."""
+        ...
+
 
 class ProcessRuntime:
     """Runs containers as processes through one spawner.
@@ -156,9 +161,7 @@ class ProcessRuntime:
     def _spawn(self) -> None:
         os.makedirs(self._data_dir, exist_ok=True)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        program = (
-            f"import sys; sys.path.insert(0, {_SOURCE!r}); from strato.node.sandbox.spawner import main; main()"
-        )
+        program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from strato.node.sandbox.spawner import main; main()"
         log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._pid = os.posix_spawn(
             sys.executable,
@@ -313,14 +316,32 @@ class ProcessRuntime:
             )
         )
 
+    async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
+        """Run a command in the container.
+
+        Raises:
+            RuntimeProblem: The container is gone, or cannot be entered.
+        """
+        spec = _read_json(os.path.join(run.directory, "spec.json"))
+        if spec is None or run.ended.done():
+            raise RuntimeProblem("the container does not run")
+        answer = await self.call(
+            "exec",
+            pid=run.pid,
+            isolation=self.isolation,
+            argv=list(argv),
+            env=spec["env"],
+            workingDir=spec["workingDir"],
+            timeout=timeout_seconds,
+        )
+        return int(answer["exitCode"])
+
     def signal(self, run: Run, *, kill: bool) -> None:
         """Ask the container's process to end, or kill it."""
         if run.ended.done():
             return
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(run.pid, KILL_SIGNAL if kill else signal.SIGTERM)
-        except ProcessLookupError:
-            pass
 
 
 def _read_json(path: str) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ one began. It ends when the node closes the socket; the containers it started li
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import json
@@ -37,6 +38,7 @@ def main() -> None:
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.set_inheritable(SOCKET_FD, False)
     sock = socket.socket(fileno=SOCKET_FD)
     gc.freeze()
     sock.send(b'{"id":0}')
@@ -100,10 +102,8 @@ def _try(flags: int, as_user: bool) -> bool:
 
 def _bridge(request: Request) -> dict[str, Any]:
     """Make the pods' bridge."""
-    try:
+    with contextlib.suppress(FileExistsError):
         netlink.create_bridge(request["name"])
-    except FileExistsError:
-        pass
     netlink.add_address(request["name"], request["address"], request["prefix"])
     netlink.set_up(request["name"])
     return {}
@@ -167,14 +167,10 @@ def _unpod(request: Request) -> dict[str, Any]:
     """Let go of a pod's namespaces; the cable goes with them."""
     for name in _NAMESPACES:
         path = os.path.join(request["directory"], name)
-        try:
+        with contextlib.suppress(OSError):  # never made
             linux.unmount(path)
-        except OSError:  # never made
-            pass
-        try:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        except FileNotFoundError:
-            pass
     if request.get("veth"):
         netlink.delete_link(request["veth"])
     return {}

@@ -10,6 +10,7 @@ the container's memory limit, so that the kernel's choice under pressure is the 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -132,14 +133,13 @@ class _Supervisor:
             os.kill(self._child, number)
 
     def _kill(self, number: int) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child, number)
-        except ProcessLookupError:
-            pass
 
     def _run(self, wakeup: int) -> None:
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
+        exec_read, exec_write = os.pipe()
         try:
             if self._spec["isolation"] != "plain":
                 self._enter_root()
@@ -147,13 +147,20 @@ class _Supervisor:
                 linux.become_subreaper()
             child = os.fork()
             if child == 0:
-                self._become_container(out_write, err_write)
+                self._become_container(out_write, err_write, exec_write)
             self._child = child
         except OSError as err:
-            self._end_unstarted(str(err))
+            self._end_unstarted(f"root file system of the container: {err}")
             return
-        for fd in (out_write, err_write, *self._cgroups, self._failed):
+        for fd in (out_write, err_write, exec_write, *self._cgroups):
             os.close(fd)
+        with open(exec_read, "rb") as failures:  # closed by a successful exec
+            message = failures.read().decode(errors="replace")
+        if message:
+            os.waitpid(self._child, 0)
+            self._end_unstarted(message)
+            return
+        os.close(self._failed)
         self._pump({out_read: "stdout", err_read: "stderr"}, wakeup)
         if self._spec["isolation"] == "plain":
             self._kill(signal.SIGKILL)
@@ -171,7 +178,7 @@ class _Supervisor:
                 linux.mount("hidden", hidden, "tmpfs", linux.MS_RDONLY, "mode=700")
         linux.pivot_root(spec["root"])
 
-    def _become_container(self, out: int, err: int) -> NoReturn:
+    def _become_container(self, out: int, err: int, failed: int) -> NoReturn:
         """Turn into the container's process; what goes wrong is told through the failure pipe."""
         spec = self._spec
         try:
@@ -193,12 +200,12 @@ class _Supervisor:
                 os.setuid(spec["uid"])
             os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
         except BaseException as error:  # nothing may return into the supervisor's code from here
-            os.write(self._failed, self._explain(error).encode())
+            os.write(failed, self._explain(error).encode())
             os._exit(START_ERROR)
 
     def _explain(self, error: BaseException) -> str:
         name = self._spec["argv"][0]
-        if isinstance(error, FileNotFoundError) and not error.filename2 and error.filename != self._spec["workingDir"]:
+        if isinstance(error, FileNotFoundError) and "/" not in name:
             return f'exec: "{name}": executable file not found in $PATH'
         return f'exec: "{name}": {error}'
 

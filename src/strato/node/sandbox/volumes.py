@@ -159,6 +159,7 @@ def write_payload(directory: str, files: Mapping[str, File], stamp: str) -> None
 
     Args:
         directory: The volume's directory; made if missing.
+        files: Relative path → file.
         stamp: A name for this version of the files, unlike that of the one before.
     """
     os.makedirs(directory, exist_ok=True)
@@ -202,9 +203,8 @@ def check_host_path(source: HostPathSource) -> str:
     elif kind == "FileOrCreate" and not os.path.exists(path):
         with open(path, "ab"):
             pass
-    checks = {"Directory": os.path.isdir, "DirectoryOrCreate": os.path.isdir}
-    checks |= {"File": os.path.isfile, "FileOrCreate": os.path.isfile}
-    if not checks.get(kind, os.path.exists)(path):
+    is_right = {"Directory": os.path.isdir(path), "File": os.path.isfile(path)}
+    if not is_right.get(kind.removesuffix("OrCreate"), os.path.exists(path)):
         raise ConfigProblem(f"hostPath type check failed: {path} is not {kind or 'there'}")
     return path
 
@@ -215,6 +215,7 @@ def mounts_of(
     """Return what a container's ``volumeMounts`` show where.
 
     Args:
+        container: Whose mounts.
         locations: Volume name → directory or file of the machine.
         variables: For ``subPathExpr``.
         payloads: Names of the volumes that are read-only by nature.

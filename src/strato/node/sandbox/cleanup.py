@@ -1,0 +1,84 @@
+"""Clear away what a node left on the machine: for ``strato down``, when no node process runs any more."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+from strato.node.sandbox import linux, netlink
+from strato.node.sandbox.cgroups import Cgroups
+from strato.node.sandbox.layout import Layout
+from strato.node.sandbox.network import bridge_name
+
+_PATIENCE_SECONDS = 5.0
+_STEP_SECONDS = 0.01
+
+
+def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambda _text: None) -> int:
+    """Kill all containers below a node's data directory, remove its namespaces, bridge and pods.
+
+    Call only when no node runs on the directory. Images stay.
+
+    Args:
+        data_dir: The node's directory.
+        say: Told what could not be done.
+
+    Returns:
+        How many containers were killed.
+    """
+    directory = os.path.abspath(data_dir)
+    layout = Layout(directory)
+    pids = [pid for uid in layout.uids() for path in layout.pod(uid).running_pids() if (pid := _alive(path))]
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    _wait(pids, say)
+    cgroups = Cgroups(bridge_name(directory))
+    for uid in layout.uids():
+        for name in ("ipc", "uts", "net"):
+            with contextlib.suppress(OSError):
+                linux.unmount(os.path.join(layout.pod(uid).namespaces, name))
+        for pid in cgroups.processes(uid):  # of plain processes, whose supervisor could not take them along
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        layout.remove_pod(uid)
+    cgroups.remove_all()
+    with contextlib.suppress(OSError):
+        netlink.delete_link(bridge_name(directory))
+    return len(pids)
+
+
+def _alive(directory: str) -> int:
+    """Return the pid of the container whose state is in a directory, 0 when it has ended."""
+    try:
+        with open(os.path.join(directory, "state.json")) as file:
+            state = json.load(file)
+        if state["boot"] == linux.boot_id() and linux.start_ticks(state["pid"]) == state["startTicks"]:
+            return int(state["pid"])
+    except (OSError, ValueError, KeyError):
+        pass
+    return 0
+
+
+def _wait(pids: list[int], say: Callable[[str], Any]) -> None:
+    """Wait for killed processes to be gone; a person waits for this on the machine's clock."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    for pid in pids:
+        while os.path.exists(f"/proc/{pid}") and _is_process(pid):
+            if time.monotonic() > deadline:
+                say(f"process {pid} does not go away")
+                break
+            time.sleep(_STEP_SECONDS)
+
+
+def _is_process(pid: int) -> bool:
+    try:
+        linux.start_ticks(pid)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,105 @@
+"""Where things lie below the node's data directory, and how they go away."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodPlace:
+    """Paths of one pod."""
+
+    home: str
+
+    @property
+    def namespaces(self) -> str:
+        """Directory of the files that keep its namespaces."""
+        return os.path.join(self.home, "ns")
+
+    def file(self, name: str) -> str:
+        """A generated file: ``hosts``, ``hostname``, ``resolv.conf``."""
+        return os.path.join(self.home, "etc", name)
+
+    def volume(self, name: str) -> str:
+        """Directory of a volume."""
+        return os.path.join(self.home, "volumes", name)
+
+    def attempt(self, container: str, number: int) -> str:
+        """Directory of one run of a container."""
+        return os.path.join(self.home, "containers", container, str(number))
+
+    def log(self, container: str, number: int) -> str:
+        """Log of one run of a container."""
+        return os.path.join(self.home, "logs", container, f"{number}.log")
+
+    def last_attempt(self, container: str) -> int:
+        """The number of the newest run there is a directory of, -1 before the first."""
+        try:
+            names = os.listdir(os.path.join(self.home, "containers", container))
+        except FileNotFoundError:
+            return -1
+        return max((int(n) for n in names if n.isdigit()), default=-1)
+
+    def drop_attempt(self, container: str, number: int) -> None:
+        """Forget an old run and its log."""
+        shutil.rmtree(self.attempt(container, number), ignore_errors=True)
+        directory, name = os.path.split(self.log(container, number))
+        if os.path.isdir(directory):
+            for entry in os.listdir(directory):
+                if entry == name or entry.startswith(name + "."):
+                    os.unlink(os.path.join(directory, entry))
+
+    def write_identity(self, namespace: str, name: str, ip: str) -> None:
+        """Note whose directory this is."""
+        os.makedirs(os.path.join(self.home, "etc"), exist_ok=True)
+        path = os.path.join(self.home, "pod.json")
+        with open(path + ".new", "w") as file:
+            json.dump({"namespace": namespace, "name": name, "ip": ip}, file)
+        os.replace(path + ".new", path)
+
+    def identity(self) -> dict[str, str]:
+        """Return what `write_identity` noted, empty when it did not come to that."""
+        try:
+            with open(os.path.join(self.home, "pod.json")) as file:
+                found: dict[str, str] = json.load(file)
+        except (FileNotFoundError, json.JSONDecodeError):
+            return {}
+        return found
+
+    def running_pids(self) -> list[str]:
+        """Return the attempt directories that hold a state file without an ending."""
+        found = []
+        for directory, _, files in os.walk(os.path.join(self.home, "containers")):
+            if "state.json" in files and "exit.json" not in files:
+                found.append(directory)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Paths of a node."""
+
+    data_dir: str
+
+    def pod(self, uid: str) -> PodPlace:
+        """Paths of a pod."""
+        return PodPlace(os.path.join(self.data_dir, "pods", uid))
+
+    def uids(self) -> list[str]:
+        """The pods there are directories of."""
+        try:
+            return sorted(os.listdir(os.path.join(self.data_dir, "pods")))
+        except FileNotFoundError:
+            return []
+
+    def memory_home(self, uid: str) -> str:
+        """Directory in memory for ``emptyDir`` volumes of medium Memory."""
+        return f"/dev/shm/strato-{uid}"
+
+    def remove_pod(self, uid: str) -> None:
+        """Remove everything of a pod whose processes are gone."""
+        shutil.rmtree(self.memory_home(uid), ignore_errors=True)
+        shutil.rmtree(self.pod(uid).home, ignore_errors=True)

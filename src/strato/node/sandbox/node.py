@@ -1,0 +1,402 @@
+"""This machine as a node: register it, keep its Lease, and give every pod bound to it a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import platform
+import random
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strato.api.core import Pod
+from strato.client.cluster import Cluster
+from strato.client.events import EventRecorder
+from strato.client.informer import Change, Informer, Informers
+from strato.clock import Clock
+from strato.errors import ApiError
+from strato.node.heartbeats import Heartbeats
+from strato.node.images import ImageStore
+from strato.node.records import record_of
+from strato.node.registration import NodeFacts, register_node
+from strato.node.restarts import Backoff
+from strato.node.sandbox import linux
+from strato.node.sandbox.cgroups import Cgroups
+from strato.node.sandbox.hosts import Peer, hosts_file, peer_of
+from strato.node.sandbox.layout import Layout
+from strato.node.sandbox.logs import DiskLogs
+from strato.node.sandbox.network import (
+    PodAddresses,
+    bridge_name,
+    choose_block,
+    loopback_block,
+    machine_address,
+    routes_in_use,
+)
+from strato.node.sandbox.podworker import PodWorker
+from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
+from strato.node.sandbox.sandbox import Machine, PodSandbox
+from strato.node.statuswriter import StatusWriter
+from strato.node.timers import Timers
+
+HOSTS_DELAY_SECONDS = 0.02
+"""How long changes of ``/etc/hosts`` are collected before they are written."""
+_RETRY_SECONDS = 1.0
+_MAX_PODS = "110"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSummary:
+    """What ``strato status`` shows of the node."""
+
+    name: str
+    pods: int
+    isolation: str
+    """``root``, ``user`` or ``plain``."""
+    pod_network: str
+    limits: bool
+    """Whether CPU and memory limits are enforced."""
+    substituted_containers: int
+    """Containers that ran on the machine's root instead of their image."""
+
+
+class SandboxNode:
+    """This machine as a node of the cluster.
+
+    Args:
+        clock: The machine's clock; processes do not run in virtual time.
+        rng: Jitter of the informer.
+        name: The node's name.
+        data_dir: Its directory: pods, logs, images. One running node per directory.
+        informers: Shared informers; None makes an own one for this node's pods.
+        cpus: CPU capacity as a quantity; empty is what the machine has.
+        memory: Memory capacity as a quantity; empty is what the machine has.
+        resources: Further capacity.
+        strict_images: Never run a container on the machine's root in place of its image.
+        path: ``PATH`` of containers on the machine's root; None is this process's, this Python's directory first.
+        isolation: Force ``root``, ``user`` or ``plain``; empty takes the strongest there is.
+        backoff: Waits between restarts of a container.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        name: str,
+        data_dir: str | os.PathLike[str],
+        informers: Informers | None = None,
+        cpus: str = "",
+        memory: str = "",
+        resources: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        strict_images: bool = False,
+        path: str | None = None,
+        isolation: str = "",
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.name = name
+        self._cluster = cluster
+        self._clock = clock
+        self._backoff = backoff
+        directory = os.path.abspath(data_dir)
+        self._runtime = ProcessRuntime(directory, isolation)
+        self._own_informer = informers is None
+        self._informer: Informer[Pod] = (
+            Informer(cluster, Pod, clock, rng, field_selector=f"spec.nodeName={name}")
+            if informers is None
+            else informers.informer(Pod)
+        )
+        self._recorder = EventRecorder(cluster, clock, "kubelet")
+        self._machine = Machine(
+            cluster=cluster,
+            runtime=self._runtime,
+            layout=Layout(directory),
+            images=ImageStore(directory),
+            cgroups=Cgroups(bridge_name(directory)),
+            node_name=name,
+            host_ip=machine_address(),
+            path=path if path is not None else default_path(),
+            allocatable=_capacity(cpus, memory, resources or {}),
+            strict_images=strict_images,
+        )
+        self._labels = {"node.kubernetes.io/instance-type": "sandbox", **(labels or {})}
+        self._addresses = PodAddresses(loopback_block(directory))
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._timers = Timers(clock)
+        self._writer = StatusWriter(cluster, clock, self._timers, on_written=self._on_written, concurrency=16)
+        self._stale_hosts: set[tuple[str, str]] = set()
+        self.registered = asyncio.Event()
+        """Set when the node is in the API."""
+        self.logs = DiskLogs(self._machine.layout, clock)
+        """The logs of the pods on this node."""
+
+    @property
+    def images(self) -> ImageStore:
+        """The node's image store."""
+        return self._machine.images
+
+    def summary(self) -> NodeSummary:
+        """Return what a person wants to know of the node."""
+        return NodeSummary(
+            name=self.name,
+            pods=len(self._workers),
+            isolation=self._runtime.isolation,
+            pod_network=str(self._addresses.network),
+            limits=self._machine.cgroups.enabled,
+            substituted_containers=self._machine.substituted,
+        )
+
+    async def run(self) -> None:
+        """Be a node until cancelled. Containers live on; the next `run` on the same directory takes them over.
+
+        Raises:
+            RuntimeProblem: The sandbox helper does not start.
+        """
+        await self._runtime.open()
+        try:
+            await self._set_up_network()
+            self._keep_addresses()
+            uid = await self._register()
+            heartbeats = Heartbeats(self._cluster, self._clock, {self.name: uid})
+            await self._first_lease(heartbeats)
+            self.registered.set()
+            self._informer.add_handler(self._on_change)
+            self._informer.start()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._timers.run())
+                group.create_task(self._writer.run())
+                group.create_task(heartbeats.run())
+                group.create_task(self._remove_strangers())
+        finally:
+            await self._close()
+
+    async def _close(self) -> None:
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._own_informer:
+            await self._informer.stop()
+        self._runtime.close()
+
+    # Being a node
+
+    async def _set_up_network(self) -> None:
+        machine, directory = self._machine, self._machine.layout.data_dir
+        if self._runtime.isolation == "plain":
+            _log.warning("pods run as plain processes: this machine allows no namespaces")
+        if self._runtime.isolation != "root":
+            return
+        name = bridge_name(directory)
+        note = os.path.join(directory, "network")
+        noted = _read(note)
+        block = ipaddress.IPv4Network(noted) if noted else choose_block(directory, routes_in_use())
+        addresses = PodAddresses(block)
+        with open(note, "w") as file:
+            file.write(str(block))
+        try:
+            await self._runtime.call("bridge", name=name, address=addresses.gateway, prefix=block.prefixlen)
+        except RuntimeProblem as err:
+            _log.warning("pods share the machine's network: %s", err)
+            return
+        self._addresses = addresses
+        machine.bridge, machine.gateway, machine.prefix_length = name, addresses.gateway, block.prefixlen
+
+    def _keep_addresses(self) -> None:
+        for uid in self._machine.layout.uids():
+            identity = self._machine.layout.pod(uid).identity()
+            if identity.get("ip"):
+                self._addresses.keep(uid, identity["ip"])
+
+    async def _register(self) -> str:
+        facts = NodeFacts(
+            name=self.name,
+            address=self._machine.host_ip,
+            capacity=self._machine.allocatable,
+            labels=self._labels,
+            info={
+                "bootID": linux.boot_id(),
+                "osImage": _os_name(),
+                "kernelVersion": platform.release(),
+                "machineID": _read("/etc/machine-id"),
+            },
+            runtime=f"strato://{self._runtime.isolation}",
+            message="sandbox node is posting ready status",
+        )
+        while True:
+            try:
+                return await register_node(self._cluster, facts, self._clock.now())
+            except ApiError as err:
+                _log.warning("the node is registered later: node=%s error=%s", self.name, err)
+                await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _first_lease(self, heartbeats: Heartbeats) -> None:
+        try:
+            await heartbeats.create(self.name)
+        except ApiError as err:  # the renewals will make it
+            _log.warning("the node's lease is written later: node=%s error=%s", self.name, err)
+
+    # Pods come and go
+
+    def _on_change(self, change: Change[Pod]) -> None:
+        pod = change.object
+        if pod.spec.subdomain:
+            self._mark_hosts(pod)
+        if pod.spec.node_name != self.name:
+            return
+        uid = pod.metadata.uid
+        worker = self._workers.get(uid)
+        if change.new is None:
+            if worker is not None:
+                worker.doom(0.0)
+            else:
+                self._forget(uid)
+        elif pod.metadata.deletion_timestamp is not None:
+            grace = pod.metadata.deletion_grace_period_seconds
+            worker = worker or self._hire(pod)
+            worker.doom(float(grace if grace is not None else pod.spec.termination_grace_period_seconds))
+        elif worker is None and not pod.is_finished:
+            self._hire(pod)
+
+    def _hire(self, pod: Pod) -> PodWorker:
+        uid = pod.metadata.uid
+        ip = self._machine.host_ip if pod.spec.host_network else self._addresses.give(uid)
+        record = record_of(pod, host_ip=self._machine.host_ip, now=self._clock.now())
+        worker = PodWorker(
+            pod,
+            record,
+            PodSandbox(self._machine, pod, ip),
+            self._runtime,
+            self._clock,
+            hosts=lambda: self._hosts_of(pod, ip),
+            submit=self._writer.submit,
+            say=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
+            backoff=self._backoff,
+        )
+        self._workers[uid] = worker
+        self._tasks[uid] = asyncio.create_task(self._employ(worker), name=f"pod {worker.namespace}/{worker.name}")
+        if pod.spec.subdomain:
+            self._mark_hosts(pod)
+        return worker
+
+    async def _employ(self, worker: PodWorker) -> None:
+        try:
+            await worker.run()
+            if not worker.stopped:
+                await worker.wait_deleted()
+        except asyncio.CancelledError:
+            raise
+        except Exception:  # one pod's trouble must not stop the node
+            _log.exception("a pod worker failed: pod=%s/%s", worker.namespace, worker.name)
+
+    def _on_written(self, worker: PodWorker, exists: bool) -> None:
+        if worker.stopped:
+            self._dismiss(worker.uid)
+        elif not exists:
+            worker.doom(0.0)
+
+    def _dismiss(self, uid: str) -> None:
+        worker = self._workers.pop(uid, None)
+        self._tasks.pop(uid, None)
+        if worker is not None and worker.pod.spec.subdomain:
+            self._mark_hosts(worker.pod)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._addresses.release(uid)
+        self._machine.layout.remove_pod(uid)
+
+    async def _remove_strangers(self) -> None:
+        """End pods of a former life that the API does not know any more."""
+        await self._informer.wait_synced()
+        known = {pod.metadata.uid for pod in self._informer.list()}
+        for uid in self._machine.layout.uids():
+            if uid in known or uid in self._workers:
+                continue
+            for directory in self._machine.layout.pod(uid).running_pids():
+                run = self._runtime.adopt(directory)
+                if run is not None and not run.ended.done():
+                    self._runtime.signal(run, kill=True)
+                    await asyncio.wait({run.ended}, timeout=5.0)
+            if self._runtime.isolation == "root":
+                await self._runtime.call("unpod", directory=self._machine.layout.pod(uid).namespaces, veth="")
+            self._machine.cgroups.remove(uid)
+            self._forget(uid)
+
+    # Names
+
+    def _mark_hosts(self, pod: Pod) -> None:
+        if not self._stale_hosts:
+            self._timers.after(HOSTS_DELAY_SECONDS, self._write_hosts)
+        self._stale_hosts.add((pod.metadata.namespace, pod.spec.subdomain))
+
+    def _write_hosts(self) -> None:
+        groups, self._stale_hosts = self._stale_hosts, set()
+        for worker in self._workers.values():
+            pod = worker.pod
+            if (pod.metadata.namespace, pod.spec.subdomain) in groups and worker.record.pod_ip:
+                sandbox = worker.sandbox
+                assert isinstance(sandbox, PodSandbox)
+                sandbox.write_hosts(self._hosts_of(pod, sandbox.ip))
+
+    def _hosts_of(self, pod: Pod, ip: str) -> str:
+        aliases = [(alias.ip, alias.hostnames) for alias in pod.spec.host_aliases]
+        return hosts_file(peer_of(pod, ip), self._siblings(pod), aliases)
+
+    def _siblings(self, pod: Pod) -> list[Peer]:
+        """All pods of the same headless service that have an address, on whatever node."""
+        if not pod.spec.subdomain:
+            return []
+        group = (pod.metadata.namespace, pod.spec.subdomain)
+        found = {
+            uid: peer_of(worker.pod, worker.sandbox.ip)
+            for uid, worker in self._workers.items()
+            if (worker.namespace, worker.pod.spec.subdomain) == group
+        }
+        if not self._own_informer:
+            for other in self._informer.list():
+                is_sibling = (other.metadata.namespace, other.spec.subdomain) == group
+                if is_sibling and other.status.pod_ip and not other.is_finished:
+                    found.setdefault(other.metadata.uid, peer_of(other, other.status.pod_ip))
+        return list(found.values())
+
+
+def default_path() -> str:
+    """Return the ``PATH`` of containers on this machine's root: this Python's programs, then this process's PATH."""
+    own = os.path.dirname(sys.executable)
+    return os.pathsep.join([own, os.environ.get("PATH", os.defpath)])
+
+
+def _capacity(cpus: str, memory: str, resources: Mapping[str, str]) -> dict[str, str]:
+    usable = len(os.sched_getaffinity(0))
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {
+        "cpu": cpus or str(usable),
+        "memory": memory or f"{pages // 1024}Ki",
+        "pods": _MAX_PODS,
+        "ephemeral-storage": "100Gi",
+        **resources,
+    }
+
+
+def _os_name() -> str:
+    try:
+        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
+    except OSError:
+        return "Linux"
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -1,0 +1,383 @@
+"""One pod on this machine, from bind to deletion: the kubelet's part.
+
+A worker prepares the sandbox, runs the init containers in order and then the others side by side, restarts what the
+policy says, and ends everything when the pod is deleted or its deadline has passed. After a restart of the node it
+finds on disk what runs and goes on from there. All machine work goes through `Runtime` and `PodSandbox`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from strato.api.core import Container, Pod
+from strato.clock import Clock
+from strato.node.podstatus import (
+    COMPLETED,
+    CRASH_LOOP,
+    ERROR,
+    OOM_KILLED,
+    ContainerRecord,
+    Ending,
+    PodRecord,
+    pod_status,
+)
+from strato.node.restarts import ALWAYS, Backoff, should_restart
+from strato.node.sandbox.environment import ConfigProblem
+from strato.node.sandbox.probes import Prober
+from strato.node.sandbox.runtime import Ended, Launch, Run, Runtime, RuntimeProblem
+from strato.node.sandbox.sandbox import ImageMissing
+
+CONFIG_RETRY_SECONDS = 2.0
+"""Between two looks for what a pod refers to and is not there."""
+KILL_PATIENCE_SECONDS = 5.0
+_KEPT_ATTEMPTS = 2
+_MESSAGE_BYTES = 4096
+
+_log = logging.getLogger(__name__)
+
+Say = Callable[[str, str, str], None]
+"""Record an event of the pod: type, reason, message."""
+
+
+class Sandbox(Protocol):
+    """What a worker needs of `PodSandbox`."""
+
+    ip: str
+
+    async def prepare(self, hosts: str) -> None:
+        """Make what the containers need."""
+        ...
+
+    def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
+        """Decide how a container is run."""
+        ...
+
+    def last_attempt(self, container: str) -> int:
+        """Return the newest run of a container on disk, -1 before the first."""
+        ...
+
+    def attempt(self, container: str, number: int) -> str:
+        """Return the directory of a run."""
+        ...
+
+    def drop_attempt(self, container: str, number: int) -> None:
+        """Forget an old run."""
+        ...
+
+    def oom_killed(self, container: str) -> bool:
+        """Return whether the kernel killed something of it for lack of memory."""
+        ...
+
+    def termination_message(self, container: str, number: int) -> str:
+        """Return what the container left as its last words."""
+        ...
+
+    def note_substitution(self) -> None:
+        """Count a container that runs on the machine's root instead of its image."""
+        ...
+
+    async def release(self) -> None:
+        """Let go of the machine's resources."""
+        ...
+
+
+class PodWorker:
+    """Runs one pod.
+
+    Args:
+        pod: As bound.
+        record: Its record, fresh or from its status.
+        hosts: Returns the content of ``/etc/hosts`` now.
+        submit: Asks for the status to be written.
+        say: Records events.
+    """
+
+    def __init__(
+        self,
+        pod: Pod,
+        record: PodRecord,
+        sandbox: Sandbox,
+        runtime: Runtime,
+        clock: Clock,
+        *,
+        hosts: Callable[[], str],
+        submit: Callable[[PodWorker], None],
+        say: Say,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.pod = pod
+        self.namespace = pod.metadata.namespace
+        self.name = pod.metadata.name
+        self.uid = pod.metadata.uid
+        self.queued = self.writing = False
+        self.record = record
+        self.sandbox = sandbox
+        self._runtime = runtime
+        self._clock = clock
+        self._hosts = hosts
+        self._submit = submit
+        self._say = say
+        self._backoff = backoff or Backoff()
+        self._runs: dict[str, Run] = {}
+        self._doomed = asyncio.Event()
+        self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
+        self.stopped = False
+        """Whether all processes of a doomed pod are gone: the API object may go."""
+
+    def next_write(self, now: float) -> dict[str, Any] | None:
+        """Return the status to write; None deletes the pod."""
+        return None if self.stopped else pod_status(self.record, now)
+
+    def doom(self, grace_seconds: float) -> None:
+        """End the pod: it was deleted. A later, shorter grace is not honoured once ending has begun."""
+        if not self._doomed.is_set():
+            self._grace_seconds = grace_seconds
+            self._doomed.set()
+
+    async def run(self) -> None:
+        """Live the pod's life; returns when it is finished or, if deleted, when all of it has stopped."""
+        serving = asyncio.create_task(self._serve(), name=f"pod {self.namespace}/{self.name}")
+        doomed = asyncio.create_task(self._doomed.wait())
+        try:
+            await asyncio.wait({serving, doomed}, timeout=self._deadline_left(), return_when=asyncio.FIRST_COMPLETED)
+            if serving.done():
+                serving.result()
+            elif not self._doomed.is_set():
+                self.record.reason = "DeadlineExceeded"
+                self.record.message = "Pod was active on the node longer than the specified deadline"
+                self._say("Warning", "DeadlineExceeded", self.record.message)
+        finally:
+            for task in (serving, doomed):
+                task.cancel()
+            await asyncio.gather(serving, doomed, return_exceptions=True)
+        await self._stop_all()
+        await self._release()
+        self.stopped = self._doomed.is_set()
+        self._submit(self)
+
+    async def wait_deleted(self) -> None:
+        """After `run`, wait for the deletion of a finished pod."""
+        await self._doomed.wait()
+        self.stopped = True
+        self._submit(self)
+
+    def _deadline_left(self) -> float | None:
+        seconds = self.pod.spec.active_deadline_seconds
+        return None if seconds is None else max(0.0, self.record.start_time + seconds - self._clock.now())
+
+    async def _release(self) -> None:
+        try:
+            await self.sandbox.release()
+        except RuntimeProblem as err:
+            _log.warning("a pod leaves something behind: pod=%s/%s error=%s", self.namespace, self.name, err)
+
+    # From preparation to the last container's end
+
+    async def _serve(self) -> None:
+        self._submit(self)
+        await self._prepare()
+        specs = (*self.pod.spec.init_containers, *self.pod.spec.containers)
+        pairs = list(zip(self.record.containers, specs, strict=True))
+        sidecars: list[asyncio.Task[None]] = []
+        try:
+            for record, spec in pairs:
+                if not record.init:
+                    continue
+                if record.sidecar:
+                    begun = asyncio.Event()
+                    sidecars.append(asyncio.create_task(self._run(record, spec, begun)))
+                    await begun.wait()
+                else:
+                    await self._run(record, spec)
+                    if not record.succeeded:
+                        return
+            await asyncio.gather(*(self._run(record, spec) for record, spec in pairs if not record.init))
+        finally:
+            for task in sidecars:
+                task.cancel()
+            await asyncio.gather(*sidecars, return_exceptions=True)
+
+    async def _prepare(self) -> None:
+        while True:
+            try:
+                await self.sandbox.prepare(self._hosts())
+            except (ConfigProblem, RuntimeProblem, OSError) as err:
+                self._say(
+                    "Warning", "FailedMount" if isinstance(err, ConfigProblem) else "FailedCreatePodSandBox", str(err)
+                )
+                await self._clock.sleep(CONFIG_RETRY_SECONDS)
+            else:
+                self.record.pod_ip = self.sandbox.ip
+                return
+
+    async def _run(self, record: ContainerRecord, spec: Container, begun: asyncio.Event | None = None) -> None:
+        """Run a container until it need not run again."""
+        policy = ALWAYS if record.sidecar else self.record.restart_policy
+        if record.init and not record.sidecar and policy == ALWAYS:
+            policy = "OnFailure"  # an init container that passed does not run again
+        attempt = max(0, self.sandbox.last_attempt(spec.name))
+        wait = 0.0
+        while True:
+            ended = await self._run_once(record, spec, attempt, begun)
+            if not should_restart(policy, ended.exit_code):
+                self._submit(self)
+                return
+            wait = self._backoff.next_wait(wait, ended.finished_at - ended.started_at)
+            await self._back_off(record, spec, wait)
+            attempt += 1
+            record.restart_count = attempt
+            self.sandbox.drop_attempt(spec.name, attempt - _KEPT_ATTEMPTS)
+
+    async def _back_off(self, record: ContainerRecord, spec: Container, wait: float) -> None:
+        whose = f"{self.name}_{self.namespace}({self.uid})"
+        self._submit(self)
+        self._say("Warning", "BackOff", f"Back-off restarting failed container {spec.name} in pod {whose}")
+        message = f"back-off {wait:g}s restarting failed container={spec.name} pod={whose}"
+        record.wait(CRASH_LOOP, message)
+        self._submit(self)
+        await self._clock.sleep(wait)
+
+    async def _run_once(
+        self, record: ContainerRecord, spec: Container, attempt: int, begun: asyncio.Event | None
+    ) -> Ended:
+        directory = self.sandbox.attempt(spec.name, attempt)
+        record.restart_count = attempt
+        run = self._runtime.adopt(directory) or await self._launch(record, spec, attempt)
+        self._runs[spec.name] = run
+        container_id = f"strato://{self.uid}-{spec.name}-{attempt}"
+        prober = Prober(
+            self._runtime, self._clock, run, record, spec, self.sandbox.ip, lambda: self._submit(self), self._say
+        )
+        if not (run.ended.done() and run.ended.result().never_started):
+            record.run(run.started_at, container_id, ready=False)
+            record.started, record.ready = prober.first_verdict()
+        self._submit(self)
+        if begun is not None:
+            begun.set()
+        probing = asyncio.create_task(prober.run())
+        try:
+            ended = await asyncio.shield(run.ended)
+        finally:
+            probing.cancel()
+            await asyncio.gather(probing, return_exceptions=True)
+        record.end(self._ending(spec, attempt, container_id, ended))
+        return ended
+
+    async def _launch(self, record: ContainerRecord, spec: Container, attempt: int) -> Run:
+        """Start the container's process; waits as long as something it needs is missing."""
+        told = ""
+        while True:
+            try:
+                launch, substituted = self.sandbox.launch(spec, attempt)
+                run = await self._runtime.start(launch)
+            except (ConfigProblem, RuntimeProblem, OSError) as err:
+                reason = "CreateContainerConfigError"
+                if isinstance(err, ImageMissing):
+                    reason = "ErrImageNeverPull"
+                elif not isinstance(err, ConfigProblem):
+                    reason = "CreateContainerError"
+                record.wait(reason, str(err))
+                self._submit(self)
+                if told != str(err):
+                    told = str(err)
+                    self._say("Warning", reason if reason == "ErrImageNeverPull" else "Failed", f"Error: {err}")
+                await self._clock.sleep(CONFIG_RETRY_SECONDS)
+                continue
+            record.image_id = launch.base or "strato/host"
+            self._tell_start(spec, run, substituted)
+            return run
+
+    def _tell_start(self, spec: Container, run: Run, substituted: bool) -> None:
+        if substituted:
+            self.sandbox.note_substitution()
+            message = f"Image {spec.image!r} is not in the local store; container {spec.name} runs on strato/host"
+            self._say("Normal", "ImageSubstituted", message)
+        else:
+            self._say("Normal", "Pulled", f"Container image {spec.image!r} already present on machine")
+        self._say("Normal", "Created", f"Created container: {spec.name}")
+        if run.ended.done() and run.ended.result().never_started:
+            self._say("Warning", "Failed", f"Error: {run.ended.result().error}")
+        else:
+            self._say("Normal", "Started", f"Started container {spec.name}")
+
+    def _ending(self, spec: Container, attempt: int, container_id: str, ended: Ended) -> Ending:
+        reason = COMPLETED if ended.exit_code == 0 else ERROR
+        if ended.never_started:
+            reason = "StartError"
+        elif ended.exit_code == 137 and self.sandbox.oom_killed(spec.name):
+            reason = OOM_KILLED
+        return Ending(
+            exit_code=ended.exit_code,
+            reason=reason,
+            started_at=ended.started_at,
+            finished_at=ended.finished_at,
+            signal=ended.signal,
+            message=(ended.error or self.sandbox.termination_message(spec.name, attempt))[:_MESSAGE_BYTES],
+            container_id=container_id,
+        )
+
+    # Ending
+
+    async def _stop_all(self) -> None:
+        """End what still runs, the containers proper first, the sidecars after them in reverse order."""
+        self._find_left_over()
+        records = self.record.containers
+        mains = [r for r in records if not r.init and self._is_running(r)]
+        await asyncio.gather(*(self._stop(record) for record in mains))
+        for record in [r for r in records if r.init and self._is_running(r)][::-1]:
+            await self._stop(record)
+
+    def _find_left_over(self) -> None:
+        """Find the processes of a former life that this one did not get to."""
+        for record in self.record.containers:
+            attempt = self.sandbox.last_attempt(record.name)
+            if record.name not in self._runs and attempt >= 0:
+                run = self._runtime.adopt(self.sandbox.attempt(record.name, attempt))
+                if run is not None:
+                    self._runs[record.name] = run
+
+    def _is_running(self, record: ContainerRecord) -> bool:
+        run = self._runs.get(record.name)
+        return run is not None and not run.ended.done()
+
+    async def _stop(self, record: ContainerRecord) -> None:
+        run = self._runs[record.name]
+        self._say("Normal", "Killing", f"Stopping container {record.name}")
+        left = self._grace_seconds - await self._pre_stop(record, run)
+        if left > 0:
+            self._runtime.signal(run, kill=False)
+        if not await _ends_within(run, left):
+            self._runtime.signal(run, kill=True)
+            await _ends_within(run, KILL_PATIENCE_SECONDS)
+        if not run.ended.done():
+            _log.warning("a container cannot be killed: pod=%s/%s container=%s", self.namespace, self.name, record.name)
+            return
+        specs = (*self.pod.spec.init_containers, *self.pod.spec.containers)
+        spec = next(s for s in specs if s.name == record.name)
+        record.end(self._ending(spec, record.restart_count, record.container_id, run.ended.result()))
+
+    async def _pre_stop(self, record: ContainerRecord, run: Run) -> float:
+        """Run the preStop hook if it is a command or a wait; return the seconds it took."""
+        specs = (*self.pod.spec.init_containers, *self.pod.spec.containers)
+        spec = next(s for s in specs if s.name == record.name)
+        hook = spec.lifecycle.pre_stop if spec.lifecycle is not None else None
+        if hook is None or self._grace_seconds <= 0:
+            return 0.0
+        began = self._clock.monotonic()
+        if hook.sleep is not None:
+            await _ends_within(run, min(float(hook.sleep.seconds), self._grace_seconds))
+        elif hook.exec is not None:
+            try:
+                await self._runtime.exec(run, list(hook.exec.command), timeout_seconds=self._grace_seconds)
+            except RuntimeProblem as err:
+                self._say("Warning", "FailedPreStopHook", f"PreStopHook failed: {err}")
+        return self._clock.monotonic() - began
+
+
+async def _ends_within(run: Run, seconds: float) -> bool:
+    if not run.ended.done() and seconds > 0:
+        await asyncio.wait({run.ended}, timeout=seconds)
+    return run.ended.done()

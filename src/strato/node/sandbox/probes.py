@@ -1,0 +1,140 @@
+"""Startup, readiness and liveness probes of one container."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from strato.api.core import Container, Probe
+from strato.clock import Clock
+from strato.node.podstatus import ContainerRecord
+from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
+
+
+class Prober:
+    """Runs a container's probes while it runs.
+
+    Args:
+        address: The pod's address, for tcpSocket and httpGet.
+        changed: Called when readiness changed.
+        say: Records events of the pod.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        run: Run,
+        record: ContainerRecord,
+        spec: Container,
+        address: str,
+        changed: Callable[[], None],
+        say: Callable[[str, str, str], None],
+    ) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._run = run
+        self._record = record
+        self._spec = spec
+        self._address = address
+        self._changed = changed
+        self._say = say
+
+    def first_verdict(self) -> tuple[bool, bool]:
+        """Return whether the container counts as started and as ready before any probe has run."""
+        started = self._spec.startup_probe is None
+        return started, started and self._spec.readiness_probe is None
+
+    async def run(self) -> None:
+        """Probe until cancelled."""
+        if self._spec.startup_probe is not None:
+            if not await self._until_started(self._spec.startup_probe):
+                return
+            self._record.started = True
+            self._record.ready = self._spec.readiness_probe is None
+            self._changed()
+        tasks = []
+        if self._spec.readiness_probe is not None:
+            tasks.append(self._watch_readiness(self._spec.readiness_probe))
+        if self._spec.liveness_probe is not None:
+            tasks.append(self._watch_liveness(self._spec.liveness_probe))
+        await asyncio.gather(*tasks)
+
+    async def _until_started(self, probe: Probe) -> bool:
+        await self._clock.sleep(probe.initial_delay_seconds)
+        failures = 0
+        while not await self._succeeds(probe):
+            failures += 1
+            self._say("Warning", "Unhealthy", "Startup probe failed")
+            if failures >= probe.failure_threshold:
+                self._kill("startup")
+                return False
+            await self._clock.sleep(probe.period_seconds)
+        return True
+
+    async def _watch_readiness(self, probe: Probe) -> None:
+        await self._clock.sleep(probe.initial_delay_seconds)
+        in_a_row, last = 0, False
+        while True:
+            verdict = await self._succeeds(probe)
+            in_a_row = in_a_row + 1 if verdict == last else 1
+            last = verdict
+            needed = probe.success_threshold if verdict else probe.failure_threshold
+            if in_a_row >= needed and self._record.ready != verdict:
+                self._record.ready = verdict
+                self._changed()
+            if not verdict:
+                self._say("Warning", "Unhealthy", "Readiness probe failed")
+            await self._clock.sleep(probe.period_seconds)
+
+    async def _watch_liveness(self, probe: Probe) -> None:
+        await self._clock.sleep(probe.initial_delay_seconds)
+        failures = 0
+        while failures < probe.failure_threshold:
+            if await self._succeeds(probe):
+                failures = 0
+            else:
+                failures += 1
+                self._say("Warning", "Unhealthy", "Liveness probe failed")
+            if failures < probe.failure_threshold:
+                await self._clock.sleep(probe.period_seconds)
+        self._kill("liveness")
+
+    def _kill(self, kind: str) -> None:
+        self._say("Normal", "Killing", f"Container {self._spec.name} failed {kind} probe, will be restarted")
+        self._runtime.signal(self._run, kill=True)
+
+    async def _succeeds(self, probe: Probe) -> bool:
+        try:
+            async with asyncio.timeout(probe.timeout_seconds + 1.0):
+                if probe.exec is not None:
+                    command = list(probe.exec.command)
+                    return await self._runtime.exec(self._run, command, timeout_seconds=probe.timeout_seconds) == 0
+                if probe.tcp_socket is not None:
+                    return await self._answers(probe.tcp_socket.host, probe.tcp_socket.port, b"")
+                if probe.http_get is not None:
+                    get = probe.http_get
+                    headers = "".join(f"{h.name}: {h.value}\r\n" for h in get.http_headers)
+                    host = get.host or self._address
+                    request = f"GET {get.path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n"
+                    return await self._answers(get.host, get.port, request.encode())
+        except (TimeoutError, OSError, RuntimeProblem):
+            return False
+        return True
+
+    async def _answers(self, host: str, port: int | str, request: bytes) -> bool:
+        reader, writer = await asyncio.open_connection(host or self._address, self._port(port))
+        try:
+            if not request:
+                return True
+            writer.write(request)
+            status = (await reader.readline()).split()
+            return len(status) > 1 and status[1].isdigit() and 200 <= int(status[1]) < 400
+        finally:
+            writer.close()
+
+    def _port(self, port: int | str) -> int:
+        if isinstance(port, int):
+            return port
+        named = [p.container_port for p in self._spec.ports if p.name == port]
+        return named[0] if named else int(port) if port.isdigit() else 0

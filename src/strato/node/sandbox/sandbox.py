@@ -1,0 +1,362 @@
+"""What a pod needs on this machine before its containers start: address, namespaces, files, volumes.
+
+`PodSandbox.prepare` makes it all, again after a restart without harm; `release` lets go of it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from strato.api import catalog, quantity
+from strato.api.core import ConfigMap, Container, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Volume
+from strato.client.cluster import Cluster
+from strato.errors import ApiError, MethodNotAllowed, NotFound
+from strato.node.images import ImageStore, choose
+from strato.node.sandbox.cgroups import Cgroups, Limits
+from strato.node.sandbox.environment import ConfigProblem, Place, References, command_line, environment
+from strato.node.sandbox.hosts import hostname_of
+from strato.node.sandbox.layout import Layout
+from strato.node.sandbox.network import veth_name
+from strato.node.sandbox.runtime import Launch, Runtime
+from strato.node.sandbox.volumes import (
+    Inputs,
+    Mount,
+    check_host_path,
+    mounts_of,
+    payload,
+    referenced_objects,
+    write_payload,
+)
+
+
+class ImageMissing(ConfigProblem):
+    """No root file system for a container; it waits with ErrImageNeverPull."""
+
+
+@dataclass(slots=True)
+class Machine:
+    """What all pods of the node share."""
+
+    cluster: Cluster
+    runtime: Runtime
+    layout: Layout
+    images: ImageStore
+    cgroups: Cgroups
+    node_name: str
+    host_ip: str
+    path: str
+    """``PATH`` of containers on the machine's own root."""
+    allocatable: Mapping[str, str]
+    bridge: str = ""
+    """Empty: pods share the machine's network."""
+    gateway: str = ""
+    prefix_length: int = 20
+    strict_images: bool = False
+    substituted: int = 0
+    """Containers that ran on the machine's root instead of their image."""
+
+
+class PodSandbox:
+    """One pod's share of the machine."""
+
+    def __init__(self, machine: Machine, pod: Pod, ip: str) -> None:
+        self._machine = machine
+        self._pod = pod
+        self.ip = ip
+        self.place = machine.layout.pod(pod.metadata.uid)
+        self._locations: dict[str, str] = {}
+        self._payloads: frozenset[str] = frozenset()
+        self._references = References()
+
+    @property
+    def hostname(self) -> str:
+        """The pod's host name, with its domain when the pod asks for that."""
+        return hostname_of(self._pod)
+
+    async def prepare(self, hosts: str) -> None:
+        """Make everything the containers need.
+
+        Args:
+            hosts: Content of ``/etc/hosts``.
+
+        Raises:
+            ConfigProblem: Something the pod refers to is missing.
+            RuntimeProblem: The machine refused something.
+        """
+        pod = self._pod
+        self.place.write_identity(pod.metadata.namespace, pod.metadata.name, self.ip)
+        self.write_hosts(hosts)
+        self._write("hostname", self.hostname + "\n")
+        self._write("resolv.conf", _resolv_conf(pod))
+        self._references = await self._read_references()
+        await self._make_volumes()
+        if self._machine.runtime.isolation == "root" and not os.path.exists(self.place.namespaces + "/uts"):
+            await self._machine.runtime.call(
+                "pod",
+                directory=self.place.namespaces,
+                hostname=self.hostname,
+                network=self._has_network,
+                veth=self._veth,
+                bridge=self._machine.bridge,
+                address=self.ip,
+                prefix=self._machine.prefix_length,
+                gateway=self._machine.gateway,
+            )
+
+    @property
+    def _has_network(self) -> bool:
+        return bool(self._machine.bridge) and not self._pod.spec.host_network
+
+    @property
+    def _veth(self) -> str:
+        return veth_name(self._pod.metadata.uid, self._machine.bridge)
+
+    def write_hosts(self, text: str) -> None:
+        """Bring ``/etc/hosts`` up to date, in place: containers see the file itself."""
+        self._write("hosts", text)
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.place.file(name)
+        data = text.encode()
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            os.pwrite(descriptor, data, 0)  # never truncated first: a reader must not see an empty file
+            os.ftruncate(descriptor, len(data))
+        finally:
+            os.close(descriptor)
+
+    async def _read_references(self) -> References:
+        config_maps, secrets = referenced_objects(self._pod)
+        namespace, cluster = self._pod.metadata.namespace, self._machine.cluster
+        return References(
+            {name: await _get(cluster, ConfigMap, name, namespace) for name in sorted(config_maps)},
+            {name: await _get(cluster, Secret, name, namespace) for name in sorted(secrets)},
+        )
+
+    def _downward_place(self) -> Place:
+        machine = self._machine
+        return Place(machine.node_name, machine.host_ip, self.ip, machine.allocatable)
+
+    async def _make_volumes(self) -> None:
+        pod, payloads = self._pod, set()
+        inputs = Inputs(pod, self._references, self._downward_place(), await self._tokens())
+        for volume in pod.spec.volumes:
+            files = payload(volume, inputs)
+            if files is None:
+                self._locations[volume.name] = await self._locate(volume)
+                continue
+            directory = self.place.volume(volume.name)
+            payloads.add(volume.name)
+            self._locations[volume.name] = directory
+            if not os.path.exists(directory + "/..data"):
+                write_payload(directory, files, pod.metadata.uid[:8])
+        self._payloads = frozenset(payloads)
+
+    async def _locate(self, volume: Volume) -> str:
+        if volume.host_path is not None:
+            return check_host_path(volume.host_path)
+        if volume.persistent_volume_claim is not None:
+            return await self._claimed(volume.persistent_volume_claim.claim_name)
+        if volume.ephemeral is not None:
+            return await self._claimed(f"{self._pod.metadata.name}-{volume.name}")
+        if volume.empty_dir is None and (volume.csi is not None or volume.nfs is not None):
+            raise ConfigProblem(f"volume {volume.name!r}: csi and nfs volumes cannot be mounted by this node")
+        in_memory = volume.empty_dir is not None and volume.empty_dir.medium == "Memory"
+        home = self._machine.layout.memory_home(self._pod.metadata.uid)
+        directory = os.path.join(home, volume.name) if in_memory else self.place.volume(volume.name)
+        os.makedirs(directory, exist_ok=True)
+        os.chmod(directory, 0o777)
+        return directory
+
+    async def _claimed(self, name: str) -> str:
+        cluster, namespace = self._machine.cluster, self._pod.metadata.namespace
+        claim = await _get(cluster, PersistentVolumeClaim, name, namespace)
+        if claim is None:
+            raise ConfigProblem(f'persistentvolumeclaim "{name}" not found')
+        if not claim.spec.volume_name:
+            raise ConfigProblem(f'persistentvolumeclaim "{name}" is not bound to a volume yet')
+        volume = await _get(cluster, PersistentVolume, claim.spec.volume_name, "")
+        source = (volume.spec.host_path or volume.spec.local) if volume is not None else None
+        if source is None:
+            raise ConfigProblem(f"volume {claim.spec.volume_name!r} is no hostPath or local volume of this machine")
+        return check_host_path(source)
+
+    async def _tokens(self) -> dict[tuple[str, int], str]:
+        tokens: dict[tuple[str, int], str] = {}
+        for volume in self._pod.spec.volumes:
+            for part in volume.projected.sources if volume.projected is not None else ():
+                wanted = part.service_account_token
+                if wanted is not None:
+                    text = await self._token(wanted.audience, wanted.expiration_seconds)
+                    if text is not None:
+                        tokens[wanted.audience, wanted.expiration_seconds] = text
+        return tokens
+
+    async def _token(self, audience: str, expiration_seconds: int) -> str | None:
+        pod = self._pod
+        bound = {"kind": "Pod", "apiVersion": "v1", "name": pod.metadata.name, "uid": pod.metadata.uid}
+        spec: dict[str, Any] = {"expirationSeconds": expiration_seconds, "boundObjectRef": bound}
+        if audience:
+            spec["audiences"] = [audience]
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+        account = pod.spec.service_account_name or "default"
+        path = catalog.SERVICEACCOUNT.path(pod.metadata.namespace, account, "token")
+        try:
+            answer = await self._machine.cluster.raw("POST", path, body=msgspec.json.encode(body))
+        except (NotFound, MethodNotAllowed):  # no such account, or a server without tokens: the file is left out
+            return None
+        except ApiError as err:
+            raise ConfigProblem(f"service account token of {account!r}: {err}") from err
+        return str(msgspec.json.decode(answer)["status"]["token"])
+
+    def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
+        """Decide how a container is run; also whether its image was substituted.
+
+        Raises:
+            ConfigProblem: A reference cannot be followed.
+            ImageMissing: There is nothing to run it on.
+        """
+        machine, pod = self._machine, self._pod
+        variables = environment(pod, container, self._references, self._downward_place())
+        base_env = {"PATH": machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
+        env = base_env | variables
+        argv = command_line(container, variables, (), ())
+        choice = choose(machine.images, container.image, argv[0] if argv else "", env, strict=machine.strict_images)
+        if choice.image is None:
+            raise ImageMissing(choice.problem)
+        if not argv:
+            raise ImageMissing(f"container {container.name!r} names no command and image {container.image!r} has none")
+        mounts = self._mounts(container, variables, attempt)
+        key = f"{pod.metadata.uid}/{container.name}"
+        security, pod_security = container.security_context, pod.spec.security_context
+        return Launch(
+            directory=self.place.attempt(container.name, attempt),
+            log=self.place.log(container.name, attempt),
+            argv=argv,
+            env=env,
+            hostname=self.hostname,
+            working_dir=container.working_dir or "/",
+            base=choice.image.root,
+            mounts=mounts,
+            namespaces=[
+                path
+                for path in (f"{self.place.namespaces}/{kind}" for kind in ("net", "ipc", "uts"))
+                if machine.runtime.isolation == "root" and os.path.exists(path)
+            ],
+            cgroups=machine.cgroups.create(key, _limits(container)),
+            hide=[machine.layout.data_dir],
+            uid=_first(security.run_as_user if security else None, pod_security.run_as_user if pod_security else None),
+            gid=_first(
+                security.run_as_group if security else None, pod_security.run_as_group if pod_security else None
+            ),
+            groups=_groups(pod) if machine.runtime.isolation == "root" else (),
+            read_only_root=bool(security and security.read_only_root_filesystem),
+        ), choice.substituted
+
+    def _mounts(self, container: Container, variables: Mapping[str, str], attempt: int) -> list[Mount]:
+        mounts = mounts_of(container, self._locations, variables, self._payloads)
+        for mount in mounts:
+            if not os.path.exists(mount.source) and not mount.read_only:
+                os.makedirs(mount.source)  # a sub-path nobody made yet
+            if not os.path.exists(mount.source):
+                raise ConfigProblem(f"nothing to mount at {mount.target}: the volume has no such path")
+        taken = {mount.target for mount in mounts}
+        message = self.place.attempt(container.name, attempt) + "/termination-log"
+        os.makedirs(os.path.dirname(message), exist_ok=True)
+        with open(message, "wb"):
+            pass
+        os.chmod(message, 0o666)
+        own = [Mount(self.place.file(name), f"/etc/{name}") for name in ("hosts", "hostname", "resolv.conf")]
+        own.append(Mount(message, container.termination_message_path or "/dev/termination-log"))
+        return mounts + [mount for mount in own if mount.target not in taken]
+
+    def last_attempt(self, container: str) -> int:
+        """Return the newest run of a container on disk, -1 before the first."""
+        return self.place.last_attempt(container)
+
+    def attempt(self, container: str, number: int) -> str:
+        """Return the directory of a run."""
+        return self.place.attempt(container, number)
+
+    def drop_attempt(self, container: str, number: int) -> None:
+        """Forget an old run."""
+        if number >= 0:
+            self.place.drop_attempt(container, number)
+
+    def oom_killed(self, container: str) -> bool:
+        """Return whether the kernel killed something of it for lack of memory."""
+        return self._machine.cgroups.oom_killed(f"{self._pod.metadata.uid}/{container}")
+
+    def termination_message(self, container: str, number: int) -> str:
+        """Return what the container wrote to its termination message path."""
+        try:
+            with open(self.place.attempt(container, number) + "/termination-log", errors="replace") as file:
+                return file.read(4096)
+        except OSError:
+            return ""
+
+    def note_substitution(self) -> None:
+        """Count a container that runs on the machine's root instead of its image."""
+        self._machine.substituted += 1
+
+    async def release(self) -> None:
+        """Let go of namespaces and control groups; files and logs stay until the pod is deleted."""
+        if self._machine.runtime.isolation == "root":
+            await self._machine.runtime.call(
+                "unpod", directory=self.place.namespaces, veth=self._veth if self._has_network else ""
+            )
+        self._machine.cgroups.remove(self._pod.metadata.uid)
+        for container in (*self._pod.spec.init_containers, *self._pod.spec.containers):
+            number = self.place.last_attempt(container.name)
+            if number >= 0:
+                shutil.rmtree(self.place.attempt(container.name, number) + "/scratch", ignore_errors=True)
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
+
+
+def _groups(pod: Pod) -> tuple[int, ...]:
+    security = pod.spec.security_context
+    if security is None:
+        return ()
+    extra = (security.fs_group,) if security.fs_group is not None else ()
+    return (*security.supplemental_groups, *extra)
+
+
+def _limits(container: Container) -> Limits:
+    limits, requests = container.resources.limits, container.resources.requests
+    return Limits(
+        cpu_millicores=quantity.milli(limits.get("cpu", 0)),
+        cpu_request_millicores=quantity.milli(requests.get("cpu", limits.get("cpu", 0))),
+        memory_bytes=quantity.value(limits.get("memory", 0)),
+    )
+
+
+def _resolv_conf(pod: Pod) -> str:
+    config = pod.spec.dns_config
+    lines: list[str] = []
+    if pod.spec.dns_policy != "None":
+        try:
+            with open("/etc/resolv.conf") as file:
+                lines = file.read().splitlines()
+        except OSError:  # a machine without DNS
+            lines = []
+    if config is not None:
+        lines += [f"nameserver {server}" for server in config.nameservers]
+        if config.searches:
+            lines.append("search " + " ".join(config.searches))
+    return "\n".join(lines) + "\n"
+
+
+async def _get(cluster: Cluster, view: type[Any], name: str, namespace: str) -> Any:
+    try:
+        return await cluster.get(view, name, namespace)
+    except NotFound:
+        return None

@@ -1,0 +1,377 @@
+"""Real processes: what a pod on the sandbox node sees, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strato.api import catalog
+from strato.clock import SystemClock
+from strato.node.restarts import Backoff
+from strato.node.sandbox.cleanup import teardown
+from strato.node.sandbox.node import SandboxNode
+from tests.node.fake_api import FakeApi
+
+QUICK = Backoff(base_seconds=0.05, cap_seconds=0.2)
+
+
+@dataclass(frozen=True)
+class Options:
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail_lines: int | None = None
+    since_seconds: float | None = None
+    since_time: float | None = None
+    limit_bytes: int | None = None
+
+
+async def until(what: Callable[[], bool], seconds: float = 15.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not what():
+            await asyncio.sleep(0.01)
+
+
+class World:
+    def __init__(self, api: FakeApi, node: SandboxNode) -> None:
+        self.api = api
+        self.node = node
+
+    async def finished(self, name: str) -> dict[str, Any]:
+        await until(lambda: self.api.phase(name) in ("Succeeded", "Failed"))
+        return self.api.objects[f"/api/v1/namespaces/default/pods/{name}"]["status"]
+
+    async def log(self, name: str, container: str = "main", **options: Any) -> str:
+        uid = self.api.objects[f"/api/v1/namespaces/default/pods/{name}"]["metadata"]["uid"]
+        chunks = [c async for c in self.node.logs.read_log("default", name, uid, container, Options(**options))]
+        return b"".join(chunks).decode()
+
+    def sh(self, name: str, script: str, **spec: Any) -> None:
+        container = spec.pop("container", {})
+        main = {"name": "main", "image": "strato/host", "command": ["sh", "-c", script], **container}
+        self.api.create_pod(name, "here", containers=[main], **spec)
+
+    async def events(self) -> list[tuple[str, str]]:
+        await self.node._recorder.flush()
+        found = [o for key, o in self.api.objects.items() if "/events/" in key]
+        return [(o["reason"], o["message"]) for o in found]
+
+
+@asynccontextmanager
+async def running(path: Path, api: FakeApi, **options: Any) -> AsyncIterator[World]:
+    node = SandboxNode(
+        api.cluster(),
+        SystemClock(),
+        random.Random(1),
+        name="here",
+        data_dir=path,
+        **{"backoff": QUICK, **options},
+    )
+    task = asyncio.create_task(node.run())
+    try:
+        await until(lambda: node.registered.is_set() or task.done())
+        if task.done():
+            task.result()
+        yield World(api, node)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    async with running(tmp_path / "node", FakeApi()) as found:
+        yield found
+    teardown(tmp_path / "node")
+
+
+async def test_a_pod_runs_as_a_process_and_its_output_is_its_log(world: World) -> None:
+    world.sh("p", "echo out; echo err >&2; exit 3")
+    status = await world.finished("p")
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (status["phase"], ended["exitCode"], ended["reason"]) == ("Failed", 3, "Error")
+    assert ended["startedAt"]
+    assert ended["finishedAt"]
+    assert await world.log("p") in ("out\nerr\n", "err\nout\n")
+
+
+async def test_a_signal_is_told_as_128_plus_its_number(world: World) -> None:
+    world.sh("p", "kill -TERM $$")
+    status = await world.finished("p")
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["signal"]) == (143, 15)
+
+
+async def test_volumes_appear_at_their_paths(world: World, tmp_path: Path) -> None:
+    host = tmp_path / "host"
+    host.mkdir()
+    (host / "file").write_text("from the machine")
+    world.api.put(
+        "/api/v1/namespaces/default/configmaps/conf",
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"key": "value", "b": "2"}},
+    )
+    world.api.put(
+        "/api/v1/namespaces/default/secrets/sec",
+        {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "sec"}, "data": {"token": "c2VjcmV0"}},
+    )
+    volumes = [
+        {"name": "conf", "configMap": {"name": "conf", "items": [{"key": "key", "path": "deep/name", "mode": 0o400}]}},
+        {"name": "sec", "secret": {"secretName": "sec"}},
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "mem", "emptyDir": {"medium": "Memory"}},
+        {"name": "host", "hostPath": {"path": str(host)}},
+        {"name": "down", "downwardAPI": {"items": [{"path": "n", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {
+            "name": "all",
+            "projected": {
+                "sources": [
+                    {"configMap": {"name": "conf"}},
+                    {"secret": {"name": "sec"}},
+                    {"serviceAccountToken": {"path": "jwt"}},
+                ]
+            },
+        },
+    ]
+    mounts = [
+        {"name": "conf", "mountPath": "/etc/volcano"},
+        {"name": "sec", "mountPath": "/secret/here"},
+        {"name": "tmp", "mountPath": "/src"},
+        {"name": "tmp", "mountPath": "/sub", "subPath": "below"},
+        {"name": "mem", "mountPath": "/dev/shm/x"},
+        {"name": "host", "mountPath": "/data", "readOnly": True},
+        {"name": "down", "mountPath": "/down"},
+        {"name": "all", "mountPath": "/all"},
+    ]
+    script = (
+        "cat /etc/volcano/deep/name; echo; cat /secret/here/token; echo; echo x > /src/x && cat /src/x;"
+        "echo y > /sub/y && cat /src/below/y; echo m > /dev/shm/x/m && cat /dev/shm/x/m; cat /data/file; echo;"
+        "echo no > /data/file || echo read-only; cat /down/n; echo; ls /all; echo z > /etc/volcano/z || echo read-only"
+    )
+    world.sh("p", script, volumes=volumes, container={"volumeMounts": mounts})
+    await world.finished("p")
+    lines = [line for line in (await world.log("p")).splitlines() if "sh:" not in line]
+    assert lines == [
+        "value",
+        "secret",
+        "x",
+        "y",
+        "m",
+        "from the machine",
+        "read-only",
+        "p",
+        "b",
+        "jwt",
+        "key",
+        "token",
+        "read-only",
+    ]
+
+
+async def test_siblings_find_one_another_by_name(world: World) -> None:
+    names = ("a-0", "a-1")
+    script = "for i in $(seq 100); do getent hosts {0}.svc && getent hosts {0}.svc.default.svc.cluster.local && exit; sleep 0.05; done; exit 1"
+    for name, other in zip(names, names[::-1], strict=True):
+        world.sh(name, script.format(other), hostname=name, subdomain="svc")
+    for name, other in zip(names, names[::-1], strict=True):
+        await world.finished(name)
+        ip = world.api.objects[f"/api/v1/namespaces/default/pods/{other}"]["status"]["podIP"]
+        assert ip in await world.log(name)
+
+
+async def test_pods_talk_over_their_own_addresses(world: World) -> None:
+    listen = (
+        "import socket; s = socket.create_server((socket.gethostbyname(socket.gethostname()), 2222)); "
+        "c, a = s.accept(); print(c.recv(9).decode(), flush=True)"
+    )
+    call = (
+        "import socket, time\nfor _ in range(200):\n try:\n  socket.create_connection(('s.svc', 2222)).send(b'hello'); break\n"
+        " except OSError: time.sleep(0.05)"
+    )
+    for name, program in (("s", listen), ("s2", listen), ("c", call)):
+        container = {"name": "main", "image": "strato/host", "command": ["python", "-c", program]}
+        world.api.create_pod(name, "here", containers=[container], hostname=name, subdomain="svc")
+    await world.finished("c")
+    await world.finished("s")
+    assert await world.log("s") == "hello\n"
+    assert world.api.phase("s2") == "Running"
+    await world.api.cluster().delete(catalog.POD, "s2", "default", grace_period_seconds=1)
+    await until(lambda: world.api.phase("s2") == "gone")
+
+
+async def test_failing_containers_restart_with_backoff_and_keep_their_previous_log(world: World) -> None:
+    world.sh("p", "echo run; exit 1", restartPolicy="OnFailure")
+
+    def restarted() -> bool:
+        statuses = world.api.objects["/api/v1/namespaces/default/pods/p"]["status"].get("containerStatuses")
+        return bool(statuses) and statuses[0]["restartCount"] >= 2
+
+    await until(restarted)
+    status = world.api.objects["/api/v1/namespaces/default/pods/p"]["status"]
+    assert status["phase"] == "Running"
+    assert status["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+    assert await world.log("p", previous=True) == "run\n"
+    await world.api.cluster().delete(catalog.POD, "p", "default")
+    await until(lambda: world.api.phase("p") == "gone")
+
+
+async def test_init_containers_run_in_order_before_the_others(world: World) -> None:
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+
+    def container(name: str, script: str) -> dict[str, Any]:
+        return {"name": name, "image": "strato/host", "command": ["sh", "-c", script], **mount}
+
+    world.api.create_pod(
+        "p",
+        "here",
+        initContainers=[container("one", "echo 1 >> /v/f"), container("two", "echo 2 >> /v/f")],
+        containers=[container("main", "cat /v/f")],
+        volumes=[{"name": "v", "emptyDir": {}}],
+    )
+    status = await world.finished("p")
+    assert await world.log("p") == "1\n2\n"
+    assert [s["state"]["terminated"]["reason"] for s in status["initContainerStatuses"]] == ["Completed"] * 2
+
+
+async def test_termination_waits_for_the_grace_period_and_then_kills(world: World) -> None:
+    world.sh("p", "trap 'echo stubborn' TERM; echo up; while true; do sleep 0.05; done")
+    await until(lambda: world.api.phase("p") == "Running")
+    uid = world.api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
+    log = Path(world.node._machine.layout.pod(uid).log("main", 0))
+    await until(lambda: b"up" in log.read_bytes())
+    await world.api.cluster().delete(catalog.POD, "p", "default", grace_period_seconds=1)
+    await until(lambda: b"stubborn" in log.read_bytes())
+    await until(lambda: world.api.phase("p") == "gone")
+    await until(lambda: not log.exists())
+
+
+async def test_the_deadline_kills_and_says_so(world: World) -> None:
+    world.sh("p", "sleep 100", activeDeadlineSeconds=1, terminationGracePeriodSeconds=1)
+    status = await world.finished("p")
+    assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_unknown_images_run_on_the_machine_or_wait_with_advice(world: World) -> None:
+    command = {"name": "main", "image": "busybox", "command": ["true"]}
+    world.api.create_pod("ok", "here", containers=[command])
+    world.api.create_pod("bad", "here", containers=[{"name": "main", "image": "busybox"}])
+    await world.finished("ok")
+
+    def waiting() -> dict[str, Any]:
+        statuses = world.api.objects["/api/v1/namespaces/default/pods/bad"]["status"].get("containerStatuses", [{}])
+        return statuses[0].get("state", {}).get("waiting", {})
+
+    await until(lambda: waiting().get("reason") == "ErrImageNeverPull")
+    assert "strato image import busybox" in waiting()["message"]
+    assert any(reason == "ImageSubstituted" for reason, _ in await world.events())
+    assert world.node.summary().substituted_containers == 1
+
+
+async def test_imported_images_are_writable_roots_of_their_own(world: World, tmp_path: Path) -> None:
+    root = tmp_path / "image"
+    for directory in ("bin", "lib", "lib64", "usr"):
+        if os.path.isdir(f"/{directory}"):
+            (root / directory).mkdir(parents=True)
+    (root / "marker").write_text("mine")
+    world.node.images.import_image("tiny:1", root)
+    shared = [d for d in ("bin", "lib", "lib64", "usr") if os.path.isdir(f"/{d}")]
+    mounts = [{"name": d, "mountPath": f"/{d}", "readOnly": True} for d in shared]
+    volumes = [{"name": d, "hostPath": {"path": f"/{d}"}} for d in shared]
+    container = {"name": "main", "image": "tiny:1", "volumeMounts": mounts}
+    container["command"] = ["sh", "-c", "cat /marker; echo more >> /marker; cat /marker"]
+    world.api.create_pod("p", "here", containers=[container], volumes=volumes)
+    await world.finished("p")
+    assert await world.log("p") == "mineminemore\n"
+    assert (root / "marker").read_text() == "mine"
+
+
+async def test_a_command_that_does_not_exist_is_a_start_error(world: World) -> None:
+    world.api.create_pod("p", "here", containers=[{"name": "main", "image": "strato/host", "command": ["no-such"]}])
+    status = await world.finished("p")
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (128, "StartError")
+    assert "executable file not found" in ended["message"]
+
+
+async def test_too_much_memory_is_an_oom_kill(world: World) -> None:
+    if not world.node.summary().limits:
+        pytest.skip("control groups cannot be written here")
+    program = "x = bytearray(200 << 20)"
+    resources = {"limits": {"memory": "32Mi"}}
+    container = {"name": "main", "image": "strato/host", "command": ["python", "-c", program], "resources": resources}
+    world.api.create_pod("p", "here", containers=[container])
+    status = await world.finished("p")
+    ended = status["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
+async def test_followed_logs_end_with_the_container(world: World) -> None:
+    world.sh("p", "echo one; sleep 0.3; echo two")
+    await until(lambda: world.api.phase("p") == "Running")
+    assert await world.log("p", follow=True) == "one\ntwo\n"
+    assert await world.log("p", tail_lines=1) == "two\n"
+    assert await world.log("p", limit_bytes=5) == "one\nt"
+    assert (await world.log("p", timestamps=True)).splitlines()[0].endswith("Z one")
+    assert await world.log("p", since_seconds=0.0) == ""
+
+
+@pytest.mark.parametrize("isolation", ["user", "plain"])
+async def test_weaker_isolation_runs_pods_too(tmp_path: Path, isolation: str) -> None:
+    async with running(tmp_path / "node", FakeApi(), isolation=isolation) as world:
+        world.sh("p", "hostname; echo $IP", container={"env": [IP_VARIABLE]})
+        status = await world.finished("p")
+        assert status["phase"] == "Succeeded"
+        assert status["podIP"].startswith("127.")
+        assert status["podIP"] in await world.log("p")
+    teardown(tmp_path / "node")
+
+
+IP_VARIABLE = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+
+
+async def test_containers_survive_a_restart_of_the_node(tmp_path: Path) -> None:
+    api = FakeApi()
+    async with running(tmp_path / "node", api) as world:
+        world.sh("long", "echo up; while [ ! -e /go/on ]; do sleep 0.02; done; exit 7", **GO_VOLUME(tmp_path))
+        await until(lambda: api.phase("long") == "Running")
+        before = api.objects["/api/v1/namespaces/default/pods/long"]["status"]["podIP"]
+    (tmp_path / "go").mkdir(exist_ok=True)
+    async with running(tmp_path / "node", api) as world:
+        await until(lambda: len(world.node._workers) == 1)
+        (tmp_path / "go" / "on").touch()
+        status = await world.finished("long")
+        ended = status["containerStatuses"][0]["state"]["terminated"]
+        assert (ended["exitCode"], status["podIP"]) == (7, before)
+        assert status["containerStatuses"][0]["restartCount"] == 0
+        assert await world.log("long") == "up\n"
+    teardown(tmp_path / "node")
+
+
+def GO_VOLUME(tmp_path: Path) -> dict[str, Any]:  # noqa: N802 - reads as a constant in its test
+    (tmp_path / "go").mkdir(exist_ok=True)
+    return {
+        "volumes": [{"name": "go", "hostPath": {"path": str(tmp_path / "go")}}],
+        "container": {"volumeMounts": [{"name": "go", "mountPath": "/go"}]},
+    }
+
+
+async def test_endings_while_no_node_runs_are_learned_later(tmp_path: Path) -> None:
+    api = FakeApi()
+    async with running(tmp_path / "node", api) as world:
+        world.sh("p", "while [ ! -e /go/on ]; do sleep 0.02; done; exit 9", **GO_VOLUME(tmp_path))
+        await until(lambda: api.phase("p") == "Running")
+        uid = api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
+        ending = Path(world.node._machine.layout.pod(uid).attempt("main", 0)) / "exit.json"
+    (tmp_path / "go" / "on").touch()
+    await until(ending.exists)
+    async with running(tmp_path / "node", api) as world:
+        status = await world.finished("p")
+        assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 9
+    teardown(tmp_path / "node")
