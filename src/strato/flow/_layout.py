@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int64s
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def unlink(g: Arrays, arc: int) -> None:
     """Take an arc out of the in-list of its head."""
     before, after, node = g.prev_in[arc], g.next_in[arc], g.head[arc]
@@ -30,7 +30,7 @@ def unlink(g: Arrays, arc: int) -> None:
         g.last_in[node] = before
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def link(g: Arrays, arc: int) -> None:
     """Put an arc into the in-list of its head: at the front with flow, else at the back."""
     node = g.head[arc]
@@ -52,7 +52,7 @@ def link(g: Arrays, arc: int) -> None:
             g.first_in[node] = arc
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def change_flow(g: Arrays, arc: int, amount: int) -> None:
     """Add to an arc's flow, keeping its in-list in order."""
     old = g.flow[arc]

@@ -90,7 +90,7 @@ def repair(g: Arrays, excess: Int64s) -> None:
                 excess[head] += flow
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _sift_up(s: Scratch, index: int) -> None:
     node = s.heap[index]
     key = s.distance[node]
@@ -106,7 +106,7 @@ def _sift_up(s: Scratch, index: int) -> None:
     s.place[node] = index
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _pop(s: Scratch) -> int:
     top = s.heap[0]
     s.size[0] -= 1
@@ -132,7 +132,7 @@ def _pop(s: Scratch) -> int:
     return int(top)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _label(s: Scratch, number: int, node: int, distance: int, here: int, arrival: int) -> None:
     """Note a shorter way to a node: at the present distance it goes on the stack, else into the heap."""
     known = s.stamp[node] == number
@@ -154,7 +154,7 @@ def _label(s: Scratch, number: int, node: int, distance: int, here: int, arrival
         _sift_up(s, index)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _next(s: Scratch, number: int, best: int) -> int:
     """Return the next node to settle, or −1 when none is nearer than the best target."""
     if s.size[1] > 0:
@@ -170,7 +170,7 @@ def _next(s: Scratch, number: int, best: int) -> int:
     return -1
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(cache=True, nogil=True, inline="always")
 def _start(s: Scratch, number: int, node: int) -> None:
     s.size[0] = s.size[2] = 0
     s.size[1] = 1
