@@ -8,7 +8,6 @@ import click
 
 from strato.cli.connect import home_of
 from strato.cli.output import NOTHING_FOUND, fitted_table
-from strato.units import human_bytes
 
 
 @click.group()
@@ -38,8 +37,8 @@ def list_images(ctx: click.Context) -> None:
     if not images:
         click.echo(NOTHING_FOUND)
         return
-    rows = [(found.name, human_bytes(found.size_bytes), str(found.path)) for found in images]
-    click.echo(fitted_table(("Name", "Size", "Path"), rows))
+    rows = [(found.name, found.root or "this machine's own root, read-only") for found in images]
+    click.echo(fitted_table(("Name", "Root"), rows))
 
 
 @image.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import click
 
@@ -57,7 +58,7 @@ def logs(
 
 async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], *, prefix: str) -> None:
     rest = b""
-    stdout = click.get_binary_stream("stdout")
+    stdout = sys.stdout.buffer
     try:
         async for chunk in cluster.stream(catalog.POD.path(namespace, pod, "log"), query=query):
             if not prefix:

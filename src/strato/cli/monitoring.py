@@ -38,7 +38,7 @@ async def serve_metrics(listen_address: str, metrics: Registry) -> None:
 
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, lifespan="off")
     server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,method-assign]  # the caller owns signals
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # the caller owns signals
     await server.serve()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import uuid
@@ -23,7 +24,7 @@ from strato.units import duration_seconds
 Work = Callable[[], Awaitable[None]]
 
 
-class DurationType(click.ParamType):
+class DurationType(click.ParamType[float]):
     """A Go duration such as ``1s`` or ``250ms``; gives seconds."""
 
     name = "duration"
@@ -189,9 +190,7 @@ def node(
 
         clock, random = SystemClock(), make_random()
         cluster = connect(ctx)
-        part = HollowNodes(
-            cluster, None, clock, random, count=hollow_nodes, name_prefix=prefix, cpu=cpu, memory=memory
-        )
+        part = HollowNodes(cluster, None, clock, random, count=hollow_nodes, name_prefix=prefix, cpu=cpu, memory=memory)
         await _serve(cluster, None, "", part.run, Registry(), listen_address)
 
     run_loop(main)
@@ -206,7 +205,7 @@ async def _serve(
     cluster: Cluster, lease: str | None, namespace: str, work: Work, metrics: Registry, listen_address: str
 ) -> None:
     """Run ``work`` under a lease when one is named, with metrics when an address is, until a signal."""
-    parts: list[tuple[str, Awaitable[None]]] = []
+    parts: list[tuple[str, Awaitable[object]]] = []
     if lease is None:
         parts.append(("component", work()))
     else:
@@ -228,10 +227,8 @@ async def _lead(cluster: Cluster, lease: str, namespace: str, work: Work) -> Non
     from strato.client.leases import LeaderElector
 
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    try:
+    with contextlib.suppress(AlreadyExists):
         await cluster.create(catalog.NAMESPACE, body)
-    except AlreadyExists:
-        pass
     elector = LeaderElector(
         cluster,
         SystemClock(),

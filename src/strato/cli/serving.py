@@ -35,21 +35,21 @@ def make_random(seed: int | None = None) -> random.Random:
     return random.Random(chosen)
 
 
-async def run_together(components: Sequence[tuple[str, Awaitable[None]]], stop: asyncio.Event) -> None:
+async def run_together(components: Sequence[tuple[str, Awaitable[object]]], stop: asyncio.Event) -> None:
     """Run until ``stop`` is set or a component ends; then cancel the rest and wait for them.
 
     Raises:
         ComponentStopped: A component ended by itself.
     """
-    tasks = {asyncio.ensure_future(work): name for name, work in components}
-    stopper = asyncio.ensure_future(stop.wait())
+    tasks: dict[asyncio.Future[object], str] = {asyncio.ensure_future(work): name for name, work in components}
+    stopper: asyncio.Future[object] = asyncio.ensure_future(stop.wait())
     try:
         done, _ = await asyncio.wait({stopper, *tasks}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for task in (stopper, *tasks):
             task.cancel()
         await asyncio.gather(stopper, *tasks, return_exceptions=True)
-    for task in done & set(tasks):
+    for task in done - {stopper}:
         error = task.exception() if not task.cancelled() else None
         if isinstance(error, StratoError):
             raise error

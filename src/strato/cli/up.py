@@ -123,6 +123,14 @@ def _log_tail(home: Home, lines: int = 15) -> str:
     return "\n".join(f"  {line}" for line in text) or "  (it printed nothing)"
 
 
+def _stop_pods(home: Home) -> None:
+    """Stop the containers, which outlive the process that started them."""
+    if home.node.exists():
+        from strato.node.sandbox.cleanup import teardown
+
+        teardown(home.node, lambda text: click.echo(text, err=True))
+
+
 @click.command()
 @click.option("--purge", is_flag=True, help="Also delete everything it stored.")
 @click.pass_context
@@ -132,6 +140,7 @@ def down(ctx: click.Context, purge: bool) -> None:
     pid = home.running_pid()
     if pid is None:
         click.echo(f"no cluster runs in {home.path}")
+        _stop_pods(home)  # of a cluster that was killed
     else:
         home.stop_signal(pid)
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
@@ -141,6 +150,7 @@ def down(ctx: click.Context, purge: bool) -> None:
                 click.echo(f"process {pid} did not stop within {STOP_TIMEOUT_SECONDS:g} s and was killed", err=True)
                 break
             time.sleep(_POLL_SECONDS)
+        _stop_pods(home)
         click.echo("cluster is down")
     if purge:
         import shutil

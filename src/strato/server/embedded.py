@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from strato.admission import Chain
 from strato.api import catalog, crds
@@ -14,15 +16,17 @@ from strato.api.kinds import Kind
 from strato.clock import Clock
 from strato.metrics import Registry as Metrics
 from strato.server import crd, objects
-from strato.server.api import ApiServer, Authorizer
+from strato.server.api import ApiServer
+from strato.server.auth.rbac import Authorizer
 from strato.server.discovery import Discovery
 from strato.server.journal import SqliteJournal, open_store
 from strato.server.logs import LogSource
 from strato.server.objects import Json, encode
 from strato.server.registry import Registry, Served
 from strato.server.rest.state import State, no_admission, object_key
-from strato.server.store import Store
+from strato.server.store import Event, Store
 
+_RBAC_GROUP = ".rbac.authorization.k8s.io"
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "volcano-system")
 
 
@@ -31,7 +35,7 @@ def in_memory_server(
 ) -> ApiServer:
     """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything."""
     store = Store()
-    return _assemble(store, clock, rng or random.Random(0), chain=chain or Chain(), authorizer=None, logs=logs)
+    return _assemble(store, clock, rng or random.Random(0), chain=chain or Chain(), logs=logs)
 
 
 def open_server(
@@ -40,14 +44,14 @@ def open_server(
     journal_path: Path | None,
     *,
     chain: Chain | None = None,
-    authorizer: Authorizer | None = None,
+    rbac: bool = False,
     bootstrap: Iterable[Json] = (),
     logs: LogSource | None = None,
     metrics: Metrics | None = None,
 ) -> tuple[ApiServer, SqliteJournal | None]:
     """Return a server over a journal (None keeps nothing); must be called on its event loop.
 
-    ``bootstrap`` are objects to create when they are missing, such as the roles of RBAC.
+    ``bootstrap`` are objects to create when they are missing, such as the roles that ``rbac`` evaluates.
     """
     store, journal = open_store(journal_path)
     if journal is not None:
@@ -57,7 +61,7 @@ def open_server(
         clock,
         rng,
         chain=chain or Chain(),
-        authorizer=authorizer,
+        rbac=rbac,
         bootstrap=bootstrap,
         logs=logs,
         metrics=metrics,
@@ -71,7 +75,7 @@ def _assemble(
     rng: random.Random,
     *,
     chain: Chain,
-    authorizer: Authorizer | None,
+    rbac: bool = False,
     bootstrap: Iterable[Json] = (),
     logs: LogSource | None = None,
     metrics: Metrics | None = None,
@@ -84,11 +88,30 @@ def _assemble(
         rng,
         registry=registry,
         admission=chain.admit,
-        authorizer=authorizer,
+        authorizer=Authorizer(_RoleReader(store)) if rbac else None,
         pages=(Discovery(registry, clock),),
         logs=logs,
         metrics=metrics,
     )
+
+
+class _RoleReader:
+    """Reads roles and bindings, and tells when one of them changed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.rbac_revision = 0
+        store.on_publish(self._observe)
+
+    def _observe(self, resource: str, event: Event) -> None:
+        if resource.endswith(_RBAC_GROUP):
+            self.rbac_revision = event.revision
+
+    def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
+        """Return all objects of a kind."""
+        bucket = self._store.bucket(kind.resource)
+        prefix = f"{namespace}/" if namespace else ""
+        return [msgspec.json.decode(bucket.objects[key].body) for key in bucket.keys(prefix)]
 
 
 def _seed(state: State, bootstrap: Iterable[Json]) -> None:

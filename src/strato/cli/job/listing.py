@@ -26,8 +26,9 @@ WIDTHS = (15, 12, 12, 12, 6, 10, 10, 12, 10, 12, 10)
 
 def job_table(jobs: Sequence[Json], *, with_namespace: bool) -> str:
     """Lay out one line per job."""
-    rows = [_row(job) for job in jobs]
-    headers, widths = HEADERS, (_fitted(HEADERS[0], [row[0] for row in rows]), *WIDTHS)
+    rows: list[Sequence[object]] = [_row(job) for job in jobs]
+    headers: Sequence[str] = HEADERS
+    widths: Sequence[int] = (_fitted(HEADERS[0], [row[0] for row in rows]), *WIDTHS)
     if with_namespace:
         namespaces = [job["metadata"].get("namespace", "") for job in jobs]
         rows = [(namespace, *row) for namespace, row in zip(namespaces, rows, strict=True)]
