@@ -1,0 +1,141 @@
+"""Columns of custom resources, from ``additionalPrinterColumns``: a JSONPath and a type each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from strato.api.kinds import Column, Kind
+from strato.server.tables.columns import Layout, Obj, age, definition, name, since
+
+Find = Callable[[Any], list[Any]]
+
+_STEP = re.compile(
+    r"""\.\.(?P<deep>[\w\-]+)|\.(?P<field>(?:[\w\-]|\\.)+|\*)|\[(?P<index>-?\d+)\]|\[(?P<all>\*)\]
+    |\[['"](?P<key>[^'"]*)['"]\]|\[\?\(@\.(?P<left>[\w.\-]+)\s*(?P<op>==|!=)\s*(?P<right>"[^"]*"|'[^']*'|[\w.\-]+)\)\]""",
+    re.VERBOSE,
+)
+
+
+@lru_cache(maxsize=512)
+def layout(kind: Kind) -> Layout:
+    """Return the layout of a kind by its printer columns; name and age when there are none."""
+    columns = kind.columns or (Column("Age", ".metadata.creationTimestamp", "date"),)
+    definitions = [definition("Name", description="Name of the object")]
+    finders: list[tuple[Column, Find]] = []
+    for column in columns:
+        definitions.append(
+            definition(
+                column.name,
+                column.type,
+                column.format,
+                column.description or f"Custom resource definition column (in JSONPath format): {column.json_path}",
+                column.priority,
+            )
+        )
+        finders.append((column, compile_path(column.json_path)))
+
+    def cells(obj: Obj, now: float) -> list[Any]:
+        return [name(obj), *(_cell(column, find(obj), obj, now) for column, find in finders)]
+
+    return Layout(definitions, cells)
+
+
+def _cell(column: Column, found: list[Any], obj: Obj, now: float) -> Any:
+    """Return one cell; None (shown as nothing) when the path finds nothing or the type does not fit."""
+    if column.type == "date" and column.json_path == ".metadata.creationTimestamp":
+        return age(obj, now)
+    found = [value for value in found if value is not None]
+    if not found:
+        return None
+    value = found[0]
+    match column.type:
+        case "integer":
+            return int(value) if _is_number(value) else None
+        case "number":
+            return float(value) if _is_number(value) else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "date":
+            return since(value, now) if isinstance(value, str) else None
+    return ",".join(_text(one) for one in found)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return "[" + " ".join(_text(one) for one in value) + "]"
+    if isinstance(value, Mapping):
+        return "map[" + " ".join(f"{key}:{_text(one)}" for key, one in sorted(value.items())) + "]"
+    return str(value)
+
+
+@lru_cache(maxsize=2048)
+def compile_path(path: str) -> Find:
+    """Compile a JSONPath: fields, indices, ``[*]``, ``['key']``, ``..field`` and ``[?(@.a=="b")]``.
+
+    A path that cannot be read finds nothing.
+    """
+    steps: list[Callable[[Any], Iterable[Any]]] = []
+    body = path.strip().removeprefix("{").removesuffix("}")
+    at = 0
+    while at < len(body):
+        match = _STEP.match(body, at)
+        if match is None:
+            return lambda _: []
+        steps.append(_step(match))
+        at = match.end()
+
+    def find(obj: Any) -> list[Any]:
+        values = [obj]
+        for step in steps:
+            values = [found for value in values for found in step(value)]
+        return values
+
+    return find
+
+
+def _step(match: re.Match[str]) -> Callable[[Any], Iterable[Any]]:
+    if match["all"] or match["field"] == "*":
+        return _children
+    if match["deep"]:
+        wanted = match["deep"]
+        return lambda value: _descend(value, wanted)
+    if match["index"]:
+        index = int(match["index"])
+        return lambda value: value[index : index + 1 or None] if isinstance(value, list) else ()
+    if match["op"]:
+        return _filter(match["left"], match["op"], match["right"])
+    key = match["key"] if match["field"] is None else match["field"].replace("\\", "")
+    return lambda value: (value[key],) if isinstance(value, Mapping) and key in value else ()
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _descend(value: Any, wanted: str) -> Iterable[Any]:
+    if isinstance(value, Mapping) and wanted in value:
+        yield value[wanted]
+    for child in _children(value):
+        yield from _descend(child, wanted)
+
+
+def _filter(left: str, operator: str, right: str) -> Callable[[Any], Iterable[Any]]:
+    find = compile_path("." + left)
+    text = right.strip("'\"")
+
+    def matches(item: Any) -> bool:
+        found = find(item)
+        return bool(found) and (_text(found[0]) == text) == (operator == "==")
+
+    return lambda value: [item for item in _children(value) if matches(item)]

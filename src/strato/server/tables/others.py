@@ -1,0 +1,290 @@
+"""The columns of nodes, namespaces, events, volumes, RBAC and the other built-in kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from strato.server.tables.columns import (
+    NONE,
+    UNKNOWN,
+    Layout,
+    Obj,
+    age,
+    condition,
+    joined,
+    layout,
+    name,
+    part,
+    selector,
+    since,
+)
+
+_ROLE_PREFIX = "node-role.kubernetes.io/"
+_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
+
+
+def _node(obj: Obj, now: float) -> list[Any]:
+    ready = condition(obj, "Ready")
+    state = ready.get("status") if ready is not None else "Unknown"
+    status = {"True": "Ready", "False": "NotReady"}.get(str(state), "NotReady" if ready is not None else "Unknown")
+    if part(obj, "spec", "unschedulable"):
+        status += ",SchedulingDisabled"
+    info: Obj = part(obj, "status", "nodeInfo") or {}
+    return [
+        name(obj),
+        status,
+        _node_roles(obj),
+        age(obj, now),
+        info.get("kubeletVersion") or "",
+        _node_address(obj, "InternalIP"),
+        _node_address(obj, "ExternalIP"),
+        info.get("osImage") or UNKNOWN,
+        info.get("kernelVersion") or UNKNOWN,
+        info.get("containerRuntimeVersion") or UNKNOWN,
+    ]
+
+
+def _node_roles(obj: Obj) -> str:
+    labels: Obj = part(obj, "metadata", "labels") or {}
+    roles = {key.removeprefix(_ROLE_PREFIX) for key in labels if key.startswith(_ROLE_PREFIX)}
+    roles |= {labels["kubernetes.io/role"]} if labels.get("kubernetes.io/role") else set()
+    return ",".join(sorted(filter(None, roles))) or NONE
+
+
+def _node_address(obj: Obj, type_: str) -> str:
+    found = [one.get("address") for one in part(obj, "status", "addresses") or () if one.get("type") == type_]
+    return str(found[0]) if found else NONE
+
+
+def _event(obj: Obj, now: float) -> list[Any]:
+    series: Obj = obj.get("series") or {}
+    first = obj.get("firstTimestamp") or obj.get("eventTime") or part(obj, "metadata", "creationTimestamp")
+    last = series.get("lastObservedTime") or obj.get("lastTimestamp") or first
+    reference: Obj = obj.get("involvedObject") or obj.get("regarding") or {}
+    target = f"{str(reference.get('kind', '')).lower()}/{reference.get('name', '')}"
+    source: Obj = obj.get("source") or {}
+    component = source.get("component") or obj.get("reportingComponent") or obj.get("reportingController") or ""
+    count = series.get("count") or obj.get("count") or 1
+    return [
+        since(last, now),
+        obj.get("type") or "",
+        obj.get("reason") or "",
+        target,
+        reference.get("fieldPath") or "",
+        ", ".join(filter(None, (component, source.get("host")))),
+        str(obj.get("message") or obj.get("note") or "").strip(),
+        since(first, now),
+        count,
+        name(obj),
+    ]
+
+
+def _endpoints(obj: Obj, now: float) -> list[Any]:
+    texts = []
+    for subset in obj.get("subsets") or ():
+        ports = [one.get("port") for one in subset.get("ports") or ()]
+        for address in subset.get("addresses") or ():
+            texts += [f"{address.get('ip')}:{port}" for port in ports] or [str(address.get("ip"))]
+    shown = ",".join(texts[:3]) + (f" + {len(texts) - 3} more..." if len(texts) > 3 else "")
+    return [name(obj), shown or NONE, age(obj, now)]
+
+
+def _endpoint_slice(obj: Obj, now: float) -> list[Any]:
+    ports = [str(one.get("port")) for one in obj.get("ports") or ()]
+    addresses = [address for one in obj.get("endpoints") or () for address in one.get("addresses") or ()]
+    shown = [_shortened(ports, "<unset>"), _shortened(addresses, "<unset>")]
+    return [name(obj), obj.get("addressType") or "", *shown, age(obj, now)]
+
+
+def _shortened(values: list[str], empty: str) -> str:
+    more = f" + {len(values) - 3} more..." if len(values) > 3 else ""
+    return ",".join(values[:3]) + more if values else empty
+
+
+def _volume(obj: Obj, now: float) -> list[Any]:
+    spec: Obj = obj.get("spec") or {}
+    claim: Obj = spec.get("claimRef") or {}
+    return [
+        name(obj),
+        part(spec, "capacity", "storage") or "",
+        _access(spec.get("accessModes")),
+        spec.get("persistentVolumeReclaimPolicy") or "",
+        _phase(obj),
+        f"{claim.get('namespace')}/{claim.get('name')}" if claim else "",
+        spec.get("storageClassName") or "",
+        spec.get("volumeAttributesClassName") or "<unset>",
+        part(obj, "status", "reason") or "",
+        age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+def _claim(obj: Obj, now: float) -> list[Any]:
+    spec: Obj = obj.get("spec") or {}
+    bound = bool(spec.get("volumeName"))
+    return [
+        name(obj),
+        _phase(obj),
+        spec.get("volumeName") or "",
+        (part(obj, "status", "capacity", "storage") or "") if bound else "",
+        _access(part(obj, "status", "accessModes")) if bound else "",
+        spec.get("storageClassName") or "",
+        spec.get("volumeAttributesClassName") or "<unset>",
+        age(obj, now),
+        spec.get("volumeMode") or "<unset>",
+    ]
+
+
+def _access(modes: list[str] | None) -> str:
+    return ",".join(_MODES.get(mode, mode) for mode in modes or ())
+
+
+def _phase(obj: Obj) -> str:
+    if part(obj, "metadata", "deletionTimestamp"):
+        return "Terminating"
+    return str(part(obj, "status", "phase") or "")
+
+
+def _storage_class(obj: Obj, now: float) -> list[Any]:
+    annotations: Obj = part(obj, "metadata", "annotations") or {}
+    is_default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
+    return [
+        name(obj) + (" (default)" if is_default else ""),
+        obj.get("provisioner") or "",
+        obj.get("reclaimPolicy") or "Delete",
+        obj.get("volumeBindingMode") or "Immediate",
+        bool(obj.get("allowVolumeExpansion")),
+        age(obj, now),
+    ]
+
+
+def _priority_class(obj: Obj, now: float) -> list[Any]:
+    policy = obj.get("preemptionPolicy") or "PreemptLowerPriority"
+    return [name(obj), obj.get("value", 0), bool(obj.get("globalDefault")), age(obj, now), policy]
+
+
+def _binding(obj: Obj, now: float) -> list[Any]:
+    role: Obj = obj.get("roleRef") or {}
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for one in obj.get("subjects") or ():
+        text = (
+            f"{one.get('namespace', '')}/{one.get('name')}" if one.get("kind") == "ServiceAccount" else one.get("name")
+        )
+        subjects.setdefault(one.get("kind", ""), []).append(str(text))
+    accounts = [", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")]
+    return [name(obj), f"{role.get('kind')}/{role.get('name')}", age(obj, now), *accounts]
+
+
+def _role(obj: Obj, now: float) -> list[Any]:
+    del now  # roles show the instant itself
+    return [name(obj), part(obj, "metadata", "creationTimestamp") or UNKNOWN]
+
+
+def _ingress(obj: Obj, now: float) -> list[Any]:
+    spec: Obj = obj.get("spec") or {}
+    hosts = [rule["host"] for rule in spec.get("rules") or () if rule.get("host")]
+    given = part(obj, "status", "loadBalancer", "ingress") or ()
+    address = ",".join(one.get("ip") or one.get("hostname") or "" for one in given)
+    ports = "80, 443" if spec.get("tls") else "80"
+    shown = _shortened(hosts, "*")
+    return [name(obj), spec.get("ingressClassName") or NONE, shown, address, ports, age(obj, now)]
+
+
+def _quota(obj: Obj, now: float) -> list[Any]:
+    hard: Obj = part(obj, "status", "hard") or {}
+    used: Obj = part(obj, "status", "used") or {}
+    texts = [(key, f"{key}: {used.get(key, '0')}/{value}") for key, value in sorted(hard.items())]
+    limits = ", ".join(text for key, text in texts if key.startswith("limits."))
+    return [name(obj), ", ".join(text for key, text in texts if not key.startswith("limits.")), limits, age(obj, now)]
+
+
+def _webhooks(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), len(obj.get("webhooks") or ()), age(obj, now)]
+
+
+def _plain(*paths: tuple[str, ...]) -> Any:
+    """Return cells of name, the members at the paths, and age."""
+
+    def cells(obj: Obj, now: float) -> list[Any]:
+        return [name(obj), *(_text(part(obj, *path)) for path in paths), age(obj, now)]
+
+    return cells
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, list):
+        return joined(value)
+    return "" if value is None else value
+
+
+def _config_map(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), age(obj, now)]
+
+
+def _secret(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), obj.get("type") or "Opaque", len(obj.get("data") or ()), age(obj, now)]
+
+
+def _service_account(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), len(obj.get("secrets") or ()), age(obj, now)]
+
+
+def _definition(obj: Obj, now: float) -> list[Any]:
+    del now  # as in Kubernetes: the instant itself
+    return [name(obj), part(obj, "metadata", "creationTimestamp") or UNKNOWN]
+
+
+def _network_policy(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), selector(part(obj, "spec", "podSelector")), age(obj, now)]
+
+
+_ROLES = "Name|Created At"
+_BINDINGS = "Name|Role|Age|*Users|*Groups|*ServiceAccounts"
+LAYOUTS: Mapping[str, Layout] = {
+    "nodes": layout(
+        "Name|Status|Roles|Age|Version|*Internal-IP|*External-IP|*OS-Image|*Kernel-Version|*Container-Runtime", _node
+    ),
+    "namespaces": layout("Name|Status|Age", _plain(("status", "phase"))),
+    "events": layout("Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*#Count|*Name", _event),
+    "events.events.k8s.io": layout(
+        "Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*#Count|*Name", _event
+    ),
+    "configmaps": layout("Name|#Data|Age", _config_map),
+    "secrets": layout("Name|Type|#Data|Age", _secret),
+    "serviceaccounts": layout("Name|#Secrets|Age", _service_account),
+    "endpoints": layout("Name|Endpoints|Age", _endpoints),
+    "endpointslices.discovery.k8s.io": layout("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
+    "persistentvolumes": layout(
+        "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|"
+        "*VolumeMode",
+        _volume,
+    ),
+    "persistentvolumeclaims": layout(
+        "Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|*VolumeMode", _claim
+    ),
+    "storageclasses.storage.k8s.io": layout(
+        "Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age", _storage_class
+    ),
+    "leases.coordination.k8s.io": layout("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
+    "priorityclasses.scheduling.k8s.io": layout("Name|#Value|Global-Default|Age|*PreemptionPolicy", _priority_class),
+    "resourcequotas": layout("Name|Request|Limit|Age", _quota),
+    "limitranges": layout("Name|Created At", _role),
+    "roles.rbac.authorization.k8s.io": layout(_ROLES, _role),
+    "clusterroles.rbac.authorization.k8s.io": layout(_ROLES, _role),
+    "rolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
+    "clusterrolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
+    "customresourcedefinitions.apiextensions.k8s.io": layout("Name|Created At", _definition),
+    "ingresses.networking.k8s.io": layout("Name|Class|Hosts|Address|Ports|Age", _ingress),
+    "ingressclasses.networking.k8s.io": layout("Name|Controller|Age", _plain(("spec", "controller"))),
+    "networkpolicies.networking.k8s.io": layout("Name|Pod-Selector|Age", _network_policy),
+    "runtimeclasses.node.k8s.io": layout("Name|Handler|Age", _plain(("handler",))),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": layout("Name|#Webhooks|Age", _webhooks),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": layout("Name|#Webhooks|Age", _webhooks),
+}
+"""By ``plural.group``."""
