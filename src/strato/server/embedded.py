@@ -115,12 +115,12 @@ class _RoleReader:
 
 
 def _seed(state: State, bootstrap: Iterable[Json]) -> None:
-    """Create what every cluster has, where it is missing; our definitions are brought up to date."""
+    """Create what every cluster has, where it is missing; our roles and definitions are brought up to date."""
     for name in NAMESPACES:
         _ensure(state, catalog.NAMESPACE, {"metadata": {"name": name}})
     for obj in bootstrap:
         kind = _kind_of(obj)
-        _ensure(state, kind, obj)
+        _ensure(state, kind, obj, renew=True)
     for manifest in crds.manifests():
         _ensure(state, catalog.CUSTOMRESOURCEDEFINITION, manifest, renew=True)
 
@@ -138,7 +138,7 @@ def _ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) ->
     metadata = obj["metadata"]
     key = object_key(kind, metadata.get("namespace", ""), metadata["name"])
     old = state.latest(kind, metadata.get("namespace", ""), metadata["name"])
-    if old is not None and (not renew or old["spec"] == obj["spec"]):
+    if old is not None and not renew:
         return
     served = Served(kind)
     objects.fill_defaults(served, obj)
@@ -152,12 +152,16 @@ def _ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) ->
     if old is not None:
         metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]
         metadata["generation"] = old["metadata"].get("generation", 1) + 1
-        if {**obj, "metadata": None} == {**old, "metadata": None}:
+        if _content(obj) == _content(old):
             return
     metadata["resourceVersion"] = str(state.store.next_revision())
     future = state.store.write(kind.resource, key, encode(obj))
     if not future.done():
         future.add_done_callback(_retrieved)
+
+
+def _content(obj: Json) -> Json:
+    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}
 
 
 def _retrieved(future: asyncio.Future[None]) -> None:

@@ -198,6 +198,7 @@ def _component_roles() -> list[Json]:
             _rule(_READ, ("apps", "policy", "scheduling.k8s.io", "storage.k8s.io", "resource.k8s.io"), "*"),
             _rule(_READ, _VOLCANO, "*"),
             _rule(("create", "delete", *_CHANGE), "scheduling.volcano.sh", "podgroups"),
+            _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, when they are missing
             _rule(_CHANGE, "scheduling.volcano.sh", ("podgroups/status", "queues", "queues/status")),
             _rule(_CHANGE, ("nodeinfo.volcano.sh", "shard.volcano.sh", "topology.volcano.sh"), "*"),
         ],
