@@ -40,7 +40,7 @@ class Shapes(msgspec.Struct, frozen=True):
 @cache
 def load() -> Shapes:
     """Read the shapes (about 6 ms, once per process)."""
-    packed = files("strato.server.openapi").joinpath("data/shapes.json.gz").read_bytes()
+    packed = files("strato.server").joinpath("openapi/data/shapes.json.gz").read_bytes()
     return msgspec.json.decode(gzip.decompress(packed), type=Shapes)
 
 

@@ -1,0 +1,124 @@
+"""Answers ``/openapi/v2`` and ``/openapi/v3``; documents are built when asked for and kept per registry revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha512
+from typing import Any, Protocol
+
+import msgspec
+
+from strato.api.kinds import Kind
+from strato.api.wire import Request, Response
+from strato.errors import NotAcceptable
+from strato.server.discovery import Catalogue
+from strato.server.openapi import documents, gnostic
+from strato.server.openapi.documents import Sources
+from strato.server.schema import shapes
+
+_V2_PROTOBUF = (
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+)
+_V2_PROTOBUF_TYPE = _V2_PROTOBUF[1]
+
+
+class SchemaCatalogue(Catalogue, Protocol):
+    """A registry that also knows the schemas of custom kinds."""
+
+    def openapi_schema(self, kind: Kind) -> Mapping[str, Any] | None:
+        """Return the schema as written in the CRD; None for built-in kinds."""
+        ...
+
+
+class OpenApi:
+    """The OpenAPI documents of a registry."""
+
+    def __init__(self, registry: SchemaCatalogue) -> None:
+        self._registry = registry
+        self._revision = -1
+        self._groups: dict[str, Sources] = {}
+        self._hashes: dict[str, str] = {}
+        self._bodies: dict[str, bytes] = {}
+
+    def handle(self, request: Request) -> Response | None:
+        """Answer a request below ``/openapi``; None when it is not one or names nothing served.
+
+        Raises:
+            NotAcceptable: The client takes none of the forms there are.
+        """
+        if not request.path.startswith("/openapi/") or request.method not in ("GET", "HEAD"):
+            return None
+        self._refresh()
+        path = request.path.rstrip("/")
+        if path == "/openapi/v2":
+            return self._version_two(request)
+        if path == "/openapi/v3":
+            return Response(200, self._body("v3", self._index))
+        name = path.removeprefix("/openapi/v3/")
+        if name not in self._groups:
+            return None
+        return self._version_three(request, name)
+
+    def _refresh(self) -> None:
+        registry = self._registry
+        if self._revision == registry.revision:
+            return
+        self._revision = registry.revision
+        sources = [(kind, registry.openapi_schema(kind)) for kind in registry.kinds()]
+        self._groups = documents.by_group_version(sources)
+        hashes = {name: _hash(members) for name, members in self._groups.items()}
+        kept = {name: body for name, body in self._bodies.items() if hashes.get(name) == self._hashes.get(name, "")}
+        self._bodies, self._hashes = kept, hashes
+
+    def _body(self, name: str, build: Any) -> bytes:
+        body = self._bodies.get(name)
+        if body is None:
+            body = self._bodies[name] = build()
+        return body
+
+    def _index(self) -> bytes:
+        entries = {
+            name: {"serverRelativeURL": f"/openapi/v3/{name}?hash={self._hashes[name]}"} for name in self._groups
+        }
+        return msgspec.json.encode({"paths": entries})
+
+    def _version_three(self, request: Request, name: str) -> Response:
+        accept = request.headers.get("accept", "")
+        if accept and "json" not in accept and "*/*" not in accept:
+            raise NotAcceptable("only the following media types are accepted: application/json")
+        wanted, have = request.param("hash"), self._hashes[name]
+        if wanted and wanted != have:
+            return Response(301, headers={"Location": f"/openapi/v3/{name}?hash={have}"})
+        headers = {"ETag": f'"{have}"', "Vary": "Accept"}
+        headers["Cache-Control"] = "public, immutable" if wanted else "no-cache, private"
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(304, headers=headers)
+        body = self._body(name, lambda: msgspec.json.encode(documents.version_three(self._groups[name])))
+        return Response(200, body, headers=headers)
+
+    def _version_two(self, request: Request) -> Response:
+        accept = request.headers.get("accept", "")
+        protobuf = any(name in accept for name in _V2_PROTOBUF)
+        tag = sha512("".join(self._hashes.values()).encode()).hexdigest().upper()
+        headers = {"ETag": f'"{tag}"', "Vary": "Accept"}
+        content_type = _V2_PROTOBUF_TYPE if protobuf else "application/json"
+        if request.headers.get("if-none-match") == headers["ETag"]:
+            return Response(304, b"", content_type, headers)
+        body = self._body("v2.pb" if protobuf else "v2", lambda: self._build_two(protobuf))
+        return Response(200, body, content_type, headers)
+
+    def _build_two(self, protobuf: bool) -> bytes:
+        everything = [source for members in self._groups.values() for source in members]
+        document = documents.version_two(everything)
+        return gnostic.encode_document(document) if protobuf else msgspec.json.encode(document)
+
+
+def _hash(members: Sources) -> str:
+    """Return a hash of what a document is made of: cheaper than building all of them for the index."""
+    digest = sha512(shapes.load().version.encode())
+    for kind, custom in members:
+        digest.update(f"{kind!r} {kind.plural} {kind.namespaced} {kind.verbs} {kind.has_status}".encode())
+        if custom is not None:
+            digest.update(msgspec.json.encode(custom, order="deterministic"))
+    return digest.hexdigest().upper()
