@@ -1,0 +1,294 @@
+"""`simulate`: replay a trace against the real server, controllers and scheduler, in virtual time.
+
+Nothing here reads the machine's clock or draws its own luck: the same trace, options and seed give the same report,
+byte for byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import yaml
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.client.cluster import Cluster, Json
+from strato.clock import VirtualClock, run_virtual
+from strato.controllers.manager import DEFAULT
+from strato.errors import InvalidInput, Problem, UsageError
+from strato.scheduler.config import Config, parse_config
+from strato.sim.measure import JobRecord, Recorder
+from strato.sim.nodes import NodeShape, parse_nodes, total_capacity
+from strato.sim.report import Report, build_report
+from strato.sim.traces import Trace, TraceJob, read_trace
+from strato.sim.world import World, WorldOptions
+
+DEFAULT_QUEUE = "default"
+NAMESPACE = "default"
+_STALL_SECONDS = 900.0
+"""After the last submission, with nothing running, this long without a start means that nothing ever will."""
+_RUN_SECONDS = "strato.dev/run-seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a running simulation is."""
+
+    virtual_seconds: float
+    """After the start of the trace."""
+    submitted: int
+    finished: int
+    total: int
+    running_pods: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationOptions:
+    """One simulation."""
+
+    trace: Path
+    """CSV or SWF; see `strato.sim.traces`."""
+    nodes: str = "100x32cpu,256Gi"
+    """See `strato.sim.nodes.parse_nodes`."""
+    config: Path | None = None
+    """The scheduler's configuration file; None is the built-in one."""
+    queues: Path | None = None
+    """A YAML file of Queue manifests; queues a trace names and this does not are made with weight 1."""
+    seed: int = 0
+    queue_by: str = ""
+    """For SWF: make queues of ``queue``, ``user`` or ``group``."""
+    limit: int = 0
+    """Only the first so many jobs of the trace; 0 is all."""
+    start: float = 1_700_000_000.0
+    """The virtual instant at which the trace begins, seconds since the epoch."""
+    progress: Callable[[Progress], None] | None = None
+    """Told after each job that was submitted or ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    trace: Trace
+    shapes: tuple[NodeShape, ...]
+    config: Config | None
+    queues: tuple[Json, ...]
+
+
+def simulate(options: SimulationOptions) -> Report:
+    """Run one simulation to its end.
+
+    Raises:
+        InvalidInput: Trace, nodes, configuration or queues have problems; all are listed.
+        UsageError: A file cannot be read.
+    """
+    inputs = _read(options)
+    clock = VirtualClock(options.start)
+    return run_virtual(clock, _simulate(options, inputs, clock))
+
+
+def _read(options: SimulationOptions) -> _Inputs:
+    """Read everything; problems of all inputs are reported together."""
+    problems: list[Problem] = []
+    readers: Mapping[str, Callable[[], Any]] = {
+        "trace": lambda: read_trace(options.trace, queue_by=options.queue_by, limit=options.limit),
+        "nodes": lambda: parse_nodes(options.nodes),
+        "config": lambda: _config(options.config),
+        "queues": lambda: _queues(options.queues),
+    }
+    found: dict[str, Any] = {}
+    for name, read in readers.items():
+        try:
+            found[name] = read()
+        except InvalidInput as error:
+            problems.extend(error.problems)
+        except UsageError as error:
+            problems.append(Problem("", str(error)))
+    if problems:
+        raise InvalidInput("the simulation", problems)
+    return _Inputs(found["trace"], found["nodes"], found["config"], found["queues"])
+
+
+def _config(path: Path | None) -> Config | None:
+    return parse_config(_text(path), str(path)) if path is not None else None
+
+
+def _queues(path: Path | None) -> tuple[Json, ...]:
+    if path is None:
+        return ()
+    try:
+        documents = [document for document in yaml.safe_load_all(_text(path)) if document is not None]
+    except yaml.YAMLError as error:
+        raise InvalidInput("queues", [Problem(str(path), f"is not YAML: {' '.join(str(error).split())}")]) from error
+    problems = []
+    for number, document in enumerate(documents, start=1):
+        where = f"{path}: document {number}"
+        if not isinstance(document, dict) or document.get("kind") != catalog.QUEUE.name:
+            problems.append(Problem(where, "is no Queue"))
+        elif not isinstance(document.get("metadata"), dict) or not isinstance(document["metadata"].get("name"), str):
+            problems.append(Problem(f"{where}: metadata.name", "is missing"))
+    if problems:
+        raise InvalidInput("queues", problems)
+    return tuple(documents)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 text (byte {error.start})") from error
+
+
+async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualClock) -> Report:
+    world = World(
+        clock,
+        Random(options.seed),
+        WorldOptions(nodes=inputs.shapes, scheduler_config=inputs.config, controllers=DEFAULT),
+    )
+    replay = _Replay(options, inputs, world)
+    await world.start()
+    try:
+        await world.guard(replay.run())
+    finally:
+        await world.stop()
+    recorder = replay.recorder
+    return build_report(
+        recorder.records.values(),
+        recorder.use,
+        total_capacity(inputs.shapes),
+        trace=options.trace.name,
+        nodes=options.nodes,
+        seed=options.seed,
+        skipped=inputs.trace.skipped,
+        pods=recorder.pods_run,
+        end_seconds=recorder.now_seconds,
+        default_queue=DEFAULT_QUEUE,
+    )
+
+
+class _Replay:
+    """Submits the jobs of a trace when their time comes and waits for their end."""
+
+    def __init__(self, options: SimulationOptions, inputs: _Inputs, world: World) -> None:
+        self._jobs = inputs.trace.jobs
+        self._queues = inputs.queues
+        self._progress = options.progress
+        self._clock = world.clock
+        self._cluster = world.admin
+        self._pods = world.informers.informer(Pod)
+        self._submitted = 0
+        self._stir = asyncio.Event()
+        self.recorder = Recorder(world.clock, self._jobs, self._on_finish)
+
+    async def run(self) -> None:
+        await self._prepare()
+        self.recorder.begin()
+        self._pods.add_batch_handler(self.recorder.on_pods)
+        for job in self._jobs:
+            wait = job.submit_seconds - self.recorder.now_seconds
+            if wait > 0:
+                await self._clock.sleep(wait)
+            await self._cluster.create(catalog.VCJOB, manifest_of(job), NAMESPACE)
+            self._submitted += 1
+            self._tell()
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Wait until all jobs have ended, or none can start any more."""
+        while self.recorder.finished < len(self._jobs):
+            self._stir.clear()
+            try:
+                async with asyncio.timeout(_STALL_SECONDS):
+                    await self._stir.wait()
+            except TimeoutError:
+                idle = self.recorder.now_seconds - self.recorder.last_change_at
+                if self.recorder.running_pods == 0 and idle >= _STALL_SECONDS:
+                    return
+
+    async def _prepare(self) -> None:
+        """Create the queues and priority classes that the trace names."""
+        given = {queue["metadata"]["name"] for queue in self._queues}
+        named = sorted({job.queue for job in self._jobs if job.queue} - given - {DEFAULT_QUEUE})
+        for queue in (*self._queues, *map(_queue_manifest, named)):
+            await _create_or_change(self._cluster, queue)
+        for priority in sorted({job.priority for job in self._jobs} - {0}):
+            body = {
+                "apiVersion": catalog.PRIORITYCLASS.api_version,
+                "kind": catalog.PRIORITYCLASS.name,
+                "metadata": {"name": _priority_name(priority)},
+                "value": priority,
+            }
+            await self._cluster.create(catalog.PRIORITYCLASS, body)
+
+    def _on_finish(self, record: JobRecord) -> None:
+        self._stir.set()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            recorder = self.recorder
+            self._progress(
+                Progress(
+                    recorder.now_seconds, self._submitted, recorder.finished, len(self._jobs), recorder.running_pods
+                )
+            )
+
+
+def manifest_of(job: TraceJob) -> Json:
+    """Return the Volcano job of a trace's job: one task, all pods together or none."""
+    requests = dict(job.requests)
+    limits = {name: amount for name, amount in requests.items() if "/" in name}
+    resources: Json = {"requests": requests}
+    if limits:
+        resources["limits"] = limits  # extended resources must be limited to what they request
+    container = {"name": "main", "image": "simulated", "resources": resources}
+    spec: Json = {
+        "schedulerName": "volcano",
+        "minAvailable": job.replicas,
+        "queue": job.queue or DEFAULT_QUEUE,
+        "tasks": [
+            {
+                "name": "task",
+                "replicas": job.replicas,
+                "template": {
+                    "metadata": {"annotations": {_RUN_SECONDS: f"{job.run_seconds:.6f}"}},
+                    "spec": {"restartPolicy": "Never", "containers": [container]},
+                },
+            }
+        ],
+    }
+    if job.priority:
+        spec["priorityClassName"] = _priority_name(job.priority)
+    return {
+        "apiVersion": catalog.VCJOB.api_version,
+        "kind": catalog.VCJOB.name,
+        "metadata": {"name": job.name, "namespace": NAMESPACE},
+        "spec": spec,
+    }
+
+
+def _priority_name(priority: int) -> str:
+    return f"trace-{priority}" if priority >= 0 else f"trace-minus-{-priority}"
+
+
+def _queue_manifest(name: str) -> Json:
+    return {
+        "apiVersion": catalog.QUEUE.api_version,
+        "kind": catalog.QUEUE.name,
+        "metadata": {"name": name},
+        "spec": {"weight": 1},
+    }
+
+
+async def _create_or_change(cluster: Cluster, queue: Json) -> None:
+    name = queue["metadata"]["name"]
+    existing = {item["metadata"]["name"] for item in (await cluster.list(catalog.QUEUE)).items}
+    if name in existing:
+        await cluster.patch(catalog.QUEUE, name, "", {"spec": queue.get("spec", {})})
+    else:
+        await cluster.create(catalog.QUEUE, queue)

@@ -1,0 +1,215 @@
+"""A whole cluster in this process: server core, controllers, scheduler and hollow nodes on one clock.
+
+The simulator runs it in virtual time; the test harness on either clock. Each part talks to the server as itself;
+all share one set of informers, so that an event is decoded once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, TypeVar
+
+from strato.api import catalog
+from strato.api.wire import User
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.client.local import LocalCluster
+from strato.clock import Clock
+from strato.controllers.manager import DEFAULT, ControllerManager
+from strato.errors import AlreadyExists, InvariantError, StratoError
+from strato.node.hollow import HollowNodes
+from strato.scheduler.config import Config
+from strato.scheduler.service import Scheduler
+from strato.server.api import ApiServer
+from strato.server.embedded import in_memory_server
+from strato.sim.nodes import NodeShape
+
+T = TypeVar("T")
+
+ADMINISTRATOR = User("strato:admin", ("system:masters", "system:authenticated"))
+
+
+class ComponentEnded(StratoError):
+    """A part of the cluster ended although nobody asked it to."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorldOptions:
+    """What a cluster consists of."""
+
+    nodes: tuple[NodeShape, ...] = ()
+    node_options: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments of `HollowNodes` (labels, taints, start latency)."""
+    scheduler: bool = True
+    scheduler_config: Config | None = None
+    """None is the built-in configuration."""
+    scheduler_period_seconds: float = 1.0
+    controllers: tuple[str, ...] = DEFAULT
+    """Names of the controllers to run."""
+    max_lease_rate: float = 0.0
+    """Lease renewals of all nodes per second; 0 writes leases that never lapse, which spares weeks of heartbeats."""
+
+
+class World:
+    """See the module. Use on a running loop; `start` first, `stop` last.
+
+    Args:
+        clock: Of everything.
+        random: The one source of chance; each part gets its own generator drawn from it.
+        options: What to run.
+    """
+
+    def __init__(self, clock: Clock, random: Random, options: WorldOptions) -> None:
+        self.clock = clock
+        self.options = options
+        self.server: ApiServer = in_memory_server(clock, _child(random))
+        self.admin: Cluster = self.cluster_as(ADMINISTRATOR)
+        self.informers = Informers(self.cluster_as(_component("informers")), clock, _child(random))
+        self.controllers: ControllerManager | None = None
+        self.scheduler: Scheduler | None = None
+        self.nodes: tuple[HollowNodes, ...] = ()
+        self._random = random
+        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._bugs: list[BaseException] = []
+
+    def cluster_as(self, user: User) -> LocalCluster:
+        """Return a client of the server under an identity."""
+        return LocalCluster(self.server, user)
+
+    async def prepare(self) -> None:
+        """Create the two queues every cluster has, before anything else is submitted; `start` does it too."""
+        for name, reclaimable in (("root", False), ("default", True)):
+            queue = {
+                "apiVersion": catalog.QUEUE.api_version,
+                "kind": catalog.QUEUE.name,
+                "metadata": {"name": name},
+                "spec": {"weight": 1, "reclaimable": reclaimable},
+            }
+            with contextlib.suppress(AlreadyExists):
+                await self.admin.create(catalog.QUEUE, queue)
+
+    async def start(self) -> None:
+        """Start everything and wait until nodes are registered and the scheduler is ready."""
+        await self.prepare()
+        asyncio.get_running_loop().set_exception_handler(self._on_bug)
+        self.nodes = tuple(
+            HollowNodes(
+                self.cluster_as(_component("node")),
+                self.informers,
+                self.clock,
+                _child(self._random),
+                count=shape.count,
+                name_prefix="node" if number == 0 else f"node-{_letter(number)}",
+                max_lease_rate=self.options.max_lease_rate,
+                **_node_resources(shape),
+                **self.options.node_options,
+            )
+            for number, shape in enumerate(self.options.nodes)
+        )
+        for nodes in self.nodes:
+            self._run("hollow nodes", nodes.run())
+        if self.options.controllers:
+            self.controllers = ControllerManager(
+                self.cluster_as(_component("controllers")),
+                self.informers,
+                self.clock,
+                _child(self._random),
+                enabled=self.options.controllers,
+            )
+        if self.options.scheduler:
+            self.scheduler = Scheduler(
+                self.cluster_as(_component("scheduler")),
+                self.informers,
+                self.clock,
+                _child(self._random),
+                config=self.options.scheduler_config,
+                period_seconds=self.options.scheduler_period_seconds,
+            )
+            self._run("scheduler", self.scheduler.run())
+        if self.controllers is not None:
+            self._run("controllers", self.controllers.run())
+        for nodes in self.nodes:
+            await self.guard(nodes.registered.wait())
+        if self.scheduler is not None:
+            await self.guard(self.scheduler.ready.wait())
+        await self.guard(self.informers.wait_synced())
+
+    async def guard(self, work: Coroutine[Any, Any, T] | Awaitable[T]) -> T:
+        """Wait for ``work``, unless a part of the cluster fails first.
+
+        Raises:
+            ComponentEnded: A part ended.
+            InvariantError: A part's handler failed.
+        """
+        working = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({working, *self._tasks}, return_when=asyncio.FIRST_COMPLETED)
+            self.check()
+            return await working
+        finally:
+            working.cancel()
+
+    def check(self) -> None:
+        """Raise what went wrong in the background, if anything.
+
+        Raises:
+            ComponentEnded: A part ended.
+            InvariantError: A part's handler failed.
+        """
+        if self._bugs:
+            raise InvariantError(f"a part of the cluster failed: {self._bugs[0]!r}") from self._bugs[0]
+        for task, name in self._tasks.items():
+            if task.done() and not task.cancelled():
+                error = task.exception()
+                raise ComponentEnded(f"the {name} ended: {error!r}") from error
+
+    async def stop(self) -> None:
+        """Stop everything, nodes last.
+
+        Raises:
+            InvariantError: A handler had failed.
+        """
+        for task in reversed(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        await self.informers.stop()
+        await self.admin.close()
+        asyncio.get_running_loop().set_exception_handler(None)
+        self._tasks.clear()
+        self.check()
+
+    def _run(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks[asyncio.get_running_loop().create_task(work, name=name)] = name
+
+    def _on_bug(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        self._bugs.append(error if error is not None else InvariantError(str(context.get("message"))))
+        loop.default_exception_handler(context)
+
+
+def _component(name: str) -> User:
+    return User(f"strato:{name}", ("system:masters", "system:authenticated"))
+
+
+def _child(random: Random) -> Random:
+    """Draw a generator of its own for a part, so that what one part draws does not change another's luck."""
+    return Random(random.getrandbits(64))
+
+
+def _letter(number: int) -> str:
+    return chr(ord("a") + number) if number < 26 else str(number)
+
+
+def _node_resources(shape: NodeShape) -> dict[str, Any]:
+    resources = dict(shape.resources)
+    return {
+        "cpu": resources.pop("cpu"),
+        "memory": resources.pop("memory"),
+        "pods": int(resources.pop("pods")),
+        "resources": resources,
+    }

@@ -1,0 +1,288 @@
+"""A running cluster for a test: server, controllers, scheduler and hollow nodes in this process, on either clock.
+
+    async with Harness(cluster().queue("q"), nodes="2x4cpu,8Gi") as h:
+        await h.apply(vcjob("train").task("worker", 2, cpu="1", run_seconds=30))
+        await h.eventually(lambda: h.job("train").status.state.phase == "Completed")
+
+`run_in_virtual_time` runs such a test on the virtual clock, where thirty seconds take none. Waiting is driven by
+watches: a predicate is asked again after every change, never after a sleep.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from random import Random
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from strato.api.core import Node, Pod
+from strato.api.meta import Object
+from strato.api.volcano.batch import Job
+from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.api.wire import User
+from strato.client.cluster import Cluster, Json
+from strato.client.informer import Informer
+from strato.clock import Clock, SystemClock, VirtualClock, run_virtual
+from strato.controllers.manager import DEFAULT
+from strato.errors import AlreadyExists, StratoError
+from strato.scheduler.config import Config, parse_config
+from strato.sim.nodes import parse_nodes
+from strato.sim.world import World, WorldOptions
+from strato.testing.manifests import kind_of_manifest
+from strato.testing.scenes import Scene, create_with_status
+
+V = TypeVar("V", bound=Object)
+T = TypeVar("T")
+
+_WATCHED: tuple[type[Object], ...] = (Pod, Node, Job, PodGroup, Queue)
+
+
+class NeverHappened(StratoError, AssertionError):
+    """What a test waited for did not come."""
+
+
+class Harness:
+    """See the module.
+
+    Args:
+        scene: Objects to create before anything runs.
+        nodes: Hollow nodes, as `strato.sim.nodes.parse_nodes` reads them; empty for none.
+        clock: The machine's clock unless given.
+        seed: Of all chance.
+        scheduler: Whether the scheduler runs.
+        scheduler_config: Its configuration, as text of Volcano's file or decoded.
+        controllers: Names of the controllers that run; empty for none.
+        node_options: Further arguments of the hollow nodes (labels, taints, start latency).
+    """
+
+    def __init__(
+        self,
+        scene: Scene | None = None,
+        *,
+        nodes: str = "",
+        clock: Clock | None = None,
+        seed: int = 0,
+        scheduler: bool = True,
+        scheduler_config: str | Config | None = None,
+        controllers: Sequence[str] = DEFAULT,
+        node_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._scene = scene if scene is not None else Scene()
+        self.clock: Clock = clock if clock is not None else SystemClock()
+        config = parse_config(scheduler_config, "test") if isinstance(scheduler_config, str) else scheduler_config
+        self.world = World(
+            self.clock,
+            Random(seed),
+            WorldOptions(
+                nodes=parse_nodes(nodes) if nodes else (),
+                node_options=node_options or {},
+                scheduler=scheduler,
+                scheduler_config=config,
+                controllers=tuple(controllers),
+            ),
+        )
+        self._changed = asyncio.Event()
+
+    @property
+    def cluster(self) -> Cluster:
+        """A client that may do everything."""
+        return self.world.admin
+
+    def cluster_as(self, name: str, *groups: str) -> Cluster:
+        """Return a client under another identity."""
+        return self.world.cluster_as(User(name, groups))
+
+    async def __aenter__(self) -> Self:
+        for view in _WATCHED:
+            self.informer(view)
+        await self.world.prepare()
+        await self._scene.create_in(self.cluster)
+        try:
+            await self.world.start()
+        except BaseException:
+            await self.world.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.world.stop()
+
+    # Looking
+
+    def informer(self, view: type[V]) -> Informer[V]:
+        """Return the shared informer of a view; its changes wake those who wait."""
+        informer = self.world.informers.informer(view)
+        informer.add_batch_handler(self._on_changes)
+        return informer
+
+    def get(self, view: type[V], name: str, namespace: str = "default") -> V:
+        """Return an object as last seen.
+
+        Raises:
+            NeverHappened: There is none of that name (`eventually` takes that as "not yet").
+        """
+        informer = self.world.informers.informer(view)
+        found = informer.get((namespace, name)) or informer.get(("", name))
+        if found is None:
+            raise NeverHappened(f"no {view.__name__} {namespace}/{name}")
+        return found
+
+    def pod(self, name: str, namespace: str = "default") -> Pod:
+        """Return a pod as last seen."""
+        return self.get(Pod, name, namespace)
+
+    def pods(self, namespace: str = "", **labels: str) -> list[Pod]:
+        """Return pods by name, of one namespace and with labels (``_`` in a keyword stands for any of ``-./``)."""
+        found = [
+            pod
+            for pod in self.world.informers.informer(Pod).list()
+            if namespace in ("", pod.metadata.namespace) and _has_labels(pod, labels)
+        ]
+        return sorted(found, key=lambda pod: pod.key)
+
+    def job(self, name: str, namespace: str = "default") -> Job:
+        """Return a Volcano job as last seen."""
+        return self.get(Job, name, namespace)
+
+    def podgroup(self, name: str, namespace: str = "default") -> PodGroup:
+        """Return a pod group as last seen."""
+        return self.get(PodGroup, name, namespace)
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue as last seen."""
+        return self.get(Queue, name, "")
+
+    def placement(self) -> dict[str, str]:
+        """Return node by pod name, of the pods that are bound."""
+        return {pod.metadata.name: pod.spec.node_name for pod in self.pods() if pod.spec.node_name}
+
+    # Acting
+
+    async def apply(self, *manifests: Mapping[str, Any] | Scene) -> None:
+        """Create objects; one that is there already is changed to what the manifest says (a merge patch)."""
+        for manifest in manifests:
+            if isinstance(manifest, Scene):
+                await manifest.create_in(self.cluster)
+            else:
+                await self._apply(manifest)
+
+    async def _apply(self, manifest: Mapping[str, Any]) -> Json:
+        kind, metadata = kind_of_manifest(manifest), manifest["metadata"]
+        try:
+            return await self.cluster.create(kind, manifest, metadata.get("namespace", ""))
+        except AlreadyExists:
+            return await self.cluster.patch(kind, metadata["name"], metadata.get("namespace", ""), manifest)
+
+    async def create(self, manifest: Mapping[str, Any]) -> Json:
+        """Create an object with its status, and return it as stored."""
+        return await create_with_status(self.cluster, manifest)
+
+    async def delete(self, view: type[Object], name: str, namespace: str = "default") -> None:
+        """Delete an object."""
+        await self.cluster.delete(view, name, namespace)
+
+    # Waiting
+
+    async def eventually(
+        self, predicate: Callable[[], Any | Awaitable[Any]], *, timeout_seconds: float = 30.0, what: str = ""
+    ) -> None:
+        """Wait until ``predicate`` holds; it is asked now and after every change.
+
+        A predicate may be a coroutine function; `NeverHappened`, KeyError and IndexError in it mean "not yet".
+
+        Raises:
+            NeverHappened: It did not hold in time; the message shows the pods.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while True:
+                    self._changed.clear()
+                    if await _holds(predicate):
+                        return
+                    await self.world.guard(self._changed.wait())
+        except TimeoutError:
+            wanted = what or inspect.getsource(predicate).strip()
+            raise NeverHappened(f"after {timeout_seconds:g} s still not: {wanted}\n{self.describe()}") from None
+
+    async def settle(self, *, quiet_seconds: float = 0.5, timeout_seconds: float = 60.0) -> None:
+        """Wait until nothing has changed for a while.
+
+        Raises:
+            NeverHappened: Things went on changing.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                while True:
+                    self._changed.clear()
+                    try:
+                        async with asyncio.timeout(quiet_seconds):
+                            await self.world.guard(self._changed.wait())
+                    except TimeoutError:
+                        return
+        except TimeoutError:
+            raise NeverHappened(f"things still change after {timeout_seconds:g} s\n{self.describe()}") from None
+
+    def describe(self) -> str:
+        """Return a few lines about pods and groups, for failure messages."""
+        lines = [f"  pod {pod.key}: {pod.status.phase} on {pod.spec.node_name or '-'}" for pod in self.pods()[:50]]
+        lines += [
+            f"  group {group.key}: {group.status.phase}, wants {group.spec.min_member}"
+            for group in self.world.informers.informer(PodGroup).list()[:20]
+        ]
+        return "\n".join(lines) or "  (no pods)"
+
+    def _on_changes(self, changes: object) -> None:
+        self._changed.set()
+
+
+def run_in_virtual_time(
+    test: Callable[[Harness], Awaitable[T]],
+    scene: Scene | None = None,
+    *,
+    start: float = 1_700_000_000.0,
+    **options: Any,
+) -> T:
+    """Run a test on a harness in virtual time, where waiting takes no time at all.
+
+    Args:
+        test: Gets the running harness.
+        scene: Objects to create before anything runs.
+        start: The virtual instant at which it begins.
+        options: Further arguments of `Harness`.
+    """
+    clock = VirtualClock(start)
+
+    async def main() -> T:
+        async with Harness(scene, clock=clock, **options) as harness:
+            return await test(harness)
+
+    return run_virtual(clock, main())
+
+
+def load_config(path: Path) -> Config:
+    """Read a scheduler configuration for `Harness`."""
+    return parse_config(path.read_text(), str(path))
+
+
+async def _holds(predicate: Callable[[], Any | Awaitable[Any]]) -> bool:
+    try:
+        outcome = predicate()
+        return bool(await outcome) if inspect.isawaitable(outcome) else bool(outcome)
+    except (NeverHappened, KeyError, IndexError):
+        return False
+
+
+def _has_labels(pod: Pod, labels: Mapping[str, str]) -> bool:
+    return all(
+        any(_plain(name) == wanted and value == text for name, value in (pod.metadata.labels or {}).items())
+        for wanted, text in labels.items()
+    )
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_").replace(".", "_").replace("/", "_")
