@@ -297,8 +297,8 @@ class Queue:
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes new work."""
-        return self.view is not None and self.view.status.state == "Open"
+        """Whether it takes new work; one that no controller has looked at yet does."""
+        return self.view is not None and self.view.status.state in ("", "Open")
 
     @property
     def state(self) -> str:

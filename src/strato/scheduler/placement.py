@@ -356,6 +356,12 @@ class Placer:
                 rows = rows[verdicts.codes == 0]
         return rows
 
+    def rows_after_evictions(self, ssn: Session, task: Task) -> Rows:
+        """Return rows where nothing but what pods hold stands against a task: the static filters allow it."""
+        found = self.candidates(ssn, task.cls)
+        rows: Rows = np.nonzero(found.mask[: found.size])[0]
+        return rows
+
     def _fits(self, cls: TaskClass, flags: int) -> Mask:
         table = self._table
         size = table.size

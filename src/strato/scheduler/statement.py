@@ -67,6 +67,12 @@ class Statement:
         self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary))
         self._ssn.fire_removed((task,))
 
+    def spare(self, task: Task) -> None:
+        """Take back one eviction of this statement: the task goes on running."""
+        self._ssn.world.move(task, RUNNING, task.row)
+        self._ops = [op for op in self._ops if op.kind != RELEASING or op.tasks[0] is not task]
+        self._ssn.fire_placed((task,))
+
     def merge(self, other: Statement) -> None:
         """Take over another statement's operations; the other is empty afterwards."""
         self._ops += other._ops

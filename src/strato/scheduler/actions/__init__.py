@@ -6,11 +6,15 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.backfill import Backfill
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.enqueue import Enqueue
+from strato.scheduler.actions.preempt import Preempt
+from strato.scheduler.actions.reclaim import Reclaim
 
 ACTIONS: dict[str, type[Action]] = {
     "allocate": Allocate,
     "backfill": Backfill,
     "enqueue": Enqueue,
+    "preempt": Preempt,
+    "reclaim": Reclaim,
 }
 """Every action by its name in the configuration."""
 

@@ -1,0 +1,237 @@
+"""preempt: starving jobs take places from less important ones of the same queue (spec volcano-actions 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heapify, heappop
+from typing import TYPE_CHECKING, Any
+
+from strato.scheduler import victims as choice
+from strato.scheduler.actions.allocate import can_try
+from strato.scheduler.actions.base import Action
+from strato.scheduler.arguments import arg
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.tasks import BOUND, RUNNING, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+    from strato.scheduler.statement import Statement
+
+Eligible = Callable[[Task], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreemptArgs:
+    """Arguments of the action, as written under ``configurations:``."""
+
+    predicate_error_cache: bool = arg("predicateErrorCacheEnable", True)
+    """Accepted for compatibility; filters are always cached here. Default true."""
+    topology_aware: bool = arg("enableTopologyAwarePreemption", False)
+    """Choose the node by what its victims cost, as kube-scheduler does, instead of by score. Default false."""
+    workers: int = arg("topologyAwarePreemptWorkerNum", 16)
+    """Accepted for compatibility; candidates are looked at by one thread."""
+    min_candidates_percent: int = arg("minCandidateNodesPercentage", 10)
+    min_candidates: int = arg("minCandidateNodesAbsolute", 1)
+    max_candidates: int = arg("maxCandidateNodesAbsolute", 100)
+
+
+class Preempt(Action):
+    """Evict within a queue, between jobs and then within each job."""
+
+    name = "preempt"
+    args_type = PreemptArgs
+
+    def execute(self, ssn: Session) -> None:
+        """Serve the starving jobs of each queue in order."""
+        starving = starving_jobs(ssn, skip_topology=True)
+        queues = [(ssn.queue_key(ssn.world.queues[name]), name) for name in starving]
+        heapify(queues)
+        while queues:
+            _, name = heappop(queues)
+            queue = ssn.world.queues[name]
+            heap: list[tuple[Any, str, Job]] = [(ssn.job_key(job), job.key, job) for job in starving[name]]
+            heapify(heap)
+            while heap:
+                self._between_jobs(ssn, queue, heappop(heap)[2])
+            for job in starving[name]:
+                self._within_job(ssn, queue, job)
+
+    def _between_jobs(self, ssn: Session, queue: Queue, job: Job) -> None:
+        stmt = ssn.statement()
+
+        def other_job(victim: Task) -> bool:
+            return victim.job is not None and victim.job is not job and victim.job.queue is queue
+
+        for task in pending_in_order(ssn, job):
+            if not ssn.job_starving(job):
+                break
+            self._preempt(ssn, stmt, queue, task, other_job)
+        if ssn.job_pipelined(job):
+            stmt.commit()
+        else:
+            stmt.discard()
+
+    def _within_job(self, ssn: Session, queue: Queue, job: Job) -> None:
+        for task in pending_in_order(ssn, job):
+            stmt = ssn.statement()
+            if not self._preempt(ssn, stmt, queue, task, lambda victim: victim.job is job):
+                stmt.discard()
+                return
+            stmt.commit()
+
+    def _preempt(self, ssn: Session, stmt: Statement, queue: Queue, task: Task, eligible: Eligible) -> bool:
+        """Find one task a place, with evictions if need be; return whether it has one."""
+        if not may_preempt(ssn, task) or ssn.pre_filter(task) is not None:
+            return False
+        rows = choice.candidate_rows(ssn, task)
+
+        def wanted(victim: Task) -> bool:
+            if victim.status not in (BOUND, RUNNING) or not victim.preemptable or not eligible(victim):
+                return False
+            return victim.cls.best_effort or not task.cls.best_effort
+
+        if self.args.topology_aware:
+            return self._cheapest_node(ssn, stmt, queue, task, [int(row) for row in rows], wanted)
+        return any(self._on_row(ssn, stmt, queue, task, row, wanted) for row in choice.scored_order(ssn, task, rows))
+
+    @staticmethod
+    def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible) -> bool:
+        """Evict from one node until the task fits; nothing is left behind when it does not."""
+        nodes = ssn.world.nodes
+        candidates = [t for t in nodes.tasks[row].values() if wanted(t)]
+        victims = ssn.preemptable(task, candidates) if candidates else []
+        free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
+        if not choice.fits(task.cls.request, free + sum((v.cls.request for v in victims), ssn.world.dims.zeros())):
+            return False
+        trial = ssn.statement()
+        order = choice.in_order(ssn, victims, task)
+        evicted = False
+        while True:
+            if ssn.allocatable(queue, task) and choice.passes_filters(ssn, task, row):
+                trial.pipeline(task, row, evicted=evicted)
+                stmt.merge(trial)
+                return True
+            if not order:
+                break
+            victim = order.pop(0)
+            trial.evict(victim, "preempt", task.key)
+            evicted = evicted or not victim.cls.best_effort
+        trial.discard()
+        return False
+
+    # -- topology-aware (spec volcano-actions 4.4) ---------------------------------------------------------------------
+
+    def _cheapest_node(
+        self, ssn: Session, stmt: Statement, queue: Queue, task: Task, rows: list[int], wanted: Eligible
+    ) -> bool:
+        if not rows:
+            return False
+        limit = len(rows) * self.args.min_candidates_percent // 100
+        limit = min(max(limit, self.args.min_candidates), self.args.max_candidates, len(rows))
+        offset = ssn.rng.randrange(len(rows))
+        found: list[tuple[int, list[Task]]] = []
+        for i in range(len(rows)):
+            row = rows[(offset + i) % len(rows)]
+            victims = self._fewest_victims(ssn, queue, task, row, wanted)
+            if victims:
+                found.append((row, victims))
+                if len(found) >= max(limit, 1):
+                    break
+        if not found:
+            return False
+        row, victims = min(found, key=lambda pair: cost_of(pair[1], ssn.now))
+        for victim in victims:
+            stmt.evict(victim, "preempt", task.key)
+        stmt.pipeline(task, row, evicted=True)
+        return True
+
+    @staticmethod
+    def _fewest_victims(ssn: Session, queue: Queue, task: Task, row: int, wanted: Eligible) -> list[Task]:
+        """Return victims that must go for the task to fit on a row: evict until it fits, then spare whom one can."""
+        nodes = ssn.world.nodes
+        candidates = [t for t in nodes.tasks[row].values() if wanted(t)]
+        victims = ssn.preemptable(task, candidates) if candidates else []
+        free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
+        if not victims or not choice.fits(
+            task.cls.request, free + sum((v.cls.request for v in victims), ssn.world.dims.zeros())
+        ):
+            return []
+        trial = ssn.statement()
+        potential: list[Task] = []
+
+        def works() -> bool:
+            return bool(ssn.allocatable(queue, task)) and choice.passes_filters(ssn, task, row)
+
+        for victim in choice.in_order(ssn, victims, task):
+            trial.evict(victim, "preempt")
+            potential.append(victim)
+            if works():
+                break
+        needed: list[Task] = []
+        if works():
+            for victim in reversed(potential):
+                trial.spare(victim)
+                if not works():
+                    trial.evict(victim, "preempt")
+                    needed.append(victim)
+        trial.discard()
+        return needed
+
+
+def cost_of(victims: list[Task], now: float) -> tuple[int, int, int, str]:
+    """Return what evicting a node's victims costs; smaller is better."""
+    priorities = [victim.pod.spec.priority or 0 for victim in victims]
+    highest = max(priorities)
+    starts = [
+        victim.pod.status.start_time or "~"
+        for victim, priority in zip(victims, priorities, strict=True)
+        if priority == highest
+    ]
+    earliest = min(starts, default="~")
+    total = sum(priority + (1 << 31) for priority in priorities)
+    return priorities[0], total, len(victims), _later_first(earliest)
+
+
+def _later_first(text: str) -> str:
+    """Turn a time text around so that a later one sorts first."""
+    return "".join(chr(0x7E - (ord(c) - 0x20)) if 0x20 <= ord(c) <= 0x7E else c for c in text)
+
+
+def may_preempt(ssn: Session, task: Task) -> bool:
+    """Whether a task may evict others now: its policy allows it, and no earlier eviction for it is under way."""
+    if task.pod.spec.preemption_policy == "Never":
+        return False
+    if not task.nominated:
+        return True
+    row = ssn.world.nodes.row_of.get(task.nominated)
+    if row is None or not ssn.world.nodes.present[row]:
+        return False
+    if choice.passes_filters(ssn, task, row):
+        return False
+    mine = task.pod.spec.priority or 0
+    for other in ssn.world.nodes.tasks[row].values():
+        condition = other.pod.status.condition("DisruptionTarget")
+        leaving = other.pod.metadata.deletion_timestamp is not None
+        if leaving and condition is not None and condition.reason == "PreemptionByScheduler":
+            if (other.pod.spec.priority or 0) < mine:
+                return False
+    return True
+
+
+def pending_in_order(ssn: Session, job: Job) -> list[Task]:
+    """Return the pending tasks that are not gated, in their order."""
+    return ssn.sorted_tasks([task for task in job.pending.values() if not task.gated])
+
+
+def starving_jobs(ssn: Session, *, skip_topology: bool) -> dict[str, list[Job]]:
+    """Return the starving jobs by queue."""
+    out: dict[str, list[Job]] = {}
+    for job in ssn.world.with_pending.values():
+        if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
+            continue
+        topology = job.group is not None and job.group.spec.network_topology is not None
+        if (skip_topology and topology) or not ssn.job_starving(job):
+            continue
+        out.setdefault(job.queue_name, []).append(job)
+    return out

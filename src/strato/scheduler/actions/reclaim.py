@@ -1,0 +1,95 @@
+"""reclaim: queues take back from others what these hold beyond their share (spec volcano-actions 5)."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Any
+
+from strato.scheduler import victims as choice
+from strato.scheduler.actions.allocate import can_try
+from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.preempt import pending_in_order
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.tasks import RUNNING, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+    from strato.scheduler.statement import Statement
+
+
+class Reclaim(Action):
+    """Evict across queues for starving jobs of queues below their share."""
+
+    name = "reclaim"
+
+    def execute(self, ssn: Session) -> None:
+        """Serve queues in order, each with all its starving jobs."""
+        starving: dict[str, list[tuple[Any, str, Job]]] = {}
+        for job in ssn.world.with_pending.values():
+            if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
+                continue
+            jobs = starving.setdefault(job.queue_name, [])
+            if ssn.job_starving(job):
+                jobs.append((ssn.job_key(job), job.key, job))
+        queues = []
+        for name, jobs in starving.items():
+            heapify(jobs)
+            queues.append((ssn.queue_key(ssn.world.queues[name]), name))
+        heapify(queues)
+        while queues:
+            _, name = heappop(queues)
+            queue = ssn.world.queues[name]
+            if ssn.overused(queue):
+                continue
+            while starving[name]:
+                self._serve(ssn, queue, heappop(starving[name])[2])
+                if starving[name]:
+                    heappush(queues, (ssn.queue_key(queue), name))
+
+    def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
+        stmt = ssn.statement()
+        for task in pending_in_order(ssn, job):
+            if not ssn.job_starving(job):
+                break
+            if task.pod.spec.preemption_policy == "Never" or not ssn.preemptive(queue, [task]):
+                continue
+            if ssn.pre_filter(task) is None:
+                self._reclaim(ssn, stmt, queue, task)
+        if ssn.job_pipelined(job):
+            stmt.commit()
+        else:
+            stmt.discard()
+
+    @staticmethod
+    def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> None:
+        nodes = ssn.world.nodes
+        for row in choice.candidate_rows(ssn, task).tolist():
+            candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(t, queue)]
+            if not candidates:
+                continue
+            victims = ssn.reclaimable(task, candidates)
+            free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
+            every = sum((v.cls.request for v in victims), ssn.world.dims.zeros())
+            if not choice.fits(task.cls.request, free + every):
+                continue
+            trial = ssn.statement()
+            available, evicted = free, False
+            for victim in choice.in_order(ssn, victims, task):
+                if choice.fits(task.cls.request, available):
+                    break
+                trial.evict(victim, "reclaim", task.key)
+                available = available + victim.cls.request
+                evicted = True
+            if not choice.fits(task.cls.request, available):
+                trial.discard()
+                continue
+            trial.pipeline(task, row, evicted=evicted)
+            stmt.merge(trial)
+            return
+
+
+def _is_borrowed(task: Task, queue: Queue) -> bool:
+    """Whether a task runs in another queue that gives back."""
+    if task.status != RUNNING or not task.preemptable or task.job is None or task.job.queue is None:
+        return False
+    return task.job.queue is not queue and task.job.queue.reclaimable

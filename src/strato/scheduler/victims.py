@@ -1,0 +1,67 @@
+"""Which victim goes first, and whether a set of them suffices; shared by all actions that evict (spec core 10.4, 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cmp_to_key
+from typing import TYPE_CHECKING
+
+from strato.scheduler import kernels
+from strato.scheduler.nodes import Rows
+from strato.scheduler.resources import Vector
+from strato.scheduler.tasks import Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+def in_order(ssn: Session, victims: Sequence[Task], preemptor: Task) -> list[Task]:
+    """Return victims, the one to evict first first."""
+
+    def compare(left: Task, right: Task) -> int:
+        a, b = left.job, right.job
+        if a is b or a is None or b is None:
+            if a is not b:
+                return -1 if a is None else 1
+            return _reverse_task_order(ssn, left, right)
+        mine = preemptor.job
+        if mine is None or a.queue is b.queue or a.queue is None or b.queue is None or mine.queue is None:
+            x, y = ssn.job_plugin_key(a), ssn.job_plugin_key(b)
+            if x != y:
+                return -1 if x > y else 1
+            return _reverse_task_order(ssn, left, right)
+        x, y = ssn.victim_queue_key(a.queue, mine.queue), ssn.victim_queue_key(b.queue, mine.queue)
+        if x != y:
+            return -1 if x < y else 1
+        x, y = ssn.queue_key(a.queue), ssn.queue_key(b.queue)
+        return -1 if x > y else 1 if x < y else 0
+
+    return sorted(victims, key=cmp_to_key(compare))
+
+
+def _reverse_task_order(ssn: Session, left: Task, right: Task) -> int:
+    a, b = ssn.task_key(left), ssn.task_key(right)
+    return -1 if a > b else 1 if a < b else 0
+
+
+def fits(need: Vector, available: Vector) -> bool:
+    """Whether a request fits: cpu, memory and whatever else it asks for."""
+    return all(need[c] <= available[c] for c in range(need.size) if need[c] > 0 or c < 2)
+
+
+def candidate_rows(ssn: Session, task: Task) -> Rows:
+    """Return rows that evictions may open for a task: what pods hold does not count against them."""
+    return ssn.placer.rows_after_evictions(ssn, task)
+
+
+def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:
+    """Return rows, the best first."""
+    if len(rows) <= 1:
+        return [int(row) for row in rows]
+    scores = ssn.placer.score_rows(ssn, task, rows).tolist()
+    return [int(row) for _, row in sorted(zip(scores, rows, strict=True), key=lambda pair: -pair[0])]
+
+
+def passes_filters(ssn: Session, task: Task, row: int) -> bool:
+    """Whether a task may run on a row as it stands now, resources aside."""
+    return row in ssn.placer.rows_for(ssn, task, kernels.FUTURE | ssn.kernel_flags)

@@ -1,0 +1,202 @@
+"""The scheduler against an embedded server: informers in, binds, statuses and events out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.api.wire import User
+from strato.client.informer import Informers
+from strato.client.local import LocalCluster
+from strato.clock import VirtualClock, run_virtual
+from strato.errors import Unavailable
+from strato.scheduler import Scheduler
+from strato.server.embedded import in_memory_server
+from tests.scheduler import worlds
+
+Json = dict[str, Any]
+Test = Callable[..., Coroutine[Any, Any, None]]
+
+
+def manifest(obj: Json) -> Json:
+    kind = {"Pod": catalog.POD, "Node": catalog.NODE, "PodGroup": catalog.PODGROUP, "Queue": catalog.QUEUE}[obj["kind"]]
+    made = {"apiVersion": kind.api_version, **obj}
+    made["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "uid"}
+    if obj["kind"] == "Pod":
+        for container in made["spec"]["containers"]:
+            container["image"] = "img"
+    return made
+
+
+async def create(cluster: LocalCluster, *objects: Json) -> None:
+    kinds = {"Pod": catalog.POD, "Node": catalog.NODE, "PodGroup": catalog.PODGROUP, "Queue": catalog.QUEUE}
+    for obj in objects:
+        kind = kinds[obj["kind"]]
+        body = manifest(obj)
+        namespace = obj["metadata"].get("namespace", "")
+        await cluster.create(kind, body, namespace)
+        if obj["kind"] == "Node":
+            await cluster.patch(kind, obj["metadata"]["name"], "", {"status": obj["status"]}, subresource="status")
+
+
+class Fragile(LocalCluster):
+    """Fails the next binds as told."""
+
+    failing: int = 0
+
+    async def bind(self, *args: Any, **more: Any) -> None:
+        if self.failing:
+            self.failing -= 1
+            raise Unavailable("the server is away")
+        await super().bind(*args, **more)
+
+
+@asynccontextmanager
+async def running(clock: VirtualClock, **options: Any) -> AsyncIterator[tuple[Fragile, Scheduler]]:
+    server = in_memory_server(clock)
+    cluster = Fragile(server, User("admin", groups=("system:masters",)))
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
+    await cluster.create(catalog.NAMESPACE, namespace)
+    informers = Informers(cluster, clock, Random(1))
+    scheduler = Scheduler(cluster, informers, clock, Random(1), **options)
+    task = asyncio.get_running_loop().create_task(scheduler.run())
+    try:
+        await asyncio.wait_for(scheduler.ready.wait(), 60)
+        await clock.sleep(1.0)
+        yield cluster, scheduler
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await informers.stop()
+
+
+def virtually(test: Callable[[VirtualClock], Coroutine[Any, Any, None]]) -> None:
+    clock = VirtualClock()
+    run_virtual(clock, test(clock))
+
+
+async def nodes_of(cluster: LocalCluster) -> dict[str, str]:
+    page = await cluster.list(Pod)
+    return {pod.metadata.name: pod.spec.node_name for pod in page.items}
+
+
+def test_gang_is_bound_and_told() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.group("train", 2, phase="Pending"))
+            await clock.sleep(0.5)
+            group = await cluster.get(PodGroup, "train", "ns")
+            assert group.status.phase == "Inqueue"
+            await create(cluster, worlds.pod("a", "train"), worlds.pod("b", "train"))
+            await clock.sleep(1.0)
+            assert await nodes_of(cluster) == {"a": "n1", "b": "n1"}
+            await clock.sleep(3.0)
+            group = await cluster.get(PodGroup, "train", "ns")
+            assert group.status.phase == "Running"
+            assert [c.type for c in group.status.conditions] == ["Scheduled"]
+            queue = await cluster.get(Queue, "default")
+            assert queue.status.allocated["cpu"] == "2"
+            events = (await cluster.list(catalog.EVENT, "ns")).items
+            assert {(e["reason"], e["message"]) for e in events} >= {
+                ("Scheduled", "Successfully assigned ns/a to n1"),
+                ("Scheduled", "pod group is ready"),
+            }
+
+    virtually(story)
+
+
+def test_gang_that_does_not_fit_is_explained_and_later_placed() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, scheduler):
+            await create(cluster, worlds.node("n1", cpu="1"), worlds.group("train", 2))
+            await create(cluster, worlds.pod("a", "train"), worlds.pod("b", "train"))
+            await clock.sleep(2.0)
+            assert await nodes_of(cluster) == {"a": "", "b": ""}
+            found_on = [pod.status.condition("PodScheduled") for pod in (await cluster.list(Pod)).items]
+            told = {c.reason: c.message for c in found_on if c is not None}
+            assert "queue default has no share left" in told["Unschedulable"]
+            assert "can possibly be assigned to n1, once minAvailable is satisfied" in told["Schedulable"]
+            group = await cluster.get(PodGroup, "train", "ns")
+            found = {c.type: c for c in group.status.conditions}
+            assert found["Unschedulable"].reason == "NotEnoughResources"
+            diagnosis = scheduler.diagnosis("ns/train")
+            assert diagnosis is not None
+            assert "tasks in gang unschedulable" in diagnosis.render()
+            await create(cluster, worlds.node("n2", cpu="1"))
+            await clock.sleep(0.5)
+            assert sorted((await nodes_of(cluster)).values()) == ["n1", "n2"]
+
+    virtually(story)
+
+
+def test_pod_without_group_of_the_default_scheduler_is_served() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"))
+            await create(
+                cluster, worlds.pod("plain", scheduler="default-scheduler"), worlds.pod("other", scheduler="x")
+            )
+            await clock.sleep(0.2)
+            assert await nodes_of(cluster) == {"plain": "n1", "other": ""}
+
+    virtually(story)
+
+
+def test_failed_binds_are_tried_again_and_then_decided_again() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"))
+            cluster.failing = 7  # five attempts of the first bind, two of the next
+            await create(cluster, worlds.pod("plain", scheduler="default-scheduler"))
+            await clock.sleep(10.0)
+            assert await nodes_of(cluster) == {"plain": "n1"}
+
+    virtually(story)
+
+
+def test_queues_are_made_at_start() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock, default_queue="batch") as (cluster, _):
+            page = await cluster.list(Queue)
+            assert {q.metadata.name: q.spec.reclaimable for q in page.items} == {"root": False, "batch": True}
+
+    virtually(story)
+
+
+def test_configuration_is_reloaded_and_bad_ones_are_not_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(clock: VirtualClock) -> None:
+        path = tmp_path / "scheduler.conf"
+        path.write_text('actions: "enqueue, allocate"\n')
+        async with running(clock, config=path) as (_, scheduler):
+            assert scheduler.config.actions == ("enqueue", "allocate")
+            path.write_text('actions: "enqueue, alocate"\n')
+            await clock.sleep(2.5)
+            assert scheduler.config.actions == ("enqueue", "allocate")
+            assert "did you mean 'allocate'" in caplog.text
+            path.write_text('actions: "enqueue, allocate, backfill"\n')
+            await clock.sleep(2.5)
+            assert scheduler.config.actions == ("enqueue", "allocate", "backfill")
+
+    virtually(story)
+
+
+def test_quiet_cluster_writes_nothing() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.group("train", 1), worlds.pod("a", "train"))
+            await create(cluster, worlds.group("big", 1), worlds.pod("b", "big", cpu="100"))
+            await clock.sleep(20.0)
+            before = (await cluster.list(Pod)).resource_version
+            await clock.sleep(60.0)
+            assert (await cluster.list(Pod)).resource_version == before
+
+    virtually(story)
