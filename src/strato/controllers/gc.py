@@ -53,9 +53,12 @@ class JobGarbageCollector(KeyedController):
 
     def _on_job(self, change: Change[Job]) -> None:
         job = change.new
-        if job is not None and job.spec.ttl_seconds_after_finished is not None:
-            if job.status.state.phase in FINISHED_PHASES:
-                self.queue.add(job.key)
+        if (
+            job is not None
+            and job.spec.ttl_seconds_after_finished is not None
+            and job.status.state.phase in FINISHED_PHASES
+        ):
+            self.queue.add(job.key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Delete the job when it has expired, by a fresh read of it."""

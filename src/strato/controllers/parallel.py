@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]], limit: int) -> list[StratoError]:
-    """Await ``work`` for every item, at most ``limit`` at a time, and return what failed. Order is kept at the start."""
+    """Await ``work`` for every item, begun in order, at most ``limit`` at a time; return what failed."""
     failures: list[StratoError] = []
     rest = iter(items)
 

@@ -8,7 +8,8 @@ Source: volcano-controllers Part C.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Final
+from contextlib import suppress
+from typing import Any, ClassVar, Final, TypeVar
 
 from strato.api.apps import DaemonSet, ReplicaSet, StatefulSet
 from strato.api.batch import Job as BatchJob
@@ -29,6 +30,11 @@ QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 TOPOLOGY_MODE: Final = "volcano.sh/network-topology-mode"
 TOPOLOGY_TIER: Final = "volcano.sh/network-topology-highest-tier"
+
+_WORKLOAD: Final = "workload/"
+"""Marks a queue key that names a workload by uid, not a pod; no pod name holds a slash."""
+
+V = TypeVar("V", bound=Object)
 
 _INHERITABLE: Mapping[tuple[str, str], type[Object]] = {
     ("apps/v1", "ReplicaSet"): ReplicaSet,
@@ -129,10 +135,8 @@ def _topology(pod: Pod) -> dict[str, Any] | None:
         return None
     topology: dict[str, Any] = {"mode": mode.lower() if mode.lower() in ("hard", "soft") else "hard"}
     if tier:
-        try:
+        with suppress(ValueError):  # an unreadable tier counts as none
             topology["highestTierAllowed"] = int(tier)
-        except ValueError:
-            pass  # an unreadable tier counts as none
     return topology
 
 
@@ -193,10 +197,8 @@ class PodGroupController(KeyedController):
             return None
         if Key(key.namespace, group_name(pod)) not in self._groups:
             body = build_group(pod, await self._inherited(pod))
-            try:
+            with suppress(AlreadyExists):  # another pod of the same owner was first
                 await self._cluster.create(PodGroup, body, key.namespace)
-            except AlreadyExists:
-                pass  # another pod of the same owner was first
         await self._join(pod)
         return None
 
@@ -228,15 +230,7 @@ class PodGroupController(KeyedController):
 
     async def _reconcile_workload(self, key: Key) -> None:
         uid, _, name = key.name.removeprefix(_WORKLOAD).partition("/")
-        workload: ReplicaSet | StatefulSet | None = None
-        for view in (ReplicaSet, StatefulSet):
-            try:
-                read = await self._cluster.get(view, name, key.namespace)
-            except NotFound:
-                continue
-            if read.metadata.uid == uid:
-                workload = read
-                break
+        workload = await self._read_workload(key.namespace, name, uid)
         if workload is None:
             return
         group = Key(key.namespace, f"podgroup-{uid}")
@@ -253,10 +247,8 @@ class PodGroupController(KeyedController):
         body = build_group(pod, await self._inherited(pod))
         known = self._groups.get(group)
         if known is None:
-            try:
+            with suppress(AlreadyExists):  # another pod of the same owner was first
                 await self._cluster.create(PodGroup, body, key.namespace)
-            except AlreadyExists:
-                pass
         else:
             change = {
                 "metadata": {
@@ -268,16 +260,28 @@ class PodGroupController(KeyedController):
             await self._cluster.patch(PodGroup, group.name, group.namespace, change)
         await self._join(pod)
 
+    async def _read_workload(self, namespace: str, name: str, uid: str) -> ReplicaSet | StatefulSet | None:
+        replica_set = await _get_or_none(self._cluster, ReplicaSet, name, namespace)
+        if replica_set is not None and replica_set.metadata.uid == uid:
+            return replica_set
+        stateful_set = await _get_or_none(self._cluster, StatefulSet, name, namespace)
+        return stateful_set if stateful_set is not None and stateful_set.metadata.uid == uid else None
+
     def _pod_of(self, workload: ReplicaSet | StatefulSet) -> Pod | None:
-        """Return the first pod the workload manages. (Volcano matches labels over all namespaces instead.)"""
+        """Return the first pod the workload manages; Volcano matches labels over all namespaces instead."""
         selector = workload.spec.selector
         matches = from_labels(selector.match_labels) if selector is not None else None
         for pod in self._pods.list():
             owner = pod.metadata.controller
-            if owner is not None and owner.uid == workload.metadata.uid:
-                if matches is None or matches.matches(pod.metadata.labels):
-                    return pod
+            if owner is None or owner.uid != workload.metadata.uid:
+                continue
+            if matches is None or matches.matches(pod.metadata.labels):
+                return pod
         return None
 
 
-_WORKLOAD: Final = "workload/"
+async def _get_or_none(cluster: Cluster, view: type[V], name: str, namespace: str) -> V | None:
+    try:
+        return await cluster.get(view, name, namespace)
+    except NotFound:
+        return None

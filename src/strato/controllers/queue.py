@@ -141,9 +141,10 @@ class QueueController:
 
     def _on_command(self, change: Change[Command]) -> None:
         command = change.new
-        if command is not None and command.target is not None:
-            if command.target.kind == "Queue" and command.target.api_version == API_VERSION:
-                self._commands.add(command.key)
+        if command is None or command.target is None:
+            return
+        if command.target.kind == "Queue" and command.target.api_version == API_VERSION:
+            self._commands.add(command.key)
 
     async def _consume(self, key: Key) -> float | None:
         command = self._orders.get(key)

@@ -23,15 +23,29 @@ class PolicyLike(Protocol):
     """The fields of a ``LifecyclePolicy`` we read."""
 
     @property
-    def action(self) -> str: ...
+    def action(self) -> str:
+        """What to do."""
+        ...
+
     @property
-    def event(self) -> str: ...
+    def event(self) -> str:
+        """A single event it answers."""
+        ...
+
     @property
-    def events(self) -> Sequence[str]: ...
+    def events(self) -> Sequence[str]:
+        """Further events it answers."""
+        ...
+
     @property
-    def exit_code(self) -> int | None: ...
+    def exit_code(self) -> int | None:
+        """The exit code it answers."""
+        ...
+
     @property
-    def timeout(self) -> str | None: ...
+    def timeout(self) -> str | None:
+        """A Go duration to wait, or None."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Source: volcano-controllers A6, A7.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from strato.api.core import Pod
@@ -134,10 +135,8 @@ class Procedures:
         group = self.current_group(record)
         if group is None:
             return
-        try:
+        with suppress(NotFound):  # somebody may be faster
             await self._cluster.delete(PodGroup, group.metadata.name, group.metadata.namespace, uid=group.metadata.uid)
-        except NotFound:
-            pass  # somebody was faster
         record.drop_group(group.metadata.uid, ours=True)
 
     # Sync

@@ -47,11 +47,12 @@ class SvcPlugin(JobPlugin):
         spec = pod["spec"]
         if not spec.get("subdomain"):
             spec["subdomain"] = job.metadata.name
-        variables = []
-        if self._inject_hosts:
-            for other in job.spec.tasks:
-                for key in (f"VC_{_upper(other)}_HOSTS", f"VC_{_upper(other)}_NUM"):
-                    variables.append({"name": key, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": key}}})
+        config = {"name": config_map}
+        variables = [
+            {"name": key, "valueFrom": {"configMapKeyRef": {**config, "key": key}}}
+            for other in (job.spec.tasks if self._inject_hosts else ())
+            for key in (f"VC_{_upper(other)}_HOSTS", f"VC_{_upper(other)}_NUM")
+        ]
         spec["volumes"] = [*(spec.get("volumes") or ()), {"name": config_map, "configMap": {"name": config_map}}]
         for container in every_container(pod):
             container["env"] = [*(container.get("env") or ()), *variables]

@@ -1,0 +1,284 @@
+"""The garbage collector: what is owned goes when its owners are gone.
+
+An index from owner uid to dependents is kept from watch events, so that a deletion costs its dependents and nothing
+else. Three ways of deleting an owner: in the background (dependents go once it is gone), in the foreground (it waits
+for those that block it), and as orphans (dependents stay and lose the reference). An owner that cannot be found in
+the caches is looked up once, live, by kind, name and uid, before anything is deleted for its absence.
+
+Source: Kubernetes' garbage collection of owner references, as its API documentation describes it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final, NamedTuple
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.meta import Key, Object, ObjectMeta, OwnerReference
+from strato.client.cluster import Cluster, PatchType
+from strato.client.informer import Change, Informer, Informers
+from strato.client.workqueue import WorkQueue, run_workers
+from strato.clock import Clock
+from strato.errors import Conflict, Invalid, NotFound
+
+FOREGROUND: Final = "foregroundDeletion"
+ORPHAN: Final = "orphan"
+
+_REMEMBERED_ABSENT: Final = 10_000
+_IGNORED: Final = frozenset({catalog.EVENT, catalog.EVENTS_EVENT})
+"""Kinds that never own and are never owned; watching them would only cost."""
+
+
+class Item(NamedTuple):
+    """One object of any kind."""
+
+    kind: Kind
+    key: Key
+
+
+@dataclass(frozen=True, slots=True)
+class Owners:
+    """The owner references of an object by what became of the owners."""
+
+    present: list[OwnerReference] = field(default_factory=list)
+    waiting: list[OwnerReference] = field(default_factory=list)
+    """Being deleted in the foreground, and blocked by this object."""
+    absent: list[OwnerReference] = field(default_factory=list)
+
+
+def collectable(kinds: Iterable[Kind]) -> tuple[Kind, ...]:
+    """Return the kinds that can be watched and deleted."""
+    return tuple(
+        kind
+        for kind in kinds
+        if kind not in _IGNORED and "watch" in kind.verbs and "delete" in kind.verbs and kind.view is not Object
+    )
+
+
+class GarbageCollector:
+    """See the module.
+
+    Args:
+        cluster: Where to write, and to look up owners.
+        informers: Where to read.
+        clock: Times retries.
+    """
+
+    name: ClassVar[str] = "kube-garbage-collector"
+    workers: ClassVar[int] = 32
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+        self._cluster = cluster
+        self._queue: WorkQueue[Item] = WorkQueue(clock)
+        self._dependents: dict[str, dict[Item, bool]] = {}
+        """Owner uid → dependents, and whether each blocks the owner's deletion in the foreground."""
+        self._deleting: dict[str, Item] = {}
+        """Owners that wait for their dependents, by uid."""
+        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._caches: dict[Kind, Informer[Any]] = {}
+        for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
+            cache = self._caches[kind] = informers.informer(kind.view)
+            cache.add_handler(self._handler(kind))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await run_workers(self._queue, self._reconcile, self.workers, name=self.name)
+
+    # Events
+
+    def _handler(self, kind: Kind) -> Callable[[Change[Any]], None]:
+        def on_change(change: Change[Any]) -> None:
+            old: Object | None = change.old
+            new: Object | None = change.new
+            before = old.metadata.owner_references if old is not None else None
+            after = new.metadata.owner_references if new is not None else None
+            if before or after:
+                self._index(Item(kind, change.key), before or (), after or ())
+            if new is None:
+                assert old is not None
+                self._gone(old.metadata)
+            elif new.metadata.deletion_timestamp is not None and _waits(new.metadata):
+                self._deleting[new.metadata.uid] = Item(kind, change.key)
+                self._queue.add(Item(kind, change.key))
+
+        return on_change
+
+    def _index(self, item: Item, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
+        old = {reference.uid: reference.block_owner_deletion for reference in before}
+        new = {reference.uid: reference.block_owner_deletion for reference in after}
+        if old == new:
+            return
+        for uid in old.keys() - new.keys():
+            dependents = self._dependents.get(uid)
+            if dependents is not None:
+                dependents.pop(item, None)
+                if not dependents:
+                    del self._dependents[uid]
+            if (owner := self._deleting.get(uid)) is not None:
+                self._queue.add(owner)
+        suspicious = False
+        for reference in after:
+            self._dependents.setdefault(reference.uid, {})[item] = reference.block_owner_deletion
+            if reference.uid not in old and not self._is_cached(item, reference):
+                suspicious = True
+        if suspicious:
+            self._queue.add(item)
+
+    def _gone(self, meta: ObjectMeta) -> None:
+        self._deleting.pop(meta.uid, None)
+        dependents = self._dependents.get(meta.uid)
+        if dependents:
+            self._remember_absent(meta.uid)
+            for item in dependents:
+                self._queue.add(item)
+
+    def _remember_absent(self, uid: str) -> None:
+        self._absent[uid] = None
+        if len(self._absent) > _REMEMBERED_ABSENT:
+            self._absent.popitem(last=False)
+
+    # Owners
+
+    def _find(self, item: Item, reference: OwnerReference) -> tuple[Kind | None, Key]:
+        kind = catalog.find_named(reference.api_version, reference.kind)
+        namespace = item.key.namespace if kind is not None and kind.namespaced else ""
+        return kind, Key(namespace, reference.name)
+
+    def _is_cached(self, item: Item, reference: OwnerReference) -> bool:
+        kind, key = self._find(item, reference)
+        cache = self._caches.get(kind) if kind is not None else None
+        if cache is None:
+            return False
+        owner = cache.get(key)
+        return owner is not None and owner.metadata.uid == reference.uid
+
+    async def _owners(self, item: Item, meta: ObjectMeta) -> Owners:
+        """Sort the owners of an object; a live read settles what the caches do not show."""
+        owners = Owners()
+        for reference in meta.owner_references or ():
+            if reference.uid in self._absent:
+                owners.absent.append(reference)
+                continue
+            owner = await self._read(item, reference)
+            if owner is None:
+                self._remember_absent(reference.uid)
+                owners.absent.append(reference)
+            elif (
+                owner.metadata.deletion_timestamp is not None
+                and FOREGROUND in (owner.metadata.finalizers or ())
+                and reference.block_owner_deletion
+            ):
+                owners.waiting.append(reference)
+            else:
+                owners.present.append(reference)
+        return owners
+
+    async def _read(self, item: Item, reference: OwnerReference) -> Object | None:
+        """Return the owner, None when it does not exist. A kind nobody knows counts as existing: we cannot tell."""
+        kind, key = self._find(item, reference)
+        if kind is None:
+            return Object(metadata=ObjectMeta(uid=reference.uid))
+        if kind.namespaced and not key.namespace:
+            return Object(metadata=ObjectMeta(uid=reference.uid))  # an invalid reference deletes nothing
+        cache = self._caches.get(kind)
+        owner = cache.get(key) if cache is not None else None
+        if owner is None or owner.metadata.uid != reference.uid:
+            try:
+                owner = await self._cluster.get(kind.view, key.name, key.namespace)
+            except NotFound:
+                return None
+        return owner if owner is not None and owner.metadata.uid == reference.uid else None
+
+    # Work
+
+    async def _reconcile(self, item: Item) -> float | None:
+        cached = self._caches[item.kind].get(item.key)
+        if cached is None:
+            return None
+        meta: ObjectMeta = cached.metadata
+        if meta.deletion_timestamp is not None:
+            await self._settle_owner(item, meta)
+            return None
+        owners = await self._owners(item, meta)
+        try:
+            await self._settle_dependent(item, meta, owners)
+        except NotFound:
+            return None
+        except (Conflict, Invalid):
+            return 0.05  # it changed; its event is under way
+        return None
+
+    async def _settle_dependent(self, item: Item, meta: ObjectMeta, owners: Owners) -> None:
+        if owners.present:
+            if owners.absent or owners.waiting:
+                kept = [_plain(reference) for reference in owners.present]
+                await self._patch_meta(item, meta, {"ownerReferences": kept})
+            return
+        if not owners.absent and not owners.waiting:
+            return
+        propagation = "Background"
+        if ORPHAN in (meta.finalizers or ()):
+            propagation = "Orphan"
+        elif (owners.waiting and self._dependents.get(meta.uid)) or FOREGROUND in (meta.finalizers or ()):
+            propagation = "Foreground"
+        await self._cluster.delete(
+            item.kind.view, item.key.name, item.key.namespace, uid=meta.uid, propagation=propagation
+        )
+
+    async def _settle_owner(self, item: Item, meta: ObjectMeta) -> None:
+        finalizers = meta.finalizers or []
+        dependents = self._dependents.get(meta.uid, {})
+        if ORPHAN in finalizers:
+            for dependent in list(dependents):
+                await self._orphan(dependent, meta.uid)
+            await self._drop_finalizer(item, meta, ORPHAN)
+        elif FOREGROUND in finalizers:
+            blocking = [dependent for dependent, blocks in dependents.items() if blocks]
+            for dependent in list(dependents):
+                self._queue.add(dependent)
+            if not blocking:
+                await self._drop_finalizer(item, meta, FOREGROUND)
+
+    async def _orphan(self, dependent: Item, uid: str) -> None:
+        cached = self._caches[dependent.kind].get(dependent.key)
+        if cached is None:
+            return
+        kept = [_plain(r) for r in cached.metadata.owner_references or () if r.uid != uid]
+        try:
+            await self._patch_meta(dependent, cached.metadata, {"ownerReferences": kept or None})
+        except NotFound:
+            return
+
+    async def _drop_finalizer(self, item: Item, meta: ObjectMeta, finalizer: str) -> None:
+        kept = [name for name in meta.finalizers or () if name != finalizer]
+        try:
+            await self._patch_meta(item, meta, {"finalizers": kept or None})
+        except NotFound:
+            return
+
+    async def _patch_meta(self, item: Item, meta: ObjectMeta, change: dict[str, Any]) -> None:
+        body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **change}}
+        await self._cluster.patch(item.kind, item.key.name, item.key.namespace, body, patch_type=PatchType.MERGE)
+
+
+def _waits(meta: ObjectMeta) -> bool:
+    """Return whether an object that is being deleted waits for us to deal with its dependents."""
+    finalizers = meta.finalizers or ()
+    return FOREGROUND in finalizers or ORPHAN in finalizers
+
+
+def _plain(reference: OwnerReference) -> dict[str, Any]:
+    plain: dict[str, Any] = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "name": reference.name,
+        "uid": reference.uid,
+    }
+    if reference.controller:
+        plain["controller"] = True
+    if reference.block_owner_deletion:
+        plain["blockOwnerDeletion"] = True
+    return plain

@@ -1,0 +1,258 @@
+"""Node lifecycle: a node that stops renewing its lease becomes Unknown, is tainted, and loses its pods.
+
+Liveness is judged by our own clock at which a lease was seen to change, so that clocks of nodes do not matter. Each
+node is looked at when its lease would run out, not on a scan. Pods on a node with a NoExecute taint go when their
+tolerations say so; pods of a node that no longer exists go after a quarantine.
+
+Source: Kubernetes' node lifecycle, taint eviction and pod garbage collection controllers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any, ClassVar, Final
+
+from strato.api.coordination import Lease
+from strato.api.core import Node, Pod
+from strato.api.meta import Key
+from strato.client.cluster import Cluster, PatchType
+from strato.client.informer import Change, Informers
+from strato.client.workqueue import WorkQueue, run_workers
+from strato.clock import Clock, format_time, parse_time
+from strato.controllers.kube.taints import MANAGED, NO_EXECUTE, present_taints, seconds_to_stay, wanted_taints
+from strato.controllers.parallel import for_each
+from strato.errors import Conflict, NotFound
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+GRACE_SECONDS: Final = 40.0
+"""How long a silent node counts as healthy when its lease does not say."""
+QUARANTINE_SECONDS: Final = 40.0
+"""How long a node must be gone before its pods are deleted: it may just be registering anew."""
+
+_HEARTBEAT_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+
+
+class NodeLifecycleController:
+    """See the module."""
+
+    name: ClassVar[str] = "kube-node-lifecycle-controller"
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+        self._heard: dict[str, float] = {}
+        """Monotonic instant at which each node last showed life."""
+        self._on_node_pods: defaultdict[str, set[Key]] = defaultdict(set)
+        self._nodes = informers.informer(Node)
+        self._leases = informers.informer(Lease)
+        self._pods = informers.informer(Pod)
+        self._nodes.add_handler(self._on_node)
+        self._leases.add_handler(self._on_lease)
+        self._pods.add_handler(self._on_pod)
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for name in self._on_node_pods:
+            if Key("", name) not in self._nodes:
+                self._queue.add_after(name, QUARANTINE_SECONDS)
+        await run_workers(self._queue, self._reconcile, 8, name=self.name)
+
+    # Events
+
+    def _on_node(self, change: Change[Node]) -> None:
+        name, new = change.key.name, change.new
+        if new is None:
+            self._heard.pop(name, None)
+            self._queue.add_after(name, QUARANTINE_SECONDS)
+            return
+        old = change.old
+        if old is None or _heartbeat(old) != _heartbeat(new):
+            self._heard[name] = self._clock.monotonic()
+        if old is None or wanted_taints(new) != present_taints(new) or old.spec.taints != new.spec.taints:
+            self._queue.add(name)
+
+    def _on_lease(self, change: Change[Lease]) -> None:
+        lease = change.new
+        if lease is None or lease.metadata.namespace != LEASE_NAMESPACE:
+            return
+        if change.old is None or change.old.spec.renew_time != lease.spec.renew_time:
+            name = lease.metadata.name
+            self._heard[name] = self._clock.monotonic()
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        old, new = change.old, change.new
+        before = old.spec.node_name if old is not None else ""
+        after = new.spec.node_name if new is not None else ""
+        if before == after:
+            return
+        key = change.key
+        if before:
+            pods = self._on_node_pods[before]
+            pods.discard(key)
+            if not pods:
+                del self._on_node_pods[before]
+        if after:
+            self._on_node_pods[after].add(key)
+            node = self._nodes.get(Key("", after))
+            if node is None:
+                self._queue.add_after(after, QUARANTINE_SECONDS)
+            elif node.spec.taints and any(t.effect == NO_EXECUTE for t in node.spec.taints):
+                self._queue.add(after)
+
+    # Work
+
+    async def _reconcile(self, name: str) -> float | None:
+        node = self._nodes.get(Key("", name))
+        if node is None:
+            await self._clear_gone(name)
+            return None
+        now = self._clock.monotonic()
+        lease = self._leases.get(Key(LEASE_NAMESPACE, name))
+        grace = float(lease.spec.lease_duration_seconds) if lease is not None else GRACE_SECONDS
+        silent_after = self._heard.setdefault(name, now) + (grace or GRACE_SECONDS)
+        if now >= silent_after:
+            await self._mark_unknown(node)
+            return await self._evict(node, again=grace)
+        if wanted_taints(node) != present_taints(node):
+            try:
+                node = await self._set_taints(node)
+            except NotFound:
+                return None
+            except Conflict:
+                return 0.05
+        return await self._evict(node, again=silent_after - now)
+
+    async def _mark_unknown(self, node: Node) -> None:
+        """Say on a silent node that nobody knows how it is, once."""
+        ready = node.status.condition("Ready")
+        if ready is not None and ready.status == "Unknown":
+            if wanted_taints(node) != present_taints(node):
+                await self._set_taints(node)
+            return
+        time = format_time(self._clock.now())
+        conditions = []
+        for type_ in _HEARTBEAT_CONDITIONS:
+            known = node.status.condition(type_)
+            if known is None and type_ != "Ready":
+                continue
+            never = known is None
+            conditions.append(
+                {
+                    "type": type_,
+                    "status": "Unknown",
+                    "reason": "NodeStatusNeverUpdated" if never else "NodeStatusUnknown",
+                    "message": "Kubelet never posted node status." if never else "Kubelet stopped posting node status.",
+                    "lastTransitionTime": time,
+                    "lastHeartbeatTime": (known.last_heartbeat_time if known is not None else None) or time,
+                }
+            )
+        try:
+            updated = await self._cluster.patch(
+                Node,
+                node.metadata.name,
+                "",
+                {"status": {"conditions": conditions}},
+                patch_type=PatchType.STRATEGIC,
+                subresource="status",
+            )
+            await self._set_taints(updated)
+            await self._mark_pods_not_ready(node.metadata.name)
+        except (NotFound, Conflict):
+            self._queue.add_after(node.metadata.name, 0.05)
+
+    async def _set_taints(self, node: Node) -> Node:
+        """Write the managed taints; others stay as they are."""
+        kept = [
+            {"key": t.key, "effect": t.effect, **({"value": t.value} if t.value else {})}
+            | ({"timeAdded": t.time_added} if t.time_added else {})
+            for t in node.spec.taints
+            if t.key not in MANAGED or (t.key, t.effect) in wanted_taints(node)
+        ]
+        time = format_time(self._clock.now())
+        added = [
+            {"key": key, "effect": effect, "timeAdded": time}
+            for key, effect in sorted(wanted_taints(node) - present_taints(node))
+        ]
+        body = {
+            "metadata": {"resourceVersion": node.metadata.resource_version},
+            "spec": {"taints": [*kept, *added] or None},
+        }
+        return await self._cluster.patch(Node, node.metadata.name, "", body)
+
+    async def _mark_pods_not_ready(self, node: str) -> None:
+        time = format_time(self._clock.now())
+        condition = {
+            "type": "Ready",
+            "status": "False",
+            "reason": "NodeNotReady",
+            "lastTransitionTime": time,
+        }
+
+        async def mark(key: Key) -> None:
+            pod = self._pods.get(key)
+            if pod is None or not pod.is_ready:
+                return
+            try:
+                await self._cluster.patch(
+                    Pod,
+                    key.name,
+                    key.namespace,
+                    {"status": {"conditions": [condition]}},
+                    patch_type=PatchType.STRATEGIC,
+                    subresource="status",
+                )
+            except NotFound:
+                return
+
+        await for_each(sorted(self._on_node_pods.get(node, ())), mark, 32)
+
+    async def _evict(self, node: Node, *, again: float) -> float | None:
+        """Delete the pods whose time under NoExecute taints is up; returns when to look at the node again."""
+        taints = [taint for taint in node.spec.taints if taint.effect == NO_EXECUTE]
+        if not taints:
+            return max(0.001, again)
+        now = self._clock.now()
+        since = max((parse_time(t.time_added) for t in taints if t.time_added), default=now)
+        next_look = again
+        due: list[Key] = []
+        for key in sorted(self._on_node_pods.get(node.metadata.name, ())):
+            pod = self._pods.get(key)
+            if pod is None or pod.metadata.deletion_timestamp is not None or pod.is_finished:
+                continue
+            left = since + seconds_to_stay(pod.spec.tolerations, taints) - now
+            if left <= 0:
+                due.append(key)
+            elif left < math.inf:
+                next_look = min(next_look, left)
+        await self._delete(due, grace_seconds=None)
+        return max(0.001, next_look)
+
+    async def _clear_gone(self, name: str) -> None:
+        """Delete the pods of a node that does not exist, after one more look at the API."""
+        keys = sorted(self._on_node_pods.get(name, ()))
+        if not keys:
+            return
+        try:
+            await self._cluster.get(Node, name)
+        except NotFound:
+            await self._delete(keys, grace_seconds=0)
+
+    async def _delete(self, keys: list[Key], *, grace_seconds: int | None) -> None:
+        async def delete(key: Key) -> None:
+            pod = self._pods.get(key)
+            options: dict[str, Any] = {"uid": pod.metadata.uid} if pod is not None else {}
+            try:
+                await self._cluster.delete(Pod, key.name, key.namespace, grace_period_seconds=grace_seconds, **options)
+            except (NotFound, Conflict):
+                return
+
+        failures = await for_each(keys, delete, 32)
+        if failures:
+            raise failures[0]
+
+
+def _heartbeat(node: Node) -> str | None:
+    ready = node.status.condition("Ready")
+    return ready.last_heartbeat_time if ready is not None and ready.status != "Unknown" else None

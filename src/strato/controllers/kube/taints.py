@@ -1,0 +1,73 @@
+"""Which taints a node's conditions deserve, and how long a pod bears them. Pure.
+
+Source: Kubernetes' taint-based eviction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from strato.api.core import Node, Taint, Toleration
+
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
+_PRESSURES: Final = {
+    "MemoryPressure": "node.kubernetes.io/memory-pressure",
+    "DiskPressure": "node.kubernetes.io/disk-pressure",
+    "PIDPressure": "node.kubernetes.io/pid-pressure",
+    "NetworkUnavailable": "node.kubernetes.io/network-unavailable",
+}
+MANAGED: Final = frozenset({NOT_READY, UNREACHABLE, UNSCHEDULABLE, *_PRESSURES.values()})
+"""Keys of the taints we put on and take off; all others are somebody else's."""
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+
+
+def wanted_taints(node: Node) -> frozenset[tuple[str, str]]:
+    """Return key and effect of the managed taints a node should have."""
+    wanted: set[tuple[str, str]] = set()
+    ready = node.status.condition("Ready")
+    if ready is not None and ready.status != "True":
+        key = UNREACHABLE if ready.status == "Unknown" else NOT_READY
+        wanted |= {(key, NO_SCHEDULE), (key, NO_EXECUTE)}
+    for condition in node.status.conditions:
+        if condition.status == "True" and condition.type in _PRESSURES:
+            wanted.add((_PRESSURES[condition.type], NO_SCHEDULE))
+    if node.spec.unschedulable:
+        wanted.add((UNSCHEDULABLE, NO_SCHEDULE))
+    return frozenset(wanted)
+
+
+def present_taints(node: Node) -> frozenset[tuple[str, str]]:
+    """Return key and effect of the managed taints a node has."""
+    return frozenset((taint.key, taint.effect) for taint in node.spec.taints if taint.key in MANAGED)
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether a toleration covers a taint."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+def seconds_to_stay(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> float:
+    """Return how long a pod may stay under NoExecute taints: 0 is not at all, infinity for ever."""
+    stay = math.inf
+    for taint in taints:
+        if taint.effect != NO_EXECUTE:
+            continue
+        matching = [t for t in tolerations if tolerates(t, taint)]
+        if not matching:
+            return 0.0
+        limits = [max(0, t.toleration_seconds) for t in matching if t.toleration_seconds is not None]
+        if limits:
+            stay = min(stay, *limits)
+    return stay
