@@ -17,6 +17,7 @@ import yaml
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.api.volcano.scheduling import Queue
 from strato.client.cluster import Cluster, Json
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
@@ -181,6 +182,7 @@ class _Replay:
         self._clock = world.clock
         self._cluster = world.admin
         self._pods = world.informers.informer(Pod)
+        self._queue_informer = world.informers.informer(Queue)
         self._submitted = 0
         self._stir = asyncio.Event()
         self.recorder = Recorder(world.clock, self._jobs, self._on_finish)
@@ -216,6 +218,7 @@ class _Replay:
         named = sorted({job.queue for job in self._jobs if job.queue} - given - {DEFAULT_QUEUE})
         for queue in (*self._queues, *map(_queue_manifest, named)):
             await _create_or_change(self._cluster, queue)
+        await self._until_open({queue["metadata"]["name"] for queue in self._queues} | set(named) | {DEFAULT_QUEUE})
         for priority in sorted({job.priority for job in self._jobs} - {0}):
             body = {
                 "apiVersion": catalog.PRIORITYCLASS.api_version,
@@ -224,6 +227,17 @@ class _Replay:
                 "value": priority,
             }
             await self._cluster.create(catalog.PRIORITYCLASS, body)
+
+    async def _until_open(self, names: set[str]) -> None:
+        """Wait until the queue controller has opened the queues that are to be open."""
+        queues = self._queue_informer
+        queues.add_batch_handler(lambda _: self._stir.set())
+        while True:
+            self._stir.clear()
+            known = {queue.metadata.name: queue.status.state for queue in queues.list()}
+            if all(known.get(name) for name in names):
+                return
+            await self._stir.wait()
 
     def _on_finish(self, record: JobRecord) -> None:
         self._stir.set()

@@ -91,6 +91,7 @@ class World:
             }
             with contextlib.suppress(AlreadyExists):
                 await self.admin.create(catalog.QUEUE, queue)
+                await self.admin.patch(catalog.QUEUE, name, "", {"status": {"state": "Open"}}, subresource="status")
 
     async def start(self) -> None:
         """Start everything and wait until nodes are registered and the scheduler is ready."""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from strato.api import catalog
 from strato.api.meta import Object
 from strato.client.cluster import Cluster, Json
 from strato.client.codec import kind_of
@@ -113,7 +114,7 @@ class Scene:
 
 
 async def create_with_status(cluster: Cluster, manifest: Mapping[str, Any]) -> Json:
-    """Create an object and, when the kind has a status subresource, write its status too."""
+    """Create an object and, when the kind has a status subresource, write its status too; queues are open at once."""
     kind = manifests.kind_of_manifest(manifest)
     metadata = manifest["metadata"]
     name, space = metadata["name"], metadata.get("namespace", "")
@@ -122,6 +123,8 @@ async def create_with_status(cluster: Cluster, manifest: Mapping[str, Any]) -> J
     except AlreadyExists:
         return await cluster.get(kind, name, space)
     status = manifest.get("status")
+    if kind is catalog.QUEUE and not status:
+        status = {"state": "Open"}  # as soon as its controller has seen it; jobs are refused before
     if status and kind.has_status:
         made = await cluster.patch(kind, name, space, {"status": status}, subresource="status")
     return made
