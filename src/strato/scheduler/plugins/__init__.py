@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strato.scheduler.framework import Plugin
 from strato.scheduler.plugins.binpack import Binpack
+from strato.scheduler.plugins.capacity import Capacity
 from strato.scheduler.plugins.conformance import Conformance
 from strato.scheduler.plugins.drf import Drf
 from strato.scheduler.plugins.gang import Gang
@@ -18,6 +19,7 @@ PLUGINS: dict[str, type[Plugin]] = {
     plugin.name: plugin
     for plugin in (
         Binpack,
+        Capacity,
         Conformance,
         Drf,
         Gang,

@@ -1,0 +1,389 @@
+"""capacity: queues with a deserved amount each, elastic up to their capability, flat or as a tree (plugins 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from strato.scheduler.arguments import arg
+from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
+from strato.scheduler.reasons import Verdict
+from strato.scheduler.resources import CPU, MEMORY, PODS, Vector, share
+from strato.scheduler.tasks import Task
+from strato.scheduler.victims import in_order
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+ROOT = "root"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapacityArgs:
+    """Arguments, as written under ``arguments:`` of this plugin."""
+
+    ancestor_reclaim_level: int = arg("ancestorReclaimLevel", 0, minimum=0)
+    """How many levels of ancestors take part in reclaiming; 0 looks at the queues themselves only."""
+    claims: bool = arg("capacity.DynamicResourceAllocationEnable", False)
+    """Accepted for compatibility."""
+    consumable_claims: bool = arg("capacity.DRAConsumableCapacityEnable", False)
+    """Accepted for compatibility."""
+
+
+@dataclass(slots=True)
+class Shares:
+    """What one queue is entitled to and holds; for an inner queue the sums of what is below it.
+
+    Attributes:
+        queue: The queue.
+        ancestors: Names from the root down to the parent; empty when flat.
+        children: Queues right below it.
+        deserved, guarantee, real_capability: In internal units; 0 in ``deserved`` means not defined.
+        declared: Columns ``deserved`` has an amount in, or is declared with.
+        used: What it holds now, kept current by placements and evictions.
+        inqueue, elastic: As in `World.settle`.
+    """
+
+    queue: Queue
+    ancestors: tuple[str, ...]
+    children: list[str]
+    deserved: FloatArray
+    guarantee: FloatArray
+    capability: FloatArray
+    real_capability: FloatArray
+    used: Vector
+    inqueue: Vector
+    elastic: Vector
+    request: Vector
+    declared: frozenset[int] = field(default_factory=frozenset)
+
+    @property
+    def share(self) -> float:
+        """Return the largest used fraction of what it deserves; 1 when it deserves nothing."""
+        wanted = self.deserved.tolist()
+        used = self.used.tolist()
+        return max([share(u, d) for u, d in zip(used, wanted, strict=True) if d >= 0.1], default=1.0)
+
+    @property
+    def has_deserved(self) -> bool:
+        """Whether it deserves anything but pods."""
+        return any(d >= 0.1 for c, d in enumerate(self.deserved.tolist()) if c != PODS)
+
+
+class Capacity(Plugin):
+    """Give each queue what it deserves, lend what is idle, take it back when it is needed."""
+
+    name = "capacity"
+    args_type = CapacityArgs
+
+    def off_points(self) -> frozenset[str]:
+        """Queues of victims are only ordered in a tree."""
+        return frozenset() if self.hierarchy else frozenset(("victim_queue_order",))
+
+    def open(self, ssn: Session) -> None:
+        """Compute what every queue may hold."""
+        self._ssn = ssn
+        self._ready = True
+        world = ssn.world
+        world.settle()
+        self._shares: dict[str, Shares] = {}
+        known = {n: q for n, q in world.queues.items() if q.view is not None and (self.hierarchy or q.jobs)}
+        for queue in known.values():
+            self._shares[queue.name] = self._shares_of(queue)
+        if self.hierarchy:
+            self._ready = self._build_tree()
+        else:
+            self._entitle_flat(ssn.total.astype(np.float64))
+
+    # -- attributes ----------------------------------------------------------------------------------------------------
+
+    def _shares_of(self, queue: Queue) -> Shares:
+        width = self._ssn.world.dims.width
+        deserved, guarantee = _dense(queue.deserved, width), _dense(queue.guarantee, width)
+        capability = np.full(width, np.inf)
+        for column, amount in queue.capability.items():
+            if amount > 0 or column not in (CPU, MEMORY):
+                capability[column] = amount
+        declared = frozenset(c for c, amount in queue.deserved.items() if c not in (CPU, MEMORY) or amount)
+        return Shares(
+            queue=queue,
+            ancestors=(),
+            children=[],
+            deserved=deserved,
+            guarantee=guarantee,
+            capability=capability,
+            real_capability=capability,
+            used=queue.used.copy(),
+            inqueue=queue.inqueue.copy(),
+            elastic=queue.elastic.copy(),
+            request=queue.used + queue.pending_request,
+            declared=declared,
+        )
+
+    def _entitle_flat(self, total: FloatArray) -> None:
+        guaranteed = np.zeros_like(total)
+        for queue in self._ssn.world.queues.values():
+            guaranteed += _dense(queue.guarantee, len(total))
+        for mine in self._shares.values():
+            mine.real_capability = np.minimum(np.maximum(total - guaranteed, 0) + mine.guarantee, mine.capability)
+            mine.deserved = np.maximum(np.minimum(mine.deserved, mine.real_capability), mine.guarantee)
+
+    def _build_tree(self) -> bool:
+        """Link queues to their parents and pass limits down; False when the tree is broken."""
+        if ROOT not in self._shares:
+            return False
+        for name, mine in self._shares.items():
+            if name == ROOT:
+                continue
+            path: list[str] = []
+            at = name
+            while at != ROOT:
+                at = self._shares[at].queue.parent or ROOT
+                if at not in self._shares or at in path:
+                    return False
+                path.append(at)
+            mine.ancestors = tuple(reversed(path))
+            self._shares[path[0]].children.append(name)
+        if any(mine.children and mine.queue.jobs for mine in self._shares.values()):
+            return False
+        for mine in self._shares.values():
+            if not mine.children:
+                for ancestor in mine.ancestors:
+                    above = self._shares[ancestor]
+                    above.used = above.used + mine.used
+                    above.inqueue = above.inqueue + mine.inqueue
+                    above.elastic = above.elastic + mine.elastic
+                    above.request = above.request + mine.request
+        root = self._shares[ROOT]
+        root.real_capability = root.capability
+        self._entitle_below(root)
+        return True
+
+    def _entitle_below(self, parent: Shares) -> None:
+        children = [self._shares[name] for name in parent.children]
+        if not children:
+            return
+        for child in children:
+            child.deserved = np.maximum(child.deserved, child.guarantee)
+            child.capability = np.where(np.isinf(child.capability), parent.capability, child.capability)
+        guaranteed = sum((child.guarantee for child in children), np.zeros_like(parent.guarantee))
+        if parent.queue.name == ROOT:
+            parent.guarantee = guaranteed
+            parent.deserved = sum((child.deserved for child in children), np.zeros_like(parent.deserved))
+        for child in children:
+            room = np.maximum(parent.real_capability - guaranteed, 0) + child.guarantee
+            child.real_capability = np.minimum(room, child.capability)
+            self._entitle_below(child)
+
+    def _lineage(self, queue: Queue) -> list[Shares]:
+        """Return a queue's shares and those of its ancestors."""
+        mine = self._shares.get(queue.name)
+        if mine is None:
+            return []
+        return [mine, *(self._shares[name] for name in mine.ancestors)]
+
+    # -- order ---------------------------------------------------------------------------------------------------------
+
+    def queue_order(self, queue: Queue) -> tuple[object, ...]:
+        """Higher priority first; leaves before inner queues; then by share, level by level from the top."""
+        mine = self._shares.get(queue.name)
+        if mine is None:
+            return -queue.priority, False, (0.0, True)
+        if not self.hierarchy:
+            return -queue.priority, False, (mine.share, not mine.has_deserved)
+        levels = [self._shares[name].share for name in mine.ancestors[1:]]
+        return -queue.priority, bool(mine.children), (*levels, mine.share)
+
+    def victim_queue_order(self, queue: Queue, preemptor: Queue) -> int:
+        """Closer relatives of the preemptor's queue give first."""
+        a, b = self._shares.get(queue.name), self._shares.get(preemptor.name)
+        if a is None or b is None:
+            return 0
+        level = 0
+        for left, right in zip((*a.ancestors, queue.name), (*b.ancestors, preemptor.name), strict=False):
+            if left != right:
+                break
+            level += 1
+        return -level
+
+    # -- room ----------------------------------------------------------------------------------------------------------
+
+    def _leaf(self, queue: Queue) -> bool:
+        mine = self._shares.get(queue.name)
+        return mine is not None and not mine.children
+
+    def allocatable(self, queue: Queue, task: Task, count: int) -> int:
+        """Tasks that the queue and all its ancestors may still hold."""
+        if not self._ready or not queue.is_open or not self._leaf(queue):
+            return 0
+        request = task.cls.request
+        columns = [c for c, need in enumerate(request.tolist()) if need > 0 and c != PODS]
+        for mine in self._lineage(queue):
+            free = np.minimum(mine.real_capability - mine.used, 1e18)
+            count = how_many_fit(free, request, columns, count)
+        return count
+
+    def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether with these tasks the queue (or an ancestor within the level) stays partly within its deserved."""
+        mine = self._shares.get(queue.name)
+        if not self._ready or mine is None or not queue.is_open:
+            return False
+        want = sum((task.cls.request for task in tasks), self._ssn.world.dims.zeros())
+        columns = [c for c, need in enumerate(want.tolist()) if need > 0 and c != PODS]
+        if any(mine.used[c] + want[c] > mine.real_capability[c] for c in columns):
+            return False
+        if _partly_within(mine, want, columns):
+            return True
+        levels = self.args.ancestor_reclaim_level if self.hierarchy else 0
+        nearest = [self._shares[n] for n in reversed(mine.ancestors) if n != ROOT][:levels]
+        return any(_partly_within(above, want, columns) for above in nearest)
+
+    def job_enqueueable(self, job: Job) -> int:
+        """Whether the job's minimum fits into the queue's and its ancestors' capability."""
+        queue = job.queue
+        if queue is None or not self._ready or (self.hierarchy and not self._leaf(queue)):
+            return REJECT
+        if not queue.is_open:
+            state = queue.state or "unknown"
+            self._ssn.say(job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}"))
+            return REJECT
+        if job.min_resources is None:
+            return PERMIT
+        for mine in self._lineage(queue):
+            want = job.min_resources + mine.used + mine.inqueue - mine.elastic
+            lacking = [c for c in job.min_columns if c != PODS and want[c] > mine.real_capability[c]]
+            if lacking:
+                verdict = quota_verdict(
+                    self.name, mine.queue, lacking, want, mine.real_capability, self._ssn.world.dims
+                )
+                self._ssn.say(job, verdict)
+                return REJECT
+        return PERMIT
+
+    def job_enqueued(self, job: Job) -> None:
+        """Count the job among the admitted."""
+        if job.min_resources is None or job.queue is None:
+            return
+        amount = self._ssn.world.deduct_gated(job, job.min_resources)
+        for mine in self._lineage(job.queue):
+            mine.inqueue = mine.inqueue + amount
+
+    # -- reclaiming ----------------------------------------------------------------------------------------------------
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Tasks of queues that hold more than they deserve, in the order they would be evicted."""
+        if not self._ready or reclaimer.job is None or reclaimer.job.queue is None:
+            return (), REJECT
+        left = {name: mine.used for name, mine in self._shares.items()}
+        victims = []
+        for task in in_order(self._ssn, candidates, reclaimer):
+            taken = self._gives(reclaimer, task, left)
+            if taken:
+                victims.append(task)
+                for name in taken:
+                    left[name] = left[name] - task.cls.request
+        return victims, PERMIT
+
+    def _gives(self, reclaimer: Task, task: Task, left: dict[str, Vector]) -> list[str]:
+        """Return the queues whose holdings shrink when a task is taken; none when it may not be."""
+        queue = task.job.queue if task.job is not None else None
+        mine = self._shares.get(queue.name) if queue is not None else None
+        needs = [c for c, need in enumerate(reclaimer.cls.request.tolist()) if need > 0]
+        relevant = [c for c in needs if c != PODS and task.cls.request[c] > 0]
+        if mine is None or not relevant:
+            return []
+        used = left[mine.queue.name]
+        if (mine.guarantee > used - task.cls.request).any():
+            return []
+        if not self._shared_dims(task, mine):
+            if self._kept_within_family(reclaimer, mine):
+                return []
+        elif not _exceeds(used, mine, needs):
+            return []
+        taken = [mine.queue.name]
+        for above in self._consulted(reclaimer, mine):
+            if self._shared_dims(task, above) and not _exceeds(left[above.queue.name], above, needs):
+                return []
+            taken.append(above.queue.name)
+        return taken
+
+    @staticmethod
+    def _shared_dims(task: Task, mine: Shares) -> bool:
+        return any(need > 0 and mine.deserved[c] >= 0.1 for c, need in enumerate(task.cls.request.tolist()))
+
+    def _kept_within_family(self, reclaimer: Task, mine: Shares) -> bool:
+        """Whether a queue that deserves nothing of the kind keeps its tasks from a near relative without a claim."""
+        levels = self.args.ancestor_reclaim_level
+        theirs = self._shares.get(reclaimer.job.queue.name) if reclaimer.job and reclaimer.job.queue else None
+        if not self.hierarchy or levels <= 0 or theirs is None:
+            return False
+        near = {n for n in mine.ancestors[::-1][:levels] if n != ROOT}
+        if not near & {n for n in theirs.ancestors[::-1][:levels] if n != ROOT}:
+            return False
+        return not self._shared_dims(reclaimer, theirs)
+
+    def _consulted(self, reclaimer: Task, mine: Shares) -> list[Shares]:
+        """Return the ancestors that must exceed what they deserve too."""
+        levels = self.args.ancestor_reclaim_level if self.hierarchy else 0
+        theirs = self._shares.get(reclaimer.job.queue.name) if reclaimer.job and reclaimer.job.queue else None
+        out = []
+        for level in range(1, levels + 1):
+            name = mine.ancestors[-level] if level <= len(mine.ancestors) else ""
+            other = theirs.ancestors[-level] if theirs is not None and level <= len(theirs.ancestors) else ""
+            if name and name not in (ROOT, other):
+                out.append(self._shares[name])
+        return out
+
+    # -- events --------------------------------------------------------------------------------------------------------
+
+    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Add to the queue and its ancestors."""
+        self._shift(job, tasks, np.add)
+
+    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Subtract from the queue and its ancestors."""
+        self._shift(job, tasks, np.subtract)
+
+    def _shift(self, job: Job | None, tasks: Sequence[Task], by: Callable[[Vector, Vector], Vector]) -> None:
+        if job is None or job.queue is None:
+            return
+        amount = tasks[0].cls.request * len(tasks)
+        for mine in self._lineage(job.queue):
+            mine.used = by(mine.used, amount)
+
+    def close(self, ssn: Session) -> None:
+        """Leave what queues deserve for their status, metrics and explanations."""
+        for name, mine in self._shares.items():
+            ssn.queue_facts[name] = QueueFacts(
+                deserved=ssn.world.dims.to_wire([int(v) for v in mine.deserved]),
+                share=mine.share,
+                overused=mine.share > 1,
+                weight=float(mine.queue.weight),
+                vectors={"deserved": mine.deserved, "request": mine.request, "inqueue": mine.inqueue},
+            )
+
+
+def _dense(amounts: dict[int, int], width: int) -> FloatArray:
+    out = np.zeros(width)
+    for column, amount in amounts.items():
+        out[column] = amount
+    return out
+
+
+def _partly_within(mine: Shares, want: Vector, columns: Sequence[int]) -> bool:
+    after = mine.used + want
+    return any(after[c] <= mine.deserved[c] + 0.1 for c in columns if after[c] >= 0.1 or mine.deserved[c] >= 0.1)
+
+
+def _exceeds(used: Vector, mine: Shares, columns: Sequence[int]) -> bool:
+    """Whether a queue holds more than it deserves of a requested resource that its deserved defines."""
+    return any(
+        used[c] > mine.deserved[c]
+        for c in columns
+        if c != PODS and (mine.deserved[c] >= 0.1 if c in (CPU, MEMORY) else c in mine.declared)
+    )
