@@ -97,7 +97,7 @@ class FakeApi:
     @staticmethod
     def _covers(collection: str, key: str) -> bool:
         plural = collection.rsplit("/", 1)[1]
-        return key.startswith(collection + "/") or f"/{plural}/" in key and "/namespaces/" not in collection
+        return key.startswith(collection + "/") or (f"/{plural}/" in key and "/namespaces/" not in collection)
 
     def _get(self, path: str, request: Request) -> Response:
         if path in self.objects:

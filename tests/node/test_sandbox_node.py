@@ -82,6 +82,8 @@ async def running(path: Path, api: FakeApi, **options: Any) -> AsyncIterator[Wor
             task.result()
         yield World(api, node)
     finally:
+        if task.done():
+            task.result()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -104,7 +106,7 @@ async def test_a_pod_runs_as_a_process_and_its_output_is_its_log(world: World) -
 
 
 async def test_a_signal_is_told_as_128_plus_its_number(world: World) -> None:
-    world.sh("p", "kill -TERM $$")
+    world.sh("p", "kill -TERM $$$$")
     status = await world.finished("p")
     ended = status["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["signal"]) == (143, 15)

@@ -329,7 +329,8 @@ class SandboxNode:
             if self._runtime.isolation == "root":
                 await self._runtime.call("unpod", directory=self._machine.layout.pod(uid).namespaces, veth="")
             self._machine.cgroups.remove(uid)
-            self._forget(uid)
+            if uid not in self._workers:
+                self._forget(uid)
 
     # Names
 
@@ -344,7 +345,6 @@ class SandboxNode:
             pod = worker.pod
             if (pod.metadata.namespace, pod.spec.subdomain) in groups and worker.record.pod_ip:
                 sandbox = worker.sandbox
-                assert isinstance(sandbox, PodSandbox)
                 sandbox.write_hosts(self._hosts_of(pod, sandbox.ip))
 
     def _hosts_of(self, pod: Pod, ip: str) -> str:

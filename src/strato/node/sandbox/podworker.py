@@ -51,6 +51,10 @@ class Sandbox(Protocol):
         """Make what the containers need."""
         ...
 
+    def write_hosts(self, text: str) -> None:
+        """Bring ``/etc/hosts`` up to date."""
+        ...
+
     def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
         """Decide how a container is run."""
         ...

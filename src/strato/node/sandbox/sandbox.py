@@ -93,7 +93,7 @@ class PodSandbox:
         self.place.write_identity(pod.metadata.namespace, pod.metadata.name, self.ip)
         self.write_hosts(hosts)
         self._write("hostname", self.hostname + "\n")
-        self._write("resolv.conf", _resolv_conf(pod))
+        self._write("resolv.conf", _resolv_conf(pod, isolated=self._has_network))
         self._references = await self._read_references()
         await self._make_volumes()
         if self._machine.runtime.isolation == "root" and not os.path.exists(self.place.namespaces + "/uts"):
@@ -119,7 +119,8 @@ class PodSandbox:
 
     def write_hosts(self, text: str) -> None:
         """Bring ``/etc/hosts`` up to date, in place: containers see the file itself."""
-        self._write("hosts", text)
+        if os.path.isdir(self.place.home):  # a pod that is going has no files any more
+            self._write("hosts", text)
 
     def _write(self, name: str, text: str) -> None:
         path = self.place.file(name)
@@ -339,10 +340,16 @@ def _limits(container: Container) -> Limits:
     )
 
 
-def _resolv_conf(pod: Pod) -> str:
+def _resolv_conf(pod: Pod, *, isolated: bool) -> str:
+    """Return the pod's ``resolv.conf``: the machine's; behind the bridge one that says no at once.
+
+    Nothing forwards packets from the bridge to the outside, so a name server there would only be waited for.
+    """
     config = pod.spec.dns_config
     lines: list[str] = []
-    if pod.spec.dns_policy != "None":
+    if isolated:
+        lines = ["nameserver 127.0.0.1", "options timeout:1 attempts:1"]
+    elif pod.spec.dns_policy != "None":
         try:
             with open("/etc/resolv.conf") as file:
                 lines = file.read().splitlines()
