@@ -38,6 +38,8 @@ _BUSY_SECONDS = 0.02
 """Longest gathering of changes while cycles follow each other."""
 _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses."""
+_REPORT_SECONDS = 0.1
+"""Longest sleep while a status waits to be written."""
 
 
 class Scheduler:
@@ -96,6 +98,7 @@ class Scheduler:
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
         self._feed = Feed(self.world, self.wake, self._on_refused)
         self._changed = asyncio.Event()
+        self._reported = asyncio.Event()
         self._decided_openings = -1
         self._decided_version = -1
         self._cycles = 0
@@ -128,6 +131,7 @@ class Scheduler:
         self.ready.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._binder.run(), name="scheduler binder")
+            group.create_task(self._report(), name="scheduler reports")
             group.create_task(self._tick(), name="scheduler tick")
             group.create_task(self._loop(), name="scheduler cycles")
 
@@ -176,6 +180,7 @@ class Scheduler:
         if plan.evictions:
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
+        self._reported.set()
 
     def _remember(self, plan: Plan) -> None:
         for bind in plan.binds:
@@ -189,15 +194,24 @@ class Scheduler:
             self._pods = {k: v for k, v in self._pods.items() if k in self.world.tasks}
             self._verdicts = {k: v for k, v in self._verdicts.items() if k in self.world.jobs}
 
-    async def _tick(self) -> None:
-        """Look at the clock: statuses that are due, the configuration file, plugins that depend on time."""
-        next_period = self._clock.monotonic() + self._period
+    async def _report(self) -> None:
+        """Write statuses when they are due; asleep while none is."""
         while True:
-            await self._clock.sleep(min(0.1, self._period))
-            self._reports.flush()
-            if self._clock.monotonic() < next_period:
+            due = self._reports.next_due()
+            if due is None:
+                self._reported.clear()
+                await self._reported.wait()
                 continue
-            next_period = self._clock.monotonic() + self._period
+            # not longer than a moment: what is taken meanwhile may be due earlier
+            await self._clock.sleep(min(max(due - self._clock.monotonic(), 0.001), _REPORT_SECONDS))
+            self._reports.flush()
+
+    async def _tick(self) -> None:
+        """Look at what only a clock can tell: the configuration file, plugins that depend on time."""
+        if self._path is None and not self._config.time_based:
+            return  # nothing to look for; a simulated week would be spent on ticks
+        while True:
+            await self._clock.sleep(self._period)
             self._reload()
             if self._config.time_based and (self.world.with_pending or self.world.waiting_for_queue):
                 self.world.openings += 1
