@@ -1,0 +1,169 @@
+"""Certificates, tokens, kubeconfigs and RBAC."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from strato.api.kinds import Kind
+from strato.api.wire import User
+from strato.clock import VirtualClock
+from strato.errors import Unauthorized, UsageError
+from strato.server.auth import bootstrap, kubeconfig
+from strato.server.auth.ca import CertificateAuthority
+from strato.server.auth.identity import ANONYMOUS, Authenticator
+from strato.server.auth.rbac import Authorizer
+from strato.server.auth.tokens import Tokens
+
+
+class Objects:
+    """RBAC objects in a list."""
+
+    def __init__(self, *objects: dict[str, Any]) -> None:
+        self.objects = list(objects)
+        self.rbac_revision = 1
+
+    def list(self, kind: Kind, namespace: str) -> Sequence[Mapping[str, Any]]:
+        return [obj for obj in self.objects if obj["kind"] == kind.name]
+
+
+def test_files_are_private_and_reused(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    first = CertificateAuthority(tmp_path, clock)
+    certificate, _ = first.server_files()
+    content = certificate.read_bytes()
+    assert CertificateAuthority(tmp_path, clock).server_files()[0].read_bytes() == content
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_server_certificate_is_renewed_before_it_ends_or_when_names_change(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    authority = CertificateAuthority(tmp_path, clock)
+    first = authority.server_files()[0].read_bytes()
+    named = authority.server_files(["10.0.0.1"])[0].read_bytes()
+    assert first != named
+    clock.advance(300 * 86400)
+    assert authority.server_files(["10.0.0.1"])[0].read_bytes() != named
+
+
+def test_broken_ca_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "ca.crt").write_text("x")
+    (tmp_path / "ca.key").write_text("x")
+    with pytest.raises(UsageError, match="remove both"):
+        CertificateAuthority(tmp_path, VirtualClock())
+
+
+def test_client_certificate_names_its_user(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path / "a", VirtualClock())
+    other = CertificateAuthority(tmp_path / "b", VirtualClock())
+    pem = authority.client(User("jane", ("dev",))).certificate
+    der = x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
+    assert authority.user_of(der) == User("jane", ("dev", "system:authenticated"))
+    assert other.user_of(der) is None
+
+
+def test_tokens_survive_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    first = Tokens(path)
+    first.ensure(bootstrap.IDENTITIES)
+    second = Tokens(path)
+    second.ensure(bootstrap.IDENTITIES)
+    assert second.find(first.token("strato:view")) == bootstrap.VIEWER
+    assert second.find("nonsense") is None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_authenticator_knows_tokens_and_refuses_others() -> None:
+    tokens = Tokens()
+    tokens.ensure([bootstrap.ADMIN])
+    authenticate = Authenticator(tokens)
+    assert authenticate({"authorization": f"Bearer {tokens.token('strato:admin')}"}, {}) == bootstrap.ADMIN
+    assert authenticate({}, {}) == ANONYMOUS
+    for credentials in ("Bearer wrong", "Basic abc", "Bearer"):
+        with pytest.raises(Unauthorized):
+            authenticate({"authorization": credentials}, {})
+
+
+def test_kubeconfig_is_private_yaml(tmp_path: Path) -> None:
+    path = tmp_path / "sub" / "config"
+    kubeconfig.write(path, "https://127.0.0.1:1", user="admin", token="t", ca=b"pem")
+    document = yaml.safe_load(path.read_text())
+    assert document["users"] == [{"name": "admin", "user": {"token": "t"}}]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+QUESTIONS = [
+    ("a viewer reads pods", bootstrap.VIEWER, {"verb": "list", "resource": "pods"}, True),
+    ("a viewer reads no secrets", bootstrap.VIEWER, {"verb": "get", "resource": "secrets"}, False),
+    ("a viewer writes nothing", bootstrap.VIEWER, {"verb": "create", "resource": "pods"}, False),
+    ("a master does anything", bootstrap.ADMIN, {"verb": "impersonate", "resource": "users"}, True),
+    (
+        "the scheduler binds",
+        bootstrap.SCHEDULER,
+        {"verb": "create", "resource": "pods", "subresource": "binding", "namespace": "d"},
+        True,
+    ),
+    ("the scheduler makes no pods", bootstrap.SCHEDULER, {"verb": "create", "resource": "pods"}, False),
+    ("the scheduler reads no secrets", bootstrap.SCHEDULER, {"verb": "get", "resource": "secrets"}, False),
+    ("a node writes pod status", bootstrap.NODE, {"verb": "patch", "resource": "pods", "subresource": "status"}, True),
+    ("nobody knows the anonymous", ANONYMOUS, {"verb": "get", "resource": "pods"}, False),
+    ("the anonymous see health", ANONYMOUS, {"verb": "get", "path": "/healthz"}, True),
+    ("the anonymous see no metrics", ANONYMOUS, {"verb": "get", "path": "/metrics"}, False),
+    ("everybody known discovers", bootstrap.NODE, {"verb": "get", "path": "/apis/apps/v1"}, True),
+]
+
+
+@pytest.mark.parametrize(("user", "question", "want"), [q[1:] for q in QUESTIONS], ids=[q[0] for q in QUESTIONS])
+def test_bootstrap_policy(user: User, question: dict[str, str], want: bool) -> None:
+    assert Authorizer(Objects(*bootstrap.objects())).allows(user, **question) is want
+
+
+def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
+    role = {
+        "kind": "Role",
+        "metadata": {"name": "r", "namespace": "a"},
+        "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods", "*/log"], "resourceNames": ["p"]}],
+    }
+    binding = {
+        "kind": "RoleBinding",
+        "metadata": {"name": "b", "namespace": "a"},
+        "roleRef": {"kind": "Role", "name": "r"},
+        "subjects": [{"kind": "ServiceAccount", "name": "s", "namespace": "a"}],
+    }
+    objects = Objects(role, binding)
+    authorizer = Authorizer(objects)
+    user = User("system:serviceaccount:a:s")
+    assert authorizer.allows(user, "get", "", "pods", namespace="a", name="p")
+    assert authorizer.allows(user, "get", "", "pods", "log", namespace="a", name="p")
+    assert not authorizer.allows(user, "get", "", "pods", namespace="a", name="q")
+    assert not authorizer.allows(user, "get", "", "pods", namespace="b", name="p")
+    objects.objects.remove(binding)
+    objects.rbac_revision += 1
+    assert not authorizer.allows(user, "get", "", "pods", namespace="a", name="p")
+
+
+def test_aggregated_roles_that_name_each_other_end() -> None:
+    def role(name: str, other: str) -> dict[str, Any]:
+        selector = {"matchLabels": {"to": other}}
+        return {
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {"to": name}},
+            "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": [name]}],
+            "aggregationRule": {"clusterRoleSelectors": [selector]},
+        }
+
+    binding = {
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "b"},
+        "roleRef": {"kind": "ClusterRole", "name": "x"},
+        "subjects": [{"kind": "User", "name": "u"}],
+    }
+    authorizer = Authorizer(Objects(role("x", "y"), role("y", "x"), binding))
+    assert authorizer.allows(User("u"), "get", "", "y")
