@@ -1,0 +1,326 @@
+"""Tables of the node's pure decisions."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.api.core import ConfigMap, Pod, Secret
+from strato.clock import VirtualClock
+from strato.node.images import ImageProblem, ImageStore, choose, normal_name
+from strato.node.podstatus import ContainerRecord, Ending, PodRecord, phase_of, pod_status
+from strato.node.records import record_of
+from strato.node.restarts import Backoff, should_restart
+from strato.node.runplan import RUN_SECONDS, plan_run, problems, sleep_seconds
+from strato.node.sandbox.cgroups import cpu_quota, cpu_shares, cpu_weight
+from strato.node.sandbox.environment import ConfigProblem, Place, References, environment, expand
+from strato.node.sandbox.hosts import Peer, hosts_file
+from strato.node.sandbox.layout import Layout
+from strato.node.sandbox.logfiles import LogWriter
+from strato.node.sandbox.logs import DiskLogs
+from strato.node.sandbox.network import PodAddresses, choose_block
+from strato.node.sandbox.volumes import File, Inputs, payload, write_payload
+from tests.node.test_sandbox_node import Options
+
+SLEEPS = [
+    pytest.param(["sleep", "5"], 5.0, id="plain sleep"),
+    pytest.param(["/bin/sleep", "1.5"], 1.5, id="with its path"),
+    pytest.param(["sleep", "1m", "2"], 62.0, id="units and several words add up"),
+    pytest.param(["sh", "-c", "sleep 3"], 3.0, id="in a shell"),
+    pytest.param(["bash", "-c", "exec sleep 3;"], 3.0, id="in a shell by exec"),
+    pytest.param(["sleep", "infinity"], math.inf, id="forever"),
+    pytest.param(["sh", "-c", "echo x; sleep 3"], None, id="more than a sleep is not a plain sleep"),
+    pytest.param(["sleep", "x"], None, id="no number"),
+    pytest.param([], None, id="no command"),
+]
+
+
+@pytest.mark.parametrize(("argv", "seconds"), SLEEPS)
+def test_sleep_seconds(argv: list[str], seconds: float | None) -> None:
+    assert sleep_seconds(argv) == seconds
+
+
+def test_annotations_come_before_the_command() -> None:
+    rng = random.Random(1)
+    assert plan_run({RUN_SECONDS: "9"}, ["sleep", "5"], "Never", rng).seconds == 9
+    assert plan_run({RUN_SECONDS: "soon"}, ["sleep", "5"], "Never", rng).seconds == 5
+    assert problems({RUN_SECONDS: "soon"}) == [
+        "annotation strato.dev/run-seconds: 'soon' is ignored, want a number of seconds, 0 or more"
+    ]
+
+
+RESTARTS = [
+    ("Never", 1, False),
+    ("Never", 0, False),
+    ("OnFailure", 1, True),
+    ("OnFailure", 0, False),
+    ("Always", 0, True),
+    ("Always", 1, True),
+]
+
+
+@pytest.mark.parametrize(("policy", "code", "again"), RESTARTS)
+def test_should_restart(policy: str, code: int, again: bool) -> None:
+    assert should_restart(policy, code) is again
+
+
+def test_backoff_doubles_up_to_its_cap_and_starts_over_after_a_quiet_run() -> None:
+    backoff, wait, waits = Backoff(), 0.0, []
+    for _ in range(7):
+        wait = backoff.next_wait(wait, 1.0)
+        waits.append(wait)
+    assert waits == [10, 20, 40, 80, 160, 300, 300]
+    assert backoff.next_wait(wait, 601.0) == 10
+
+
+def _container(state: str, code: int = 0, **more: Any) -> ContainerRecord:
+    record = ContainerRecord("c", "i", **more)
+    if state == "running":
+        record.run(1.0, "id")
+    elif state == "ended":
+        record.end(Ending(code, "r", 1.0, 2.0))
+    elif state == "crashed":
+        record.end(Ending(code, "r", 1.0, 2.0))
+        record.wait("CrashLoopBackOff")
+    return record
+
+
+PHASES = [
+    pytest.param("Never", [_container("waiting")], "Pending", id="nothing started"),
+    pytest.param("Never", [_container("running")], "Running", id="one runs"),
+    pytest.param("Never", [_container("running"), _container("waiting")], "Pending", id="one has not started"),
+    pytest.param("Never", [_container("ended")], "Succeeded", id="all passed"),
+    pytest.param("Never", [_container("ended"), _container("ended", 1)], "Failed", id="one failed for good"),
+    pytest.param("Never", [_container("running"), _container("ended", 1)], "Running", id="one failed, one runs"),
+    pytest.param("OnFailure", [_container("ended", 1)], "Running", id="failed but will run again"),
+    pytest.param("OnFailure", [_container("crashed", 1)], "Running", id="waits for its next run"),
+    pytest.param("Always", [_container("ended")], "Running", id="a service that ended runs again"),
+    pytest.param(
+        "Never", [_container("ended", 1, init=True), _container("waiting")], "Failed", id="an init container failed"
+    ),
+    pytest.param(
+        "OnFailure",
+        [_container("crashed", 1, init=True), _container("waiting")],
+        "Pending",
+        id="an init container retries",
+    ),
+    pytest.param(
+        "Never",
+        [_container("running", init=True, sidecar=True), _container("ended")],
+        "Succeeded",
+        id="a sidecar does not hold the pod",
+    ),
+]
+
+
+@pytest.mark.parametrize(("policy", "containers", "phase"), PHASES)
+def test_phase_of(policy: str, containers: list[ContainerRecord], phase: str) -> None:
+    assert phase_of(PodRecord(policy, containers)) == phase
+
+
+def test_condition_times_change_only_with_the_status() -> None:
+    record = PodRecord("Never", [_container("running")], pod_ip="1.2.3.4", start_time=1.0)
+    first = {c["type"]: c for c in pod_status(record, 10.0)["conditions"]}
+    record.containers[0].end(Ending(1, "Error", 1.0, 2.0))
+    second = {c["type"]: c for c in pod_status(record, 20.0)["conditions"]}
+    assert first["Initialized"]["lastTransitionTime"] == second["Initialized"]["lastTransitionTime"]
+    assert first["Ready"]["lastTransitionTime"] != second["Ready"]["lastTransitionTime"]
+    assert second["Ready"]["reason"] == "PodFailed"
+
+
+def test_a_record_read_back_from_its_status_is_the_same() -> None:
+    record = PodRecord("OnFailure", [_container("crashed", 3), _container("running")], "9.9.9.9", "1.2.3.4", 1.0)
+    record.containers[1].name = "d"
+    status = pod_status(record, 10.0)
+    spec = {"restartPolicy": "OnFailure", "containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "i"}]}
+    pod = msgspec.convert({"metadata": {"name": "p"}, "spec": spec, "status": status}, Pod)
+    assert pod_status(record_of(pod, host_ip="9.9.9.9", now=50.0), 60.0) == status
+
+
+EXPANSIONS = [
+    ("$(A)-$(B)", "1-2"),
+    ("$(UNKNOWN)", "$(UNKNOWN)"),
+    ("$$(A)", "$(A)"),
+    ("$$$(A)", "$1"),
+    ("$A $", "$A $"),
+    ("for i in $(seq 3)", "for i in $(seq 3)"),
+    ("$(A", "$(A"),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), EXPANSIONS)
+def test_expand(text: str, want: str) -> None:
+    assert expand(text, {"A": "1", "B": "2"}) == want
+
+
+POD = {
+    "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"b": "2", "a": 'x"y'}},
+    "spec": {
+        "serviceAccountName": "sa",
+        "containers": [
+            {
+                "name": "m",
+                "image": "i",
+                "resources": {"limits": {"cpu": "1500m", "memory": "1Gi"}},
+                "envFrom": [{"prefix": "C_", "configMapRef": {"name": "cm"}}],
+                "env": [
+                    {"name": "A", "value": "a"},
+                    {"name": "B", "value": "$(A)$(LATER)$(C_key)"},
+                    {"name": "LATER", "value": "x"},
+                    {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
+                    {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['b']"}}},
+                    {"name": "CPU", "valueFrom": {"resourceFieldRef": {"resource": "limits.cpu"}}},
+                    {"name": "MEM", "valueFrom": {"resourceFieldRef": {"resource": "limits.memory", "divisor": "1Mi"}}},
+                    {"name": "SEC", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+                    {"name": "NONE", "valueFrom": {"secretKeyRef": {"name": "no", "key": "k", "optional": True}}},
+                ],
+            }
+        ],
+    },
+}
+REFERENCES = References(
+    {"cm": msgspec.convert({"data": {"key": "value"}}, ConfigMap)},
+    {"s": msgspec.convert({"data": {"k": "c2Vj"}}, Secret)},
+)
+PLACE = Place("node", "9.9.9.9", "1.2.3.4")
+
+
+def test_environment() -> None:
+    pod = msgspec.convert(POD, Pod)
+    assert environment(pod, pod.spec.containers[0], REFERENCES, PLACE) == {
+        "C_key": "value",
+        "A": "a",
+        "B": "a$(LATER)value",
+        "LATER": "x",
+        "IP": "1.2.3.4",
+        "LABEL": "2",
+        "CPU": "2",
+        "MEM": "1024",
+        "SEC": "sec",
+    }
+
+
+def test_a_missing_key_names_itself() -> None:
+    container = {"name": "m", "env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "cm", "key": "no"}}}]}
+    pod = msgspec.convert({"metadata": {"namespace": "ns"}, "spec": {"containers": [container]}}, Pod)
+    with pytest.raises(ConfigProblem, match="couldn't find key no in ConfigMap ns/cm"):
+        environment(pod, pod.spec.containers[0], REFERENCES, PLACE)
+    with pytest.raises(ConfigProblem, match='configmap "cm" not found'):
+        environment(pod, pod.spec.containers[0], References(), PLACE)
+
+
+def test_downward_labels_are_sorted_and_quoted() -> None:
+    volume = {"name": "v", "downwardAPI": {"items": [{"path": "l", "fieldRef": {"fieldPath": "metadata.labels"}}]}}
+    pod = msgspec.convert(POD | {"spec": POD["spec"] | {"volumes": [volume]}}, Pod)  # type: ignore[operator] # JSON
+    files = payload(pod.spec.volumes[0], Inputs(pod, REFERENCES, PLACE))
+    assert files == {"l": File(b'a="x\\"y"\nb="2"')}
+
+
+def test_payload_volumes_switch_all_files_at_once(tmp_path: Path) -> None:
+    directory = str(tmp_path / "v")
+    write_payload(directory, {"a": File(b"1"), "d/b": File(b"2", 0o400)}, "one")
+    write_payload(directory, {"a": File(b"3")}, "two")
+    assert (tmp_path / "v" / "a").read_text() == "3"
+    assert sorted(os.listdir(directory)) == ["..data", "..two", "a"]
+
+
+def test_hosts_file_gives_siblings_all_their_names() -> None:
+    text = hosts_file(Peer("1.1.1.1", "w-0", "svc", "ns"), [Peer("1.1.1.2", "w-1", "svc", "ns")], [("8.8.8.8", ("x",))])
+    assert "1.1.1.1\tw-0.svc.ns.svc.cluster.local\tw-0.svc.ns.svc\tw-0.svc.ns\tw-0.svc\tw-0\tsvc.ns" in text
+    assert "\n1.1.1.2\tw-1.svc.ns.svc.cluster.local" in text
+    assert text.endswith("8.8.8.8\tx\n")
+
+
+@given(st.lists(st.sampled_from("abcdef"), max_size=40))
+def test_addresses_are_never_given_twice(uids: list[str]) -> None:
+    addresses, held = PodAddresses(ipaddress.IPv4Network("10.0.0.0/28")), dict[str, str]()
+    for uid in uids:
+        if uid in held:
+            addresses.release(uid)
+            del held[uid]
+        else:
+            held[uid] = addresses.give(uid)
+            assert addresses.give(uid) == held[uid]
+        assert len(set(held.values())) == len(held)
+        assert addresses.gateway not in held.values()
+
+
+def test_blocks_avoid_what_is_in_use() -> None:
+    first = choose_block("x", ())
+    assert not choose_block("x", [first]).overlaps(first)
+
+
+def test_cpu_amounts_in_the_kernels_units() -> None:
+    assert (cpu_shares(1000), cpu_shares(0), cpu_quota(500), cpu_weight(0)) == (1024, 2, 50_000, 1)
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20))
+async def test_logs_read_back_what_was_written(chunks: list[bytes]) -> None:
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as home:
+        layout = Layout(home)
+        path = layout.pod("u").log("m", 0)
+        os.makedirs(os.path.dirname(path))
+        writer = LogWriter(path, max_bytes=400, max_files=1000)
+        for chunk in chunks:
+            writer.write("stdout", chunk)
+        writer.close()
+        logs = DiskLogs(layout, VirtualClock())
+        read = b"".join([piece async for piece in logs.read_log("ns", "p", "u", "m", Options())])
+        assert read == b"".join(chunks)
+
+
+def test_images_are_found_imported_and_removed(tmp_path: Path) -> None:
+    store = ImageStore(tmp_path)
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "f").write_text("x")
+    store.import_image("reg.io/a/b", tmp_path / "src")
+    assert [i.name for i in store.list()] == ["strato/host", "reg.io/a/b:latest"]
+    found = store.find("reg.io/a/b:latest")
+    assert found is not None
+    assert (Path(found.root) / "f").read_text() == "x"
+    store.remove("reg.io/a/b")
+    with pytest.raises(ImageProblem, match="not in the store"):
+        store.remove("reg.io/a/b")
+    with pytest.raises(ImageProblem, match="neither a directory nor a tar"):
+        store.import_image("x", tmp_path / "nothing")
+    with pytest.raises(ImageProblem, match="cannot be replaced"):
+        store.import_image("strato/host", tmp_path / "src")
+    (tmp_path / "bad.tar").write_text("no tar")
+    with pytest.raises(ImageProblem, match="not a tar archive"):
+        store.import_image("x", tmp_path / "bad.tar")
+
+
+def test_names_get_the_latest_tag() -> None:
+    assert [normal_name(n) for n in ("a", "r:5000/a", "a:1", "a@sha256:0")] == [
+        "a:latest",
+        "r:5000/a:latest",
+        "a:1",
+        "a@sha256:0",
+    ]
+
+
+CHOICES = [
+    pytest.param("unknown", "sh", False, True, id="a command of the machine runs on it"),
+    pytest.param("unknown", "sh", True, False, id="strict never substitutes"),
+    pytest.param("unknown", "no-such-program", False, False, id="no such command here"),
+    pytest.param("unknown", "", False, False, id="no command"),
+    pytest.param("strato/host", "", False, True, id="the machine's own root is always there"),
+]
+
+
+@pytest.mark.parametrize(("image", "command", "strict", "found"), CHOICES)
+def test_choose(tmp_path: Path, image: str, command: str, strict: bool, found: bool) -> None:
+    got = choose(ImageStore(tmp_path), image, command, {"PATH": os.defpath}, strict=strict)
+    assert (got.image is not None) is found
+    assert bool(got.problem) is not found
