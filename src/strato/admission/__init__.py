@@ -1,1 +1,6 @@
-"""Room `admission`: see docs/architecture.md."""
+"""The mutate/validate chain between defaulting and storing: pure, synchronous, in process or behind a webhook."""
+
+from strato.admission.chain import Chain, ChainOptions
+from strato.admission.request import AdmissionRequest, Denied, Operation, World
+
+__all__ = ["AdmissionRequest", "Chain", "ChainOptions", "Denied", "Operation", "World"]

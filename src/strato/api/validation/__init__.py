@@ -12,6 +12,7 @@ from typing import Any
 from strato.api import catalog, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
+from strato.api.validation import others, pod, workloads
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.errors import Cause
 
@@ -28,8 +29,47 @@ _NAME_CHECKS: dict[Kind, NameCheck] = {
     catalog.CLUSTERROLEBINDING: names.check_path_segment,
 }
 
-_CREATE: dict[Kind, Create] = {}
-_UPDATE: dict[Kind, Update] = {}
+_CREATE: dict[Kind, Create] = {
+    catalog.POD: pod.validate_pod,
+    catalog.NODE: others.validate_node,
+    catalog.SERVICE: others.validate_service,
+    catalog.CONFIGMAP: others.validate_config_map,
+    catalog.SECRET: others.validate_secret,
+    catalog.PERSISTENTVOLUMECLAIM: others.validate_claim,
+    catalog.LEASE: others.validate_lease,
+    catalog.ROLE: others.validate_role,
+    catalog.CLUSTERROLE: others.validate_role,
+    catalog.ROLEBINDING: others.validate_role_binding,
+    catalog.CLUSTERROLEBINDING: others.validate_role_binding,
+    catalog.RESOURCEQUOTA: others.validate_quota,
+    catalog.PRIORITYCLASS: others.validate_priority_class,
+    catalog.DEPLOYMENT: workloads.validate_workload,
+    catalog.REPLICASET: workloads.validate_workload,
+    catalog.STATEFULSET: workloads.validate_workload,
+    catalog.DAEMONSET: workloads.validate_workload,
+    catalog.JOB: workloads.validate_job,
+}
+_FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
+_UPDATE: dict[Kind, Update] = {
+    catalog.POD: pod.validate_pod_update,
+    catalog.NODE: others.validate_node_update,
+    catalog.SERVICE: others.validate_service_update,
+    catalog.CONFIGMAP: others.validate_config_map_update,
+    catalog.SECRET: others.validate_secret_update,
+    catalog.PERSISTENTVOLUMECLAIM: others.validate_claim_update,
+    catalog.LEASE: lambda obj, _old: others.validate_lease(obj),
+    catalog.ROLE: lambda obj, _old: others.validate_role(obj),
+    catalog.CLUSTERROLE: lambda obj, _old: others.validate_role(obj),
+    catalog.ROLEBINDING: others.validate_role_binding_update,
+    catalog.CLUSTERROLEBINDING: others.validate_role_binding_update,
+    catalog.RESOURCEQUOTA: lambda obj, _old: others.validate_quota(obj),
+    catalog.PRIORITYCLASS: others.validate_priority_class_update,
+    catalog.DEPLOYMENT: _FIXED_SELECTOR,
+    catalog.REPLICASET: _FIXED_SELECTOR,
+    catalog.STATEFULSET: _FIXED_SELECTOR,
+    catalog.DAEMONSET: _FIXED_SELECTOR,
+    catalog.JOB: workloads.validate_job_update,
+}
 
 
 def validate_create(kind: Kind, obj: Json) -> list[Cause]:

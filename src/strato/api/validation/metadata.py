@@ -90,9 +90,8 @@ def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> Non
         place = f"{field}[{index}]"
         if not owner.get("apiVersion"):
             causes.append(invalid_value(f"{place}.apiVersion", "", "version must not be empty"))
-        for member in ("kind", "name", "uid"):
-            if not owner.get(member):
-                causes.append(invalid_value(f"{place}.{member}", "", "must not be empty"))
+        missing = [member for member in ("kind", "name", "uid") if not owner.get(member)]
+        causes += [invalid_value(f"{place}.{member}", "", "must not be empty") for member in missing]
         if owner.get("controller"):
             described = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:

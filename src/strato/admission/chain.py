@@ -1,0 +1,140 @@
+"""The chain: Kubernetes' own plug-ins, then Volcano's mutations, then Volcano's validations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from strato.admission import cronjobs, hypernodes, jobflows, jobs, kube, podgroups, pods, queues
+from strato.admission.request import AdmissionRequest, Json, Operation, World
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.malformed import malformed
+
+ALL_WEBHOOKS = (
+    "/jobs/mutate",
+    "/jobs/validate",
+    "/podgroups/mutate",
+    "/podgroups/validate",
+    "/pods/mutate",
+    "/pods/validate",
+    "/queues/mutate",
+    "/queues/validate",
+    "/hypernodes/validate",
+    "/jobflows/validate",
+    "/cronjobs/validate",
+)
+"""Paths of the services, as ``--enabled-admission`` names them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainOptions:
+    """What the chain does."""
+
+    enabled: frozenset[str] = frozenset(ALL_WEBHOOKS)
+    """Volcano's services that are on, by path."""
+
+    scheduler_names: tuple[str, ...] = ("volcano",)
+    """Schedulers whose pods and jobs are Volcano's; the first is the default of jobs."""
+
+    built_in_plugins: bool = True
+    """Whether Kubernetes' own plug-ins run too; off behind a webhook, where the API server has its own."""
+
+    mount_service_account_tokens: bool = False
+    """Whether pods get the projected ``kube-api-access`` volume. Off by default: it costs 600 bytes per pod."""
+
+    max_queue_depth: int = 5
+    """Levels of queues below root. Range [1, 64]."""
+
+    protect_root_queue: bool = True
+    """Whether resources of the queue ``root`` may not be changed."""
+
+    check_allocated_pods_on_delete: bool = False
+    """Whether a queue with allocated pods may not be deleted."""
+
+    queue_gates: bool = False
+    """Feature SchedulingGatesQueueAdmission."""
+
+    resource_groups: tuple[pods.ResourceGroup, ...] | None = None
+    """The admission configuration; None when no file is loaded, then pods are never mutated."""
+
+
+Step = Callable[[AdmissionRequest, World], None]
+
+
+@dataclass(slots=True)
+class Chain:
+    """Admits writes. Holds no state but its options; safe to share."""
+
+    options: ChainOptions = field(default_factory=ChainOptions)
+    _steps: dict[tuple[Kind, str], tuple[Step, ...]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._steps = _plan(self.options)
+
+    def admit(self, request: AdmissionRequest, world: World) -> Json:
+        """Return the object as it may be stored (the old one on DELETE); it is mutated in place.
+
+        Raises:
+            Denied: A Volcano rule refused it.
+            Forbidden: A built-in plug-in refused it.
+            BadRequest: A field has the wrong JSON type.
+        """
+        if not request.subresource:
+            steps = self._steps.get((request.kind, request.operation))
+            if steps is not None:
+                try:
+                    for step in steps:
+                        step(request, world)
+                except (AttributeError, TypeError, KeyError, IndexError) as err:
+                    raise malformed(request.kind, request.object) from err
+        result = request.object if request.object is not None else request.old_object
+        assert result is not None
+        return result
+
+
+def _plan(options: ChainOptions) -> dict[tuple[Kind, str], tuple[Step, ...]]:
+    """Lay out, once, which steps run for which kind and operation."""
+    create, update, delete = Operation.CREATE, Operation.UPDATE, Operation.DELETE
+    steps: dict[tuple[Kind, str], list[Step]] = {}
+
+    def add(kind: Kind, operations: tuple[Operation, ...], step: Step) -> None:
+        for operation in operations:
+            steps.setdefault((kind, operation.value), []).append(step)
+
+    if options.built_in_plugins:
+        pod_defaults = kube.PodDefaults(mount_tokens=options.mount_service_account_tokens)
+        add(catalog.POD, (create,), pod_defaults)
+        add(catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
+        add(catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
+    on = options.enabled
+    if "/jobs/mutate" in on:
+        add(catalog.VCJOB, (create,), jobs.JobDefaults(options.scheduler_names))
+    if "/jobs/validate" in on:
+        add(catalog.VCJOB, (create,), jobs.validate_create)
+        add(catalog.VCJOB, (update,), jobs.validate_update)
+    if "/podgroups/mutate" in on:
+        add(catalog.PODGROUP, (create,), podgroups.mutate)
+    if "/podgroups/validate" in on:
+        add(catalog.PODGROUP, (create,), podgroups.validate)
+    if "/pods/mutate" in on and options.resource_groups is not None:
+        add(catalog.POD, (create,), pods.PodMutation(groups=options.resource_groups, gates=options.queue_gates))
+    if "/pods/validate" in on:
+        add(catalog.POD, (create,), pods.PodValidation(options.scheduler_names))
+    if "/queues/mutate" in on:
+        add(catalog.QUEUE, (create,), queues.mutate)
+    if "/queues/validate" in on:
+        rules = queues.QueueRules(
+            max_depth=options.max_queue_depth,
+            protect_root=options.protect_root_queue,
+            check_allocated_pods=options.check_allocated_pods_on_delete,
+        )
+        add(catalog.QUEUE, (create, update), rules.validate)
+        add(catalog.QUEUE, (delete,), rules.validate_delete)
+    if "/hypernodes/validate" in on:
+        add(catalog.HYPERNODE, (create, update), hypernodes.validate)
+    if "/jobflows/validate" in on:
+        add(catalog.JOBFLOW, (create, update), jobflows.validate)
+    if "/cronjobs/validate" in on:
+        add(catalog.VCCRONJOB, (create, update), cronjobs.validate)
+    return {key: tuple(found) for key, found in steps.items()}

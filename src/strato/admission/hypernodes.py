@@ -1,0 +1,39 @@
+"""HyperNode admission (spec volcano-api 20); selectors' shape is left to the CRD's own rules."""
+
+from __future__ import annotations
+
+import re
+
+from strato.admission.request import AdmissionRequest, Denied, World
+
+WEBHOOK = "validatehypernode.volcano.sh"
+
+
+def validate(request: AdmissionRequest, world: World) -> None:
+    """Check that there are members and that their patterns compile."""
+    assert request.object is not None
+    members = (request.object.get("spec") or {}).get("members") or ()
+    if not members:
+        raise Denied(WEBHOOK, "spec.members: Required value: member must have at least one member")
+    problems = []
+    for index, member in enumerate(members):
+        pattern = ((member.get("selector") or {}).get("regexMatch") or {}).get("pattern")
+        if pattern is not None and (problem := _pattern_problem(pattern)):
+            place = f"spec.members[{index}].selector.regexMatch.pattern"
+            problems.append(f'{place}: Invalid value: "{pattern}": {problem}')
+    if problems:
+        raise Denied(WEBHOOK, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+
+_NOT_RE2 = re.compile(r"\(\?(?:[=!]|<[=!]|>|\(|P=)|(?<!\\)(?:\\\\)*\\[1-9]")
+
+
+def _pattern_problem(pattern: str) -> str:
+    """Say why a pattern does not compile. RE2 knows neither look-around nor back-references."""
+    if _NOT_RE2.search(pattern):
+        return "invalid or unsupported Perl syntax"
+    try:
+        re.compile(pattern)
+    except re.error as err:
+        return f"error parsing regexp: {err}"
+    return ""

@@ -1,0 +1,277 @@
+"""Job admission: defaults, and what a new or changed job must satisfy (spec volcano-api 16)."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strato.admission.dag import dag_problem
+from strato.admission.job_volumes import volume_problem
+from strato.admission.podgroups import TIER_CONFLICT, has_tier_conflict
+from strato.admission.policies import policy_problem
+from strato.admission.queue_reads import ROOT, children_of, queue_problem
+from strato.admission.request import AdmissionRequest, Denied, Json, World
+from strato.api import names
+from strato.api.defaults.pod import default_template_spec
+from strato.api.quantity import InvalidQuantity, parse
+from strato.api.validation.podspec import validate_template
+
+WEBHOOK = "validatejob.volcano.sh"
+DEFAULT_RETRIES = 3
+DEFAULT_QUEUE = "default"
+KNOWN_PLUGINS = frozenset({"ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray"})
+DISTRIBUTED_PLUGINS = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
+"""Plugins whose pods find each other by name, and so need ``svc``."""
+
+_MUTABLE_SPEC = ("minAvailable", "priorityClassName", "tasks", "volumes")
+_MUTABLE_TASK = ("replicas", "minAvailable")
+_IMMUTABLE_MESSAGE = (
+    "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and "
+    "`PriorityClassName`"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobDefaults:
+    """The mutation of new jobs."""
+
+    scheduler_names: tuple[str, ...]
+
+    def __call__(self, request: AdmissionRequest, world: World) -> None:
+        """Default one job in place."""
+        job = request.object
+        assert job is not None
+        spec = job.get("spec")
+        if spec is None:
+            spec = job["spec"] = {}
+        if not spec.get("queue"):
+            spec["queue"] = DEFAULT_QUEUE
+        if not spec.get("schedulerName"):
+            spec["schedulerName"] = self.scheduler_names[0] if self.scheduler_names else "volcano"
+        if not spec.get("maxRetry"):
+            spec["maxRetry"] = DEFAULT_RETRIES
+        tasks = spec.get("tasks") or ()
+        for index, task in enumerate(tasks):
+            _default_task(task, index)
+        if not spec.get("minAvailable"):
+            spec["minAvailable"] = sum(task["minAvailable"] for task in tasks)
+        plugins = spec.get("plugins")
+        if plugins is not None:
+            if not DISTRIBUTED_PLUGINS.isdisjoint(plugins):
+                plugins.setdefault("svc", [])
+            if "mpi" in plugins:
+                plugins.setdefault("ssh", [])
+
+
+def _default_task(task: Json, index: int) -> None:
+    if not task.get("name"):
+        task["name"] = f"default{index}"
+    pod_spec = (task.get("template") or {}).get("spec") or {}
+    if pod_spec.get("hostNetwork") and not pod_spec.get("dnsPolicy"):
+        pod_spec["dnsPolicy"] = "ClusterFirstWithHostNet"
+    if task.get("minAvailable") is None:
+        partitions = task.get("partitionPolicy") or {}
+        least = partitions.get("minPartitions") or 0
+        task["minAvailable"] = least * partitions["partitionSize"] if least > 0 else task.get("replicas", 0)
+    if not task.get("maxRetry"):
+        task["maxRetry"] = DEFAULT_RETRIES
+
+
+def validate_create(request: AdmissionRequest, world: World) -> None:
+    """Refuse a new job, naming everything that is wrong with it."""
+    job = request.object
+    assert job is not None
+    spec = job.get("spec") or {}
+    tasks = spec.get("tasks") or []
+    if not tasks:
+        raise Denied(WEBHOOK, "No task specified in job spec")
+    if problem := _mpi_problem(spec.get("plugins") or {}, tasks):
+        raise Denied(WEBHOOK, problem)
+    problems: list[str] = []
+    if has_tier_conflict(spec.get("networkTopology")):
+        problems.append(f"{TIER_CONFLICT};")
+    total = _check_tasks(request.name, tasks, problems)
+    if complaints := names.check_qualified_name(request.name):
+        problems.append(f"create job with name {request.name} validate failed [{' '.join(complaints)}];")
+    if total < (spec.get("minAvailable") or 0):
+        problems.append("job 'minAvailable' should not be greater than total replicas in tasks;")
+    if problem := policy_problem(spec.get("policies") or ()):
+        problems.append(problem)
+    unknown = [plugin for plugin in spec.get("plugins") or () if plugin not in KNOWN_PLUGINS]
+    problems += [f"unable to find job plugin: {plugin};" for plugin in unknown]
+    if problem := volume_problem(spec.get("volumes") or ()):
+        problems.append(problem)
+    problems += _queue_problems(spec.get("queue") or DEFAULT_QUEUE, world)
+    if problem := _dependency_problem(tasks):
+        problems.append(problem)
+    if problems:
+        raise Denied(WEBHOOK, " ".join(problems).strip())
+
+
+def _mpi_problem(plugins: Json, tasks: Sequence[Json]) -> str:
+    """The MPI launcher must be one of the tasks."""
+    if "mpi" not in plugins:
+        return ""
+    master = "master"
+    arguments = plugins["mpi"] or []
+    for index, argument in enumerate(arguments):
+        flag, equals, value = argument.partition("=")
+        if flag.lstrip("-") == "master":
+            master = value if equals else (arguments[index + 1] if index + 1 < len(arguments) else "")
+    if all(task.get("name") != master for task in tasks):
+        return "The specified mpi master task was not found"
+    return ""
+
+
+def _check_tasks(job_name: str, tasks: Sequence[Json], problems: list[str]) -> int:
+    """Check every task; return the replicas counted (a duplicated name ends the count, as upstream)."""
+    total = 0
+    seen: set[str] = set()
+    for index, task in enumerate(tasks):
+        name = task.get("name") or ""
+        replicas, least = task.get("replicas") or 0, task.get("minAvailable")
+        total += replicas
+        if least is not None and least > replicas:
+            problems.append(f"'minAvailable' is greater than 'replicas' in task: {name}, job: {job_name};")
+        if name in seen:
+            problems.append(f"duplicated task name {name};")
+            break
+        seen.add(name)
+        if problem := policy_problem(task.get("policies") or ()):
+            problems.append(problem)
+        pod_name = f"{job_name}-{name}-{index}"
+        if complaints := names.check_qualified_name(pod_name):
+            problems.append(f"create pod with name {pod_name} validate failed [{' '.join(complaints)}];")
+        problems += _template_problems(task, index)
+        if problem := partition_problem(task, job_name):
+            problems.append(problem)
+    return total
+
+
+def _template_problems(task: Json, index: int) -> list[str]:
+    """Judge the template as a pod would be, after defaulting a copy of it."""
+    template = copy.deepcopy(task.get("template") or {})
+    default_template_spec(template)
+    causes = validate_template(template, "template")
+    if causes:
+        return [f"spec.task[{index}].{cause.field}: {cause.message};" for cause in causes]
+    policy = task.get("topologyPolicy")
+    if policy and policy != "none":
+        spec = template["spec"]
+        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+            if not _asks_whole_cpus(container):
+                return [
+                    f"the cpu request isn't  an integer in spec.task[{index}] container {container.get('name')} "
+                    f"with topologyPolicy {policy};"
+                ]
+    return []
+
+
+def _asks_whole_cpus(container: Json) -> bool:
+    resources = container.get("resources") or {}
+    amounts = resources.get("requests") or resources.get("limits") or {}
+    try:
+        milli = parse(amounts.get("cpu", 0)).milli_value
+    except InvalidQuantity:
+        return False
+    return milli > 0 and milli % 1000 == 0
+
+
+def partition_problem(task: Json, job_name: str) -> str:
+    """Return the first thing wrong with a task's partition policy, or ""."""
+    policy = task.get("partitionPolicy")
+    if not policy:
+        return ""
+    where = f"in task: {task.get('name')}, job: {job_name};"
+    total, size = policy.get("totalPartitions") or 0, policy.get("partitionSize") or 0
+    least, available = policy.get("minPartitions") or 0, task.get("minAvailable")
+    if total <= 0:
+        return f"'TotalPartitions' must be greater than 0 {where}"
+    if size <= 0:
+        return f"'PartitionSize' must be greater than 0 {where}"
+    if (task.get("replicas") or 0) != total * size:
+        return f"'Replicas' are not equal to TotalPartitions*PartitionSize {where}"
+    if least > 0 and available is not None and available != least * size:
+        return f"'MinAvailable' is not equal to MinPartitions*PartitionSize {where}"
+    if has_tier_conflict(policy.get("networkTopology")):
+        return f"{TIER_CONFLICT} {where}"
+    return ""
+
+
+def _queue_problems(name: str, world: World) -> list[str]:
+    problem = queue_problem(name, world)
+    if problem:
+        return [f"{problem};"]
+    if name == ROOT:
+        return ["can not submit job to root queue;"]
+    children = len(children_of(name, world))
+    if children:
+        return [f"can only submit job to leaf queue, queue `{name}` has {children} child queues;"]
+    return []
+
+
+def _dependency_problem(tasks: Sequence[Json]) -> str:
+    if not any(task.get("dependsOn") for task in tasks):
+        return ""
+    edges = {task.get("name") or "": tuple((task.get("dependsOn") or {}).get("name") or ()) for task in tasks}
+    problem = dag_problem(edges)
+    if not problem:
+        return ""
+    return f"job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG): {problem};"
+
+
+def validate_update(request: AdmissionRequest, world: World) -> None:
+    """Refuse a change of a job, naming the first thing that is wrong."""
+    assert request.object is not None
+    assert request.old_object is not None
+    problem = _update_problem(request.object.get("spec") or {}, request.old_object.get("spec") or {}, request.name)
+    if problem:
+        raise Denied(WEBHOOK, problem)
+
+
+def _update_problem(new: Json, old: Json, job_name: str) -> str:
+    tasks, old_tasks = new.get("tasks") or [], old.get("tasks") or []
+    total = 0
+    for task in tasks:
+        replicas, least = task.get("replicas") or 0, task.get("minAvailable")
+        if replicas < 0:
+            return f"'replicas' must be >= 0 in task: {task.get('name')};"
+        if least is not None and least < 0:
+            return f"'minAvailable' must be >= 0 in task: {task.get('name')};"
+        if least is not None and least > replicas:
+            return f"'minAvailable' must be <= 'replicas' in task: {task.get('name')};"
+        if problem := partition_problem(task, job_name):
+            return problem
+        total += replicas
+    available = new.get("minAvailable") or 0
+    if available > total:
+        return "job 'minAvailable' must not be greater than total replicas"
+    if available < 0:
+        return "job 'minAvailable' must be >= 0"
+    if has_tier_conflict(new.get("networkTopology")):
+        return TIER_CONFLICT
+    if len(tasks) != len(old_tasks):
+        return "job updates may not add or remove tasks"
+    if _frozen(new) != _frozen(old):
+        return _IMMUTABLE_MESSAGE
+    return ""
+
+
+def _frozen(spec: Json) -> Json:
+    """Return what of a spec may not change; absent, null and empty are the same."""
+    kept = {key: value for key, value in spec.items() if key not in _MUTABLE_SPEC and not _is_empty(value)}
+    kept["tasks"] = [
+        {key: value for key, value in task.items() if key not in _MUTABLE_TASK and not _is_empty(value)}
+        for task in spec.get("tasks") or ()
+    ]
+    # The controller fills in the name of a claim it made.
+    kept["volumes"] = [
+        {key: value for key, value in volume.items() if not (key == "volumeClaimName" and volume.get("volumeClaim"))}
+        for volume in spec.get("volumes") or ()
+    ]
+    return kept
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or value == {} or value == [] or value == ""

@@ -1,0 +1,210 @@
+"""Kubernetes' own admission plug-ins that the embedded server needs: priority, service account, tolerations, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strato.admission.request import AdmissionRequest, Json, World
+from strato.api import catalog
+from strato.api.quantity import parse
+from strato.api.status import forbidden
+
+SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+"""Classes every cluster has, whether or not their objects are stored yet."""
+
+TOLERATION_SECONDS = 300
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+def _eviction_toleration(key: str) -> Json:
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": TOLERATION_SECONDS}
+
+
+@dataclass(frozen=True, slots=True)
+class PodDefaults:
+    """All plug-ins that touch a new pod, in the order of a real API server."""
+
+    mount_tokens: bool = False
+
+    def __call__(self, request: AdmissionRequest, world: World) -> None:
+        """Default one pod in place."""
+        pod = request.object
+        assert pod is not None
+        spec = pod["spec"]
+        namespace = request.namespace
+        ranges = world.list(catalog.LIMITRANGE, namespace)
+        if ranges:
+            _apply_limit_ranges(request, spec, ranges)
+        self._service_account(request, spec, world)
+        _default_tolerations(spec)
+        _set_priority(request, spec, world)
+
+    def _service_account(self, request: AdmissionRequest, spec: Json, world: World) -> None:
+        name = spec.get("serviceAccountName")
+        if not name:
+            name = "default"
+            spec["serviceAccountName"] = spec["serviceAccount"] = name
+        elif name != "default" and world.get(catalog.SERVICEACCOUNT, request.namespace, name) is None:
+            raise forbidden(
+                request.kind,
+                request.name,
+                f'error looking up service account {request.namespace}/{name}: serviceaccount "{name}" not found',
+            )
+        if self.mount_tokens and spec.get("automountServiceAccountToken") is not False:
+            _mount_token(spec)
+
+
+def _mount_token(spec: Json) -> None:
+    """Add the volume with token, CA and namespace, and mount it where nothing else is mounted."""
+    path = "/var/run/secrets/kubernetes.io/serviceaccount"
+    volume_name = "kube-api-access"
+    mounted = False
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        mounts = container.setdefault("volumeMounts", [])
+        if all(mount.get("mountPath") != path for mount in mounts):
+            mounts.append({"name": volume_name, "readOnly": True, "mountPath": path})
+            mounted = True
+    if not mounted:
+        return
+    sources = [
+        {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+        {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+        {
+            "downwardAPI": {
+                "items": [{"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}]
+            }
+        },
+    ]
+    spec.setdefault("volumes", []).append({"name": volume_name, "projected": {"sources": sources, "defaultMode": 420}})
+
+
+def _default_tolerations(spec: Json) -> None:
+    """Tolerate not-ready and unreachable nodes for five minutes, unless the pod says otherwise."""
+    present = spec.get("tolerations")
+    if not present:
+        spec["tolerations"] = [_eviction_toleration(_NOT_READY), _eviction_toleration(_UNREACHABLE)]
+        return
+    not_ready = unreachable = False
+    for toleration in present:
+        if toleration.get("effect") in (None, "", "NoExecute"):
+            key = toleration.get("key")
+            not_ready = not_ready or key == _NOT_READY or not key
+            unreachable = unreachable or key == _UNREACHABLE or not key
+    if not not_ready:
+        present.append(_eviction_toleration(_NOT_READY))
+    if not unreachable:
+        present.append(_eviction_toleration(_UNREACHABLE))
+
+
+def _set_priority(request: AdmissionRequest, spec: Json, world: World) -> None:
+    """Resolve the priority class into a number and a preemption policy."""
+    name = spec.get("priorityClassName")
+    if not name:
+        value, policy = 0, "PreemptLowerPriority"
+        for candidate in world.list(catalog.PRIORITYCLASS, ""):
+            if candidate.get("globalDefault"):
+                value = candidate.get("value", 0)
+                policy = candidate.get("preemptionPolicy") or policy
+                spec["priorityClassName"] = candidate["metadata"]["name"]
+                break
+    else:
+        found = world.get(catalog.PRIORITYCLASS, "", name)
+        if found is not None:
+            value, policy = found.get("value", 0), found.get("preemptionPolicy") or "PreemptLowerPriority"
+        elif name in SYSTEM_PRIORITIES:
+            value, policy = SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
+        else:
+            raise forbidden(request.kind, request.name, f"no PriorityClass with name {name} was found")
+    given = spec.get("priority")
+    if given is not None and given != value:
+        raise forbidden(
+            request.kind,
+            request.name,
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller "
+            f"computed {value} from the given PriorityClass name",
+        )
+    spec["priority"] = value
+    given_policy = spec.get("preemptionPolicy")
+    if given_policy is not None and given_policy != policy:
+        raise forbidden(
+            request.kind,
+            request.name,
+            f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; priority "
+            f"admission controller computed {policy} from the given PriorityClass name",
+        )
+    spec["preemptionPolicy"] = policy
+
+
+def _apply_limit_ranges(request: AdmissionRequest, spec: Json, ranges: Sequence[Json]) -> None:
+    """Fill in default requests and limits of containers, then hold them against minimum and maximum."""
+    items = [
+        item
+        for limit_range in ranges
+        for item in (limit_range.get("spec") or {}).get("limits") or ()
+        if item.get("type") == "Container"
+    ]
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    for item in items:
+        for container in containers:
+            resources = container.setdefault("resources", {})
+            for section, source in (("limits", "default"), ("requests", "defaultRequest")):
+                for name, amount in (item.get(source) or {}).items():
+                    resources.setdefault(section, {}).setdefault(name, amount)
+    problems = [text for item in items for container in containers for text in _limit_problems(item, container)]
+    if problems:
+        text = problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]"
+        raise forbidden(request.kind, request.name, text)
+
+
+def _limit_problems(item: Json, container: Json) -> list[str]:
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    problems = []
+    for name, floor in (item.get("min") or {}).items():
+        wanted = requests.get(name)
+        if wanted is None:
+            problems.append(f"minimum {name} usage per Container is {floor}.  No request is specified")
+        elif parse(wanted) < parse(floor):
+            problems.append(f"minimum {name} usage per Container is {floor}, but request is {wanted}")
+    for name, ceiling in (item.get("max") or {}).items():
+        capped = limits.get(name)
+        if capped is None:
+            problems.append(f"maximum {name} usage per Container is {ceiling}.  No limit is specified")
+        elif parse(capped) > parse(ceiling):
+            problems.append(f"maximum {name} usage per Container is {ceiling}, but limit is {capped}")
+    return problems
+
+
+def one_default_priority_class(request: AdmissionRequest, world: World) -> None:
+    """Refuse a second global default class."""
+    new = request.object
+    if new is None or not new.get("globalDefault"):
+        return
+    for other in world.list(catalog.PRIORITYCLASS, ""):
+        if other.get("globalDefault") and other["metadata"]["name"] != request.name:
+            raise forbidden(
+                request.kind,
+                request.name,
+                f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist",
+            )
+
+
+def default_storage_class(request: AdmissionRequest, world: World) -> None:
+    """Give a claim without a class the default one; the newest when several are marked."""
+    claim = request.object
+    assert claim is not None
+    spec = claim["spec"]
+    if spec.get("storageClassName") is not None:
+        return
+    marked = [
+        candidate["metadata"]
+        for candidate in world.list(catalog.STORAGECLASS, "")
+        if (candidate["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
+    ]
+    if marked:
+        newest = max(marked, key=lambda metadata: (metadata.get("creationTimestamp") or "", metadata["name"]))
+        spec["storageClassName"] = newest["name"]

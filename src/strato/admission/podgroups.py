@@ -1,0 +1,56 @@
+"""PodGroup admission (spec volcano-api 17)."""
+
+from __future__ import annotations
+
+from strato.admission.queue_reads import queue_problem
+from strato.admission.request import AdmissionRequest, Denied, Json, World
+from strato.api import catalog
+
+WEBHOOK = "validatepodgroup.volcano.sh"
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+
+TIER_CONFLICT = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
+
+
+def mutate(request: AdmissionRequest, world: World) -> None:
+    """Put a group of the queue ``default`` into the queue its namespace names."""
+    group = request.object
+    assert group is not None
+    spec = group.get("spec")
+    if spec is None:
+        spec = group["spec"] = {}
+    if spec.get("queue") != "default":
+        return
+    namespace = world.get(catalog.NAMESPACE, "", request.namespace)
+    if namespace is not None:
+        annotations = (namespace.get("metadata") or {}).get("annotations") or {}
+        if QUEUE_ANNOTATION in annotations:
+            spec["queue"] = annotations[QUEUE_ANNOTATION]
+
+
+def validate(request: AdmissionRequest, world: World) -> None:
+    """Check queue and network topology of a new group."""
+    group = request.object
+    assert group is not None
+    spec = group.get("spec") or {}
+    problems: list[str] = []
+    queue = spec.get("queue")
+    if queue and (problem := queue_problem(queue, world)):
+        problems.append(problem)
+    if has_tier_conflict(spec.get("networkTopology")):
+        problems.append(TIER_CONFLICT)
+    for policy in spec.get("subGroupPolicy") or ():
+        if has_tier_conflict(policy.get("networkTopology")):
+            problems.append(f"{TIER_CONFLICT} of subGroupPolicy {policy.get('name') or ''}")
+            break
+    if problems:
+        raise Denied(WEBHOOK, "; ".join(problems))
+
+
+def has_tier_conflict(topology: Json | None) -> bool:
+    """Whether a topology names its highest tier by number and by name."""
+    return (
+        topology is not None
+        and topology.get("highestTierAllowed") is not None
+        and bool(topology.get("highestTierName"))
+    )

@@ -1,0 +1,36 @@
+"""Questions about queues that several rules ask."""
+
+from __future__ import annotations
+
+from strato.admission.request import Json, World
+from strato.api import catalog
+
+ROOT = "root"
+
+
+def queue_problem(name: str, world: World) -> str:
+    """Return why pods may not be put into the queue, or "": it must exist and be open."""
+    queue = world.get(catalog.QUEUE, "", name)
+    if queue is None:
+        return f'unable to find job queue: queues.scheduling.volcano.sh "{name}" not found'
+    state = state_of(queue)
+    if state != "Open":
+        return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
+    return ""
+
+
+def state_of(queue: Json) -> str:
+    """Return ``status.state``, "" when the controller has not set it yet."""
+    return (queue.get("status") or {}).get("state") or ""
+
+
+def parent_of(queue: Json) -> str:
+    """Return the name of the parent; queues without one are children of root."""
+    if queue["metadata"]["name"] == ROOT:
+        return ""
+    return (queue.get("spec") or {}).get("parent") or ROOT
+
+
+def children_of(name: str, world: World) -> list[Json]:
+    """Return the queues directly below one."""
+    return [queue for queue in world.list(catalog.QUEUE, "") if parent_of(queue) == name]

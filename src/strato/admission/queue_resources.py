@@ -1,0 +1,164 @@
+"""Amounts of queues, alone and against their parents and children (spec volcano-api 18.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from strato.admission.queue_reads import ROOT, children_of, parent_of
+from strato.admission.request import Json, World
+from strato.api import catalog
+from strato.api.quantity import InvalidQuantity, Quantity, parse
+
+_SECTIONS = ("capability", "deserved", "guarantee")
+_FRACTIONAL = ("cpu", "memory", "ephemeral-storage")
+"""Resources whose amounts may have fractions; all others are counted in whole units."""
+
+_SMALLEST_NANOS = 100_000
+"""A tenth of Volcano's internal unit (cpu millicores; scalars count in thousandths): less counts as not set."""
+
+
+def section(spec: Json, name: str) -> Json:
+    """Return the amounts of capability, deserved or guarantee."""
+    body = spec.get(name) or {}
+    if name == "guarantee":
+        body = body.get("resource") or {}
+    assert isinstance(body, dict)
+    return body
+
+
+def resource_problems(spec: Json) -> list[str]:
+    """Check each amount, and guarantee ≤ deserved ≤ capability."""
+    problems: list[str] = []
+    for name in _SECTIONS:
+        place = "requestBody.spec." + ("guarantee.resource" if name == "guarantee" else name)
+        for resource, amount in section(spec, name).items():
+            if problem := _amount_problem(resource, amount):
+                problems.append(f'{place}: Invalid value: "{amount}": {problem}')
+    if problems:
+        return problems
+    capability, deserved = section(spec, "capability"), section(spec, "deserved")
+    for resource, amount in section(spec, "guarantee").items():
+        entitled = deserved.get(resource)
+        if entitled is None or parse(entitled) < parse(amount):
+            problems.append(
+                f'requestBody.spec.guarantee: Invalid value: "{amount}": deserved[{resource}] '
+                f"should be greater than or equal to guarantee[{resource}]"
+            )
+    for resource, amount in deserved.items():
+        limit = capability.get(resource)
+        if limit is not None and parse(limit) < parse(amount):
+            problems.append(
+                f'requestBody.spec.deserved: Invalid value: "{amount}": deserved[{resource}] '
+                f"should be less than or equal to capability[{resource}]"
+            )
+    return problems
+
+
+def _amount_problem(resource: str, amount: str | float) -> str:
+    try:
+        quantity = parse(amount)
+    except InvalidQuantity as err:
+        return str(err)
+    if quantity.nanos < 0:
+        return "must be greater than or equal to 0"
+    if resource not in _FRACTIONAL and quantity.nanos % 1_000_000_000:
+        return "must be an integer"
+    return ""
+
+
+def has_allocated_pods(queue: Json) -> bool:
+    """Whether ``status.allocated`` counts pods."""
+    amount = ((queue.get("status") or {}).get("allocated") or {}).get("pods")
+    return amount is not None and parse(amount).nanos != 0
+
+
+def hierarchy_resource_problem(name: str, queue: Json, world: World) -> str:
+    """Hold a queue against its ancestors (not root), siblings and children; return the first breach or ""."""
+    spec = queue.get("spec") or {}
+    parent_name = spec.get("parent") or ROOT
+    if parent_name != ROOT:
+        parent = world.get(catalog.QUEUE, "", parent_name)
+        if parent is None:
+            return f"failed to get parent queue of queue `{name}`: queue `{parent_name}` not found"
+        if problem := _above_problem(name, spec, parent, world):
+            return problem
+    children = [child for child in children_of(name, world) if child["metadata"]["name"] != name]
+    return _below_problem(name, spec, children, world) if children else ""
+
+
+def _above_problem(name: str, spec: Json, parent: Json, world: World) -> str:
+    for resource, amount in section(spec, "capability").items():
+        own = parse(amount)
+        if own.nanos < _SMALLEST_NANOS:
+            continue
+        ancestor: Json | None = parent
+        while ancestor is not None and ancestor["metadata"]["name"] != ROOT:
+            limit = section(ancestor.get("spec") or {}, "capability").get(resource)
+            if limit is not None and parse(limit).nanos > 0:
+                if own > parse(limit):
+                    return (
+                        f"queue `{name}` capability {resource} ({amount}) exceeds that of its ancestor "
+                        f"`{ancestor['metadata']['name']}` ({limit})"
+                    )
+                break
+            ancestor = world.get(catalog.QUEUE, "", parent_of(ancestor))
+    parent_name = parent["metadata"]["name"]
+    siblings = [
+        child.get("spec") or {} for child in children_of(parent_name, world) if child["metadata"]["name"] != name
+    ]
+    for part in ("guarantee", "deserved"):
+        breach = _first_excess(_total([*siblings, spec], part), section(parent.get("spec") or {}, part))
+        if breach and breach in section(spec, part):
+            return (
+                f"queue `{name}`: the sum of {part} {breach} of the children of `{parent_name}` exceeds its own {part}"
+            )
+        if breach:
+            return f"the sum of {part} {breach} of the children of `{parent_name}` exceeds its own {part}"
+    return ""
+
+
+def _below_problem(name: str, spec: Json, children: list[Json], world: World) -> str:
+    for resource, amount in section(spec, "capability").items():
+        own = parse(amount)
+        if own.nanos < _SMALLEST_NANOS:
+            continue
+        for child in children:
+            culprit = _larger_below(child, resource, own, world)
+            if culprit:
+                return f"queue `{name}` capability {resource} ({amount}) is less than that of its child `{culprit}`"
+    child_specs = [child.get("spec") or {} for child in children]
+    for part in ("guarantee", "deserved"):
+        breach = _first_excess(_total(child_specs, part), section(spec, part))
+        if breach:
+            return f"queue `{name}`: the sum of {part} {breach} of its children exceeds its own {part}"
+    return ""
+
+
+def _larger_below(queue: Json, resource: str, limit: Quantity, world: World) -> str:
+    """Return a queue in the subtree whose capability is over the limit; descend only past queues without one."""
+    amount = section(queue.get("spec") or {}, "capability").get(resource)
+    if amount is not None:
+        return str(queue["metadata"]["name"]) if parse(amount) > limit else ""
+    for child in children_of(queue["metadata"]["name"], world):
+        culprit = _larger_below(child, resource, limit, world)
+        if culprit:
+            return culprit
+    return ""
+
+
+def _total(specs: Iterable[Json], part: str) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for spec in specs:
+        for resource, amount in section(spec, part).items():
+            if not resource.startswith("count/"):
+                total[resource] = total.get(resource, 0) + parse(amount).nanos
+    return total
+
+
+def _first_excess(total: dict[str, int], limits: Json) -> str:
+    """Return a resource whose total is over its limit; a missing limit is zero."""
+    for resource, nanos in total.items():
+        limit = limits.get(resource)
+        if nanos > (parse(limit).nanos if limit is not None else 0):
+            return resource
+    return ""

@@ -1,0 +1,63 @@
+"""What admission is asked, and what it may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from strato.api.kinds import Kind
+from strato.api.wire import User
+from strato.errors import Forbidden
+
+Json = dict[str, Any]
+
+
+class Operation(StrEnum):
+    """What is being done to the object."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+@dataclass(slots=True)
+class AdmissionRequest:
+    """One write, after defaulting and before validation."""
+
+    operation: Operation | str
+    kind: Kind
+    namespace: str
+    name: str
+    object: Json | None
+    """The new object; mutators change it in place. None on DELETE."""
+    old_object: Json | None = None
+    """The stored object on UPDATE and DELETE."""
+    user: User | None = None
+    dry_run: bool = False
+    subresource: str = ""
+    """Writes to subresources pass: every rule here is about the main resource."""
+
+
+class World(Protocol):
+    """Plain reads of what is stored; synchronous, cheap, never written to."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return an object or None; the namespace of a cluster-scoped one is empty."""
+        ...
+
+    def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
+        """Return all objects of a kind, of one namespace or (empty) of all."""
+        ...
+
+
+class Denied(Forbidden):
+    """A webhook said no. Kubernetes answers 400 without a reason, since Volcano's webhooks give only a message."""
+
+    default_reason, default_code = "", 400
+
+    def __init__(self, webhook: str, message: str) -> None:
+        self.webhook = webhook
+        self.explanation = message
+        super().__init__(f'admission webhook "{webhook}" denied the request: {message}')

@@ -1,0 +1,328 @@
+"""Rules of services, configuration, storage, leases, access control and priorities."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any
+
+from strato.api import names
+from strato.api.quantity import InvalidQuantity, parse
+from strato.api.status import (
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+    too_long,
+)
+from strato.api.validation.metadata import immutable, validate_labels
+from strato.errors import Cause
+
+Json = dict[str, Any]
+
+CONFIG_MAX_BYTES = 1024 * 1024
+_TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
+
+
+def validate_node(obj: Json) -> list[Cause]:
+    """Check taints and amounts of a node."""
+    causes: list[Cause] = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
+        place = f"spec.taints[{index}]"
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        causes += [invalid_value(f"{place}.key", key, text) for text in names.check_qualified_name(key)]
+        value = taint.get("value") or ""
+        causes += [invalid_value(f"{place}.value", value, text) for text in names.check_label_value(value)]
+        if not effect:
+            causes.append(required(f"{place}.effect"))
+        elif effect not in _TAINT_EFFECTS:
+            causes.append(not_supported(f"{place}.effect", effect, _TAINT_EFFECTS))
+        if (key, effect) in seen:
+            causes.append(duplicate(place, taint))
+        seen.add((key, effect))
+    for section in ("capacity", "allocatable"):
+        for name, amount in ((obj.get("status") or {}).get(section) or {}).items():
+            _check_amount(amount, f"status.{section}.{name}", causes)
+    return causes
+
+
+def validate_node_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a node; its pod network and provider may be set once."""
+    causes = validate_node(obj)
+    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    for member in ("podCIDR", "providerID"):
+        if old_spec.get(member) and new_spec.get(member) != old_spec[member]:
+            causes.append(
+                forbidden_field(f"spec.{member}", "node updates may not change " + member + ' except from "" to valid')
+            )
+    return causes
+
+
+def _check_amount(amount: Any, field: str, causes: list[Cause]) -> None:
+    try:
+        if parse(amount).nanos < 0:
+            causes.append(invalid_value(field, amount, "must be greater than or equal to 0"))
+    except InvalidQuantity as err:
+        causes.append(invalid_value(field, amount, str(err)))
+
+
+def validate_service(obj: Json) -> list[Cause]:
+    """Check type, ports and selector of a service."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    kind = spec.get("type") or ""
+    if kind not in _SERVICE_TYPES:
+        causes.append(not_supported("spec.type", kind, _SERVICE_TYPES))
+    ports = spec.get("ports") or ()
+    headless = spec.get("clusterIP") == "None"
+    if not ports and not headless and kind != "ExternalName":
+        causes.append(required("spec.ports"))
+    if kind == "ExternalName" and not spec.get("externalName"):
+        causes.append(required("spec.externalName"))
+    seen_names: set[str] = set()
+    seen_ports: set[tuple[str, int]] = set()
+    for index, port in enumerate(ports):
+        place = f"spec.ports[{index}]"
+        name, number, protocol = port.get("name") or "", port.get("port") or 0, port.get("protocol") or ""
+        if not name and len(ports) > 1:
+            causes.append(required(f"{place}.name"))
+        elif name:
+            causes += [invalid_value(f"{place}.name", name, text) for text in names.check_label(name)]
+            if name in seen_names:
+                causes.append(duplicate(f"{place}.name", name))
+            seen_names.add(name)
+        causes += [invalid_value(f"{place}.port", number, text) for text in names.check_port_number(number)]
+        if protocol not in ("TCP", "UDP", "SCTP"):
+            causes.append(not_supported(f"{place}.protocol", protocol, ("SCTP", "TCP", "UDP")))
+        target = port.get("targetPort")
+        if isinstance(target, int):
+            causes += [invalid_value(f"{place}.targetPort", target, text) for text in names.check_port_number(target)]
+        elif isinstance(target, str):
+            causes += [invalid_value(f"{place}.targetPort", target, text) for text in names.check_port_name(target)]
+        if (protocol, number) in seen_ports:
+            causes.append(duplicate(place, {"port": number, "protocol": protocol}))
+        seen_ports.add((protocol, number))
+    if spec.get("selector"):
+        validate_labels(spec["selector"], "spec.selector", causes)
+    if spec.get("sessionAffinity") not in ("None", "ClientIP"):
+        causes.append(not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None")))
+    address = spec.get("clusterIP")
+    if address and not headless:
+        causes += [invalid_value("spec.clusterIPs[0]", address, text) for text in names.check_ip(address)]
+    return causes
+
+
+def validate_service_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a service; its address may not change while it has one."""
+    causes = validate_service(obj)
+    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    kept = old_spec.get("clusterIP")
+    if (
+        kept
+        and "ExternalName" not in (old_spec.get("type"), new_spec.get("type"))
+        and new_spec.get("clusterIP") != kept
+    ):
+        given = [new_spec["clusterIP"]] if new_spec.get("clusterIP") else None
+        causes.append(invalid_value("spec.clusterIPs[0]", given, "may not change once set"))
+    return causes
+
+
+def validate_config_map(obj: Json) -> list[Cause]:
+    """Check keys and size of a ConfigMap."""
+    causes: list[Cause] = []
+    size = 0
+    plain, binary = obj.get("data") or {}, obj.get("binaryData") or {}
+    for key, value in plain.items():
+        causes += [invalid_value(f"data[{key}]", key, text) for text in names.check_config_key(key)]
+        if key in binary:
+            causes.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
+        size += len(value)
+    for key, value in binary.items():
+        causes += [invalid_value(f"binaryData[{key}]", key, text) for text in names.check_config_key(key)]
+        size += len(value) * 3 // 4
+    if size > CONFIG_MAX_BYTES:
+        causes.append(too_long("", CONFIG_MAX_BYTES))
+    return causes
+
+
+def validate_config_map_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a ConfigMap; an immutable one stays."""
+    causes = validate_config_map(obj)
+    if old.get("immutable"):
+        if not obj.get("immutable"):
+            causes.append(forbidden_field("immutable", "field is immutable when `immutable` is set"))
+        causes += [
+            forbidden_field(member, "field is immutable when `immutable` is set")
+            for member in ("data", "binaryData")
+            if (obj.get(member) or {}) != (old.get(member) or {})
+        ]
+    return causes
+
+
+def validate_secret(obj: Json) -> list[Cause]:
+    """Check keys, values and size of a secret."""
+    causes: list[Cause] = []
+    size = 0
+    for key, value in (obj.get("data") or {}).items():
+        causes += [invalid_value(f"data[{key}]", key, text) for text in names.check_config_key(key)]
+        try:
+            size += len(base64.b64decode(value or "", validate=True))
+        except (binascii.Error, ValueError):
+            causes.append(invalid_value(f"data[{key}]", "<redacted>", "illegal base64 data"))
+    if size > CONFIG_MAX_BYTES:
+        causes.append(too_long("data", CONFIG_MAX_BYTES))
+    return causes
+
+
+def validate_secret_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a secret; its type stays, and an immutable one altogether."""
+    causes = validate_secret(obj)
+    if obj.get("type") != old.get("type"):
+        causes.append(immutable("type", obj.get("type")))
+    if old.get("immutable") and (not obj.get("immutable") or (obj.get("data") or {}) != (old.get("data") or {})):
+        causes.append(forbidden_field("data", "field is immutable when `immutable` is set"))
+    return causes
+
+
+def validate_claim(obj: Json) -> list[Cause]:
+    """Check access modes and size of a claim."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        causes.append(required("spec.accessModes", "at least 1 access mode is required"))
+    causes += [not_supported("spec.accessModes", mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES]
+    amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if amount is None:
+        causes.append(required("spec.resources[storage]"))
+    else:
+        try:
+            if parse(amount).nanos <= 0:
+                causes.append(invalid_value("spec.resources[storage]", amount, "must be greater than zero"))
+        except InvalidQuantity as err:
+            causes.append(invalid_value("spec.resources[storage]", amount, str(err)))
+    return causes
+
+
+def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a claim; a bound one may only ask for more."""
+    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    free = ("resources", "volumeName") if not old_spec.get("volumeName") else ("resources",)
+    fixed = [{key: value for key, value in spec.items() if key not in free} for spec in (new_spec, old_spec)]
+    if fixed[0] != fixed[1]:
+        return [
+            forbidden_field(
+                "spec",
+                "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound "
+                "claims",
+            )
+        ]
+    return validate_claim(obj)
+
+
+def validate_lease(obj: Json) -> list[Cause]:
+    """Check the numbers of a lease."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    seconds = spec.get("leaseDurationSeconds")
+    if seconds is not None and seconds <= 0:
+        causes.append(invalid_value("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and transitions < 0:
+        causes.append(invalid_value("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+    return causes
+
+
+def validate_role(obj: Json) -> list[Cause]:
+    """Check the rules of a role."""
+    causes: list[Cause] = []
+    for index, rule in enumerate(obj.get("rules") or ()):
+        place = f"rules[{index}]"
+        if not rule.get("verbs"):
+            causes.append(required(f"{place}.verbs", "verbs must contain at least one value"))
+        if rule.get("nonResourceURLs"):
+            if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
+                text = "rules cannot apply to both regular resources and non-resource URLs"
+                causes.append(invalid_value(f"{place}.nonResourceURLs", rule["nonResourceURLs"], text))
+            continue
+        if rule.get("apiGroups") is None or not rule["apiGroups"]:
+            causes.append(required(f"{place}.apiGroups", "resource rules must supply at least one api group"))
+        if not rule.get("resources"):
+            causes.append(required(f"{place}.resources", "resource rules must supply at least one resource"))
+    return causes
+
+
+def validate_role_binding(obj: Json) -> list[Cause]:
+    """Check role and subjects of a binding."""
+    causes: list[Cause] = []
+    role = obj.get("roleRef") or {}
+    kinds = ("ClusterRole",) if obj.get("kind") == "ClusterRoleBinding" else ("ClusterRole", "Role")
+    group = "rbac.authorization.k8s.io"
+    if role.get("apiGroup") != group:
+        causes.append(not_supported("roleRef.apiGroup", role.get("apiGroup") or "", (group,)))
+    if role.get("kind") not in kinds:
+        causes.append(not_supported("roleRef.kind", role.get("kind") or "", kinds))
+    if not role.get("name"):
+        causes.append(required("roleRef.name"))
+    for index, subject in enumerate(obj.get("subjects") or ()):
+        place = f"subjects[{index}]"
+        if not subject.get("name"):
+            causes.append(required(f"{place}.name"))
+        kind = subject.get("kind") or ""
+        if kind not in ("ServiceAccount", "User", "Group"):
+            causes.append(not_supported(f"{place}.kind", kind, ("Group", "ServiceAccount", "User")))
+        if kind == "ServiceAccount" and not subject.get("namespace"):
+            causes.append(required(f"{place}.namespace"))
+    return causes
+
+
+def validate_role_binding_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a binding; its role stays."""
+    causes = validate_role_binding(obj)
+    if obj.get("roleRef") != old.get("roleRef"):
+        causes.append(invalid_value("roleRef", obj.get("roleRef"), "cannot change roleRef"))
+    return causes
+
+
+def validate_quota(obj: Json) -> list[Cause]:
+    """Check names and amounts of a quota."""
+    causes: list[Cause] = []
+    for name, amount in ((obj.get("spec") or {}).get("hard") or {}).items():
+        causes += [invalid_value(f"spec.hard[{name}]", name, text) for text in names.check_qualified_name(name)]
+        _check_amount(amount, f"spec.hard[{name}]", causes)
+    return causes
+
+
+def validate_priority_class(obj: Json) -> list[Cause]:
+    """Check a priority class."""
+    causes: list[Cause] = []
+    name, value = (obj.get("metadata") or {}).get("name") or "", obj.get("value") or 0
+    if name.startswith("system-"):
+        if {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}.get(name) != value:
+            causes.append(
+                forbidden_field(
+                    "metadata.name",
+                    "priority class names with 'system-' prefix are reserved for system use only. "
+                    f"error: {name} is not a known system priority class",
+                )
+            )
+    elif value > 1_000_000_000:
+        causes.append(forbidden_field("value", "maximum allowed value of a user defined priority is 1000000000"))
+    policy = obj.get("preemptionPolicy")
+    if policy not in (None, "Never", "PreemptLowerPriority"):
+        causes.append(not_supported("preemptionPolicy", policy, ("Never", "PreemptLowerPriority")))
+    return causes
+
+
+def validate_priority_class_update(obj: Json, old: Json) -> list[Cause]:
+    """Refuse to change what pods have copied already."""
+    causes: list[Cause] = []
+    if (obj.get("value") or 0) != (old.get("value") or 0):
+        causes.append(forbidden_field("value", "may not be changed in an update."))
+    if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        causes.append(immutable("preemptionPolicy", obj.get("preemptionPolicy")))
+    return causes

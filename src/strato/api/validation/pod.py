@@ -1,0 +1,103 @@
+"""Rules of pods: the spec when created, what may change afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from strato.api.status import forbidden_field, invalid_value
+from strato.api.validation.podspec import validate_pod_spec
+from strato.errors import Cause
+
+Json = dict[str, Any]
+
+_FIXED = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_FREE = frozenset(
+    {"activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates", "containers"}
+    | {"initContainers"}
+)
+_GATED = frozenset({"nodeSelector", "affinity"})
+"""What may still be narrowed while the pod is gated."""
+
+
+def validate_pod(pod: Json) -> list[Cause]:
+    """Check a new pod after defaulting and admission."""
+    causes: list[Cause] = []
+    spec = pod.get("spec") or {}
+    validate_pod_spec(spec, "spec", causes)
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        causes.append(forbidden_field("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
+    return causes
+
+
+def validate_pod_update(pod: Json, old: Json) -> list[Cause]:
+    """Check a change of a pod; an unchanged spec (every status write) costs one comparison."""
+    new_spec, old_spec = pod.get("spec") or {}, old.get("spec") or {}
+    if new_spec is old_spec or new_spec == old_spec:
+        return []
+    causes: list[Cause] = []
+    validate_pod_spec(new_spec, "spec", causes)
+    if causes:
+        return causes
+    free = _FREE | _GATED if old_spec.get("schedulingGates") else _FREE
+    for name in new_spec.keys() | old_spec.keys():
+        if name not in free and new_spec.get(name) != old_spec.get(name):
+            return [forbidden_field("spec", _FIXED)]
+    for section in ("containers", "initContainers"):
+        if not _same_but_images(new_spec.get(section) or (), old_spec.get(section) or ()):
+            return [forbidden_field("spec", _FIXED)]
+    grace, old_grace = (spec.get("terminationGracePeriodSeconds") for spec in (new_spec, old_spec))
+    if grace != old_grace and not (grace == 1 and (old_grace or 0) < 0):
+        return [forbidden_field("spec", _FIXED)]
+    return [
+        *_deadline_causes(new_spec.get("activeDeadlineSeconds"), old_spec.get("activeDeadlineSeconds")),
+        *_toleration_causes(new_spec.get("tolerations") or [], old_spec.get("tolerations") or []),
+        *_gate_causes(new_spec.get("schedulingGates") or [], old_spec.get("schedulingGates") or []),
+    ]
+
+
+def _same_but_images(new: Any, old: Any) -> bool:
+    if len(new) != len(old):
+        return False
+    for mine, theirs in zip(new, old, strict=True):
+        if mine != theirs and {**mine, "image": ""} != {**theirs, "image": ""}:
+            return False
+    return True
+
+
+def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
+    if new == old or (new is not None and (old is None or new < old)):
+        return []
+    if new is None:
+        return [
+            invalid_value("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
+        ]
+    return [invalid_value("spec.activeDeadlineSeconds", new, f"must be less than or equal to previous value of {old}")]
+
+
+def _toleration_causes(new: list[Json], old: list[Json]) -> list[Cause]:
+    """Tolerations may only be added; of one on the node, the seconds may change."""
+    bare = [{key: value for key, value in item.items() if key != "tolerationSeconds"} for item in new]
+    for item in old:
+        if item not in new and {key: value for key, value in item.items() if key != "tolerationSeconds"} not in bare:
+            return [
+                forbidden_field(
+                    "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
+                )
+            ]
+    return []
+
+
+def _gate_causes(new: list[Json], old: list[Json]) -> list[Cause]:
+    known = {gate.get("name") for gate in old}
+    added = sorted(str(gate.get("name")) for gate in new if gate.get("name") not in known)
+    if not added:
+        return []
+    return [
+        forbidden_field(
+            "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gates '{', '.join(added)}'"
+        )
+    ]

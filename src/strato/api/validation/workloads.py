@@ -1,0 +1,106 @@
+"""Rules of what makes pods: apps/v1, batch/v1, replication controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from strato.api.selectors import InvalidSelector, from_label_selector
+from strato.api.shapes import LabelSelector, LabelSelectorRequirement
+from strato.api.status import invalid_value, not_supported, required
+from strato.api.validation.metadata import immutable
+from strato.api.validation.podspec import validate_template
+from strato.errors import Cause
+
+Json = dict[str, Any]
+
+
+def selector_matches(selector: Json, labels: Json) -> bool:
+    """Whether a label selector (plain JSON) selects these labels; an unreadable one selects nothing."""
+    view = LabelSelector(
+        match_labels=selector.get("matchLabels") or {},
+        match_expressions=tuple(
+            LabelSelectorRequirement(
+                key=item.get("key") or "", operator=item.get("operator") or "", values=tuple(item.get("values") or ())
+            )
+            for item in selector.get("matchExpressions") or ()
+        ),
+    )
+    try:
+        return from_label_selector(view).matches(labels)
+    except InvalidSelector:
+        return False
+
+
+def validate_workload(obj: Json, *, restart_policies: tuple[str, ...] = ("Always",)) -> list[Cause]:
+    """Check selector, replicas and template of a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    replicas = spec.get("replicas")
+    if replicas is not None and replicas < 0:
+        causes.append(invalid_value("spec.replicas", replicas, "must be greater than or equal to 0"))
+    template = spec.get("template") or {}
+    selector = spec.get("selector")
+    labels = (template.get("metadata") or {}).get("labels") or {}
+    if not selector:
+        causes.append(required("spec.selector"))
+    elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
+        causes.append(invalid_value("spec.selector", selector, "empty selector is invalid for deployment"))
+    elif not selector_matches(selector, labels):
+        causes.append(
+            invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+        )
+    causes += validate_template(template, "spec.template")
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy and policy not in restart_policies:
+        causes.append(not_supported("spec.template.spec.restartPolicy", policy, restart_policies))
+    return causes
+
+
+def fixed_selector(validate: Callable[[Json], list[Cause]]) -> Callable[[Json, Json], list[Cause]]:
+    """Return the update rule of kinds whose selector may not change."""
+
+    def check(obj: Json, old: Json) -> list[Cause]:
+        new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+        if new_spec == old_spec:
+            return []
+        causes = validate(obj)
+        if new_spec.get("selector") != old_spec.get("selector"):
+            causes.append(immutable("spec.selector", new_spec.get("selector")))
+        return causes
+
+    return check
+
+
+def validate_job(obj: Json) -> list[Cause]:
+    """Check a Kubernetes Job."""
+    spec = obj.get("spec") or {}
+    causes = [
+        invalid_value(f"spec.{member}", spec[member], "must be greater than or equal to 0")
+        for member in ("parallelism", "completions", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+        if (spec.get(member) or 0) < 0
+    ]
+    template = spec.get("template") or {}
+    causes += validate_template(template, "spec.template")
+    policy = (template.get("spec") or {}).get("restartPolicy")
+    if policy == "Always":
+        causes.append(
+            Cause(
+                "FieldValueRequired",
+                'Required value: valid values: "OnFailure", "Never"',
+                "spec.template.spec.restartPolicy",
+            )
+        )
+    return causes
+
+
+def validate_job_update(obj: Json, old: Json) -> list[Cause]:
+    """Refuse changes of a Job's completions, selector and template."""
+    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    if new_spec == old_spec:
+        return []
+    return [
+        immutable(f"spec.{member}", new_spec.get(member))
+        for member in ("completions", "selector", "template", "completionMode")
+        if new_spec.get(member) != old_spec.get(member)
+    ]
