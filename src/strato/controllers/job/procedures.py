@@ -26,7 +26,7 @@ from strato.controllers.job.plugins.registry import JobPlugins, UnknownPlugin, c
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Target
-from strato.controllers.job.states import Counts, Operation, Procedure, Transition
+from strato.controllers.job.states import Counts, Operation, Procedure, Transition, stay
 from strato.controllers.job.status import Status
 from strato.controllers.job.sync import plan_pods
 from strato.controllers.job.telemetry import JobMetrics
@@ -91,7 +91,7 @@ class Procedures:
             retry_count=job.status.retry_count,
             max_retry=job.spec.max_retry,
         )
-        if _is_settled(record, plan) and self.current_group(record) is None:
+        if operation.transition is stay and _is_settled(record, plan) and self.current_group(record) is None:
             return
         await self._kill(record, plan, operation.transition, full=True)
 
@@ -382,7 +382,7 @@ def _is_settled(record: JobRecord, plan: KillPlan) -> bool:
     """
     job = _job(record)
     status = job.status
-    if status.state.phase not in (*terms.FINISHED_PHASES, Phase.ABORTED) or plan.delete or plan.terminating:
+    if plan.delete or plan.terminating:
         return False
     counters = (status.pending, status.running, status.succeeded, status.failed, status.terminating, status.unknown)
     assert record.plugins is not None

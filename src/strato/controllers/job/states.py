@@ -106,13 +106,13 @@ def operation(phase: str, action: str) -> Operation:
         case Phase.ABORTED:
             if action == Action.RESUME_JOB:
                 return Operation(Procedure.KILL_UNFINISHED, _restart)
-            return Operation(Procedure.KILL_UNFINISHED, _stay)
+            return Operation(Procedure.KILL_UNFINISHED, stay)
         case Phase.COMPLETING:
             return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.COMPLETED))
         case Phase.TERMINATING:
             return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.TERMINATED))
         case Phase.COMPLETED | Phase.FAILED | Phase.TERMINATED:
-            return Operation(Procedure.KILL_UNFINISHED, _stay)
+            return Operation(Procedure.KILL_UNFINISHED, stay)
         case _:
             return _active(action, after_sync_pending)
 
@@ -189,7 +189,8 @@ def _restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
     return Outcome(Phase.RESTARTING, retry_count + 1)
 
 
-def _stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
+def stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
+    """The rule of phases that only a resume leaves, if anything does."""
     return None
 
 

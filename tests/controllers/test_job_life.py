@@ -1,0 +1,169 @@
+"""Whole lives of jobs against the real server, in virtual time (volcano-controllers Part L)."""
+
+from __future__ import annotations
+
+from strato.api import catalog
+from strato.api.core import ConfigMap, Service
+from strato.api.volcano.batch import Job
+from strato.api.volcano.scheduling import PodGroup
+
+from tests.controllers.world import World, play, task, vcjob
+
+
+def test_a_job_runs_to_completion() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("j", task(seconds=5)), "default")
+        await world.until_phase("j", "Running")
+        job = await world.until_phase("j", "Completed")
+        await world.settle()
+        job = await world.job("j")
+        assert job.status.version == 1
+        assert (job.status.succeeded, job.status.running, job.status.terminating) == (0, 0, 0)
+        assert [c.status for c in job.status.conditions] == ["Pending", "Running", "Completed"]
+        assert {p.status.phase for p in (await world.pods()).values()} == {"Succeeded"}
+        assert not (await world.cluster.list(PodGroup, "default")).items
+
+    play(scenario)
+
+
+def test_no_pod_is_made_before_the_group_is_admitted() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.settle()
+        assert not await world.pods()
+        job = await world.job("j")
+        assert job.status.state.phase == "Pending"
+        group = (await world.cluster.list(PodGroup, "default")).items[0]
+        assert group.metadata.name == f"j-{job.metadata.uid}"
+        assert group.spec.min_member == 2
+        assert dict(group.spec.min_task_member) == {"w": 2}
+        assert group.spec.min_resources is not None
+        assert group.spec.min_resources["cpu"] == "2"
+        assert group.spec.min_resources["count/pods"] == "2"
+
+    play(scenario, admit=False)
+
+
+def test_a_failing_job_restarts_until_its_retries_are_used_up() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob(
+            "j",
+            task(seconds=5, code=3, replicas=1),
+            policies=[{"event": "PodFailed", "action": "RestartJob"}],
+            maxRetry=3,
+        )
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        job = await world.until_phase("j", "Failed")
+        await world.settle()
+        job = await world.job("j")
+        assert job.status.retry_count == 3
+        assert {p.status.phase for p in (await world.pods()).values()} == {"Failed"}, "the last retry keeps failed pods"
+
+    play(scenario)
+
+
+def test_suspend_and_resume() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.command("AbortJob", await world.until_phase("j", "Running"))
+        job = await world.until_phase("j", "Aborted")
+        assert not await world.pods()
+        assert not (await world.cluster.list(catalog.COMMAND, "default")).items
+        await world.command("ResumeJob", job)
+        job = await world.until_phase("j", "Running")
+        assert job.status.retry_count == 1
+        assert len(await world.pods()) == 2
+
+    play(scenario)
+
+
+def test_restart_pod_replaces_that_pod_only() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob("j", task(replicas=3), policies=[{"event": "PodEvicted", "action": "RestartPod"}])
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Running")
+        await world.settle()
+        before = await world.pods()
+        await world.cluster.delete(catalog.POD, "j-w-1", "default")
+        await world.settle()
+        job = await world.until_phase("j", "Running")
+        after = await world.pods()
+        assert len(after) == 3
+        assert job.status.retry_count == 1
+        assert job.status.version == 0
+        assert after["j-w-0"].metadata.uid == before["j-w-0"].metadata.uid
+        assert after["j-w-1"].metadata.uid != before["j-w-1"].metadata.uid
+
+    play(scenario)
+
+
+def test_deleting_a_job_removes_what_it_made_and_nothing_else() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("gone", plugins={"svc": [], "env": []}), "default")
+        await world.cluster.create(catalog.VCJOB, vcjob("kept", plugins={"svc": []}), "default")
+        await world.until_phase("gone", "Running")
+        await world.until_phase("kept", "Running")
+        await world.cluster.delete(Job, "gone", "default", propagation="Background")
+        await world.settle(10)
+        assert sorted(await world.pods()) == ["kept-w-0", "kept-w-1"]
+        maps = {m.metadata.name for m in (await world.cluster.list(ConfigMap, "default")).items}
+        assert maps - {"kube-root-ca.crt"} == {"kept-svc"}
+        assert {s.metadata.name for s in (await world.cluster.list(Service, "default")).items} - {"kubernetes"} == {
+            "kept"
+        }
+        assert len((await world.cluster.list(PodGroup, "default")).items) == 1
+
+    play(scenario)
+
+
+def test_scaling_makes_and_removes_pods() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob("j", task(replicas=2, minAvailable=1), minAvailable=1, plugins={"svc": []})
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Running")
+        change = [{"op": "replace", "path": "/spec/tasks/0/replicas", "value": 4}]
+        await world.cluster.patch(Job, "j", "default", change, patch_type="application/json-patch+json")
+        await world.settle()
+        assert len(await world.pods()) == 4
+        hosts = await world.cluster.get(ConfigMap, "j-svc", "default")
+        assert hosts.data["VC_W_NUM"] == "4"
+        change[0]["value"] = 1
+        await world.cluster.patch(Job, "j", "default", change, patch_type="application/json-patch+json")
+        await world.settle()
+        assert sorted(await world.pods()) == ["j-w-0"]
+
+    play(scenario)
+
+
+def test_a_task_waits_for_the_task_it_depends_on() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob(
+            "j",
+            task("first", 1, seconds=20, minAvailable=1),
+            task("second", 1, seconds=5, minAvailable=1, dependsOn={"name": ["first"]}),
+            minAvailable=1,
+        )
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Completed")
+
+    play(scenario)
+
+
+def test_a_pending_pod_is_given_its_time() -> None:
+    async def scenario(world: World) -> None:
+        policies = [{"event": "PodPending", "action": "AbortJob", "timeout": "30s"}]
+        await world.cluster.create(catalog.VCJOB, vcjob("j", policies=policies), "default")
+        await world.until_phase("j", "Running")
+        await world.settle(60)
+        assert (await world.job("j")).status.state.phase == "Running"
+
+    play(scenario)
+
+
+def test_a_job_without_its_queue_is_told_so_and_terminated_in_the_end() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        await world.until_phase("j", "Running")
+        await world.settle()
+
+    play(scenario)
