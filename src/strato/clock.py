@@ -13,6 +13,7 @@ import selectors
 import time
 from collections.abc import Coroutine
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
 from strato.errors import InvariantError
@@ -124,7 +125,12 @@ def run_virtual(clock: VirtualClock, main: Coroutine[Any, Any, T]) -> T:
 
 def format_time(instant: float) -> str:
     """Write an instant as Kubernetes' ``metav1.Time``: whole seconds, UTC (``2026-08-01T12:00:00Z``)."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instant))
+    return _format_second(int(instant // 1))
+
+
+@lru_cache(maxsize=64)  # thousands of objects a second carry the same few times
+def _format_second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(second))
 
 
 def format_micro_time(instant: float) -> str:

@@ -1,8 +1,10 @@
-"""The journal: one SQLite table written by group commit in a thread of its own.
+"""The journal: SQLite written by group commit in a thread of its own.
 
 Every change that is waiting when a commit ends goes into the next one (WAL, ``synchronous=FULL``), so that the cost
-of a flush is shared. `Store` is told on the loop's thread what has become durable. The table always holds the newest
-durable state of each object; reading it back is a restart.
+of a flush is shared. A commit is one row of table ``log``, a MessagePack list of changes: one call into SQLite
+instead of one per change, each of which would give up and fight for the interpreter lock. When the journal is idle
+(or the log has grown large) the oldest rows are folded into table ``objects``, which holds one row per object.
+Reading both back is a restart. `Store` is told on the loop's thread what has become durable.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from strato.errors import StratoError, Unavailable
 from strato.server.store import Change, Store
@@ -28,10 +32,21 @@ CREATE TABLE IF NOT EXISTS objects (
     body     BLOB NOT NULL,
     PRIMARY KEY (resource, key)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, changes BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _LAYOUT = "1"
 _BATCH = 20_000
+_IDLE_SECONDS = 0.5
+_FOLD_BYTES = 4 << 20
+"""How much of the log is folded at a time; bounds the delay of a write that comes meanwhile."""
+_LOG_LIMIT_BYTES = 256 << 20
+"""A log larger than this is folded even when the journal is busy, so that restarts stay short."""
+
+_Record = tuple[str, str, int, bytes | None]
+"""Resource, key, revision, body (None: deleted)."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[_Record]).decode
 
 
 class JournalError(StratoError):
@@ -52,6 +67,7 @@ class SqliteJournal:
         self.path = path
         self._changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._log_bytes = 0
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
@@ -72,13 +88,22 @@ class SqliteJournal:
             raise JournalError(f"{path}: written by another version (layout {layout[0]}, this one reads {_LAYOUT})")
 
     def read(self) -> Iterator[tuple[str, str, int, bytes]]:
-        """Yield resource, key, revision and body of every stored object, in key order."""
-        yield from self._db.execute("SELECT resource, key, revision, body FROM objects")
+        """Yield resource, key, revision and body of every stored object."""
+        newest: dict[tuple[str, str], _Record] = {}
+        for (changes,) in self._db.execute("SELECT changes FROM log ORDER BY revision"):
+            newest.update({(record[0], record[1]): record for record in _decode(changes)})
+        for resource, key, revision, body in self._db.execute("SELECT resource, key, revision, body FROM objects"):
+            if (resource, key) not in newest:
+                yield resource, key, revision, body
+        for resource, key, revision, body in newest.values():
+            if body is not None:
+                yield resource, key, revision, body
 
     def last_revision(self) -> int:
         """Return the newest durable revision; 1 for a new journal."""
-        found = self._db.execute("SELECT value FROM state WHERE name='revision'").fetchone()
-        return int(found[0]) if found else 1
+        logged = self._db.execute("SELECT max(revision) FROM log").fetchone()[0]
+        folded = self._db.execute("SELECT value FROM state WHERE name='revision'").fetchone()
+        return max(logged or 1, int(folded[0]) if folded else 1)
 
     def start(self, store: Store) -> None:
         """Begin to write the changes of ``store``; must be called on its event loop."""
@@ -101,20 +126,19 @@ class SqliteJournal:
 
     def _run(self) -> None:
         assert self._store is not None
-        assert self._loop is not None
-        while True:
-            batch, last = self._next_batch()
-            if batch:
-                try:
+        try:
+            self._log_bytes = self._db.execute("SELECT coalesce(sum(length(changes)), 0) FROM log").fetchone()[0]
+            last = False
+            while not last:
+                batch, last = self._next_batch()
+                if batch:
                     self._commit(batch)
-                except sqlite3.Error as error:
-                    _log.error("the journal %s cannot be written: %s", self.path, error)
-                    failure = Unavailable(f"the journal {self.path} cannot be written: {error}")
-                    self._tell(self._store.failed, failure)
-                    return
-                self._tell(self._store.committed, batch)
-            if last:
-                return
+                    self._tell(self._store.committed, batch)
+                if self._log_bytes and (not batch or self._log_bytes > _LOG_LIMIT_BYTES):
+                    self._fold()
+        except sqlite3.Error as error:
+            _log.error("the journal %s cannot be written: %s", self.path, error)
+            self._tell(self._store.failed, Unavailable(f"the journal {self.path} cannot be written: {error}"))
 
     def _tell(self, callback: object, argument: object) -> None:
         assert self._loop is not None
@@ -124,29 +148,50 @@ class SqliteJournal:
             _log.debug("the loop closed before a commit could be told")
 
     def _next_batch(self) -> tuple[list[Change], bool]:
-        """Wait for a change and take everything queued behind it; the flag says that closing was asked for."""
+        """Wait for a change and take everything queued behind it; nothing when the journal is idle.
+
+        The flag says that closing was asked for.
+        """
         batch: list[Change] = []
-        item = self._changes.get()
-        while item is not None:
-            batch.append(item)
-            if len(batch) >= _BATCH:
-                return batch, False
-            try:
+        try:
+            # With nothing to fold there is nothing to wake up for.
+            item = self._changes.get(timeout=_IDLE_SECONDS if self._log_bytes else None)
+            while item is not None:
+                batch.append(item)
+                if len(batch) >= _BATCH:
+                    return batch, False
                 item = self._changes.get_nowait()
-            except queue.Empty:
-                return batch, False
+        except queue.Empty:
+            return batch, False
         return batch, True
 
     def _commit(self, batch: list[Change]) -> None:
-        newest = {(change.resource, change.key): change for change in batch}
-        puts = [(c.resource, c.key, c.revision, c.body) for c in newest.values() if c.body is not None]
-        deletes = [(c.resource, c.key) for c in newest.values() if c.body is None]
+        """Make a batch durable as one row."""
+        changes = _encode([(c.resource, c.key, c.revision, c.body) for c in batch])
+        self._db.execute("INSERT INTO log VALUES (?, ?)", (batch[-1].revision, changes))
+        self._log_bytes += len(changes)
+
+    def _fold(self) -> None:
+        """Move the oldest rows of the log into the table of objects."""
+        newest: dict[tuple[str, str], _Record] = {}
+        folded = last = 0
+        for revision, changes in self._db.execute("SELECT revision, changes FROM log ORDER BY revision"):
+            newest.update({(record[0], record[1]): record for record in _decode(changes)})
+            folded, last = folded + len(changes), revision
+            if folded >= _FOLD_BYTES:
+                break
         database = self._db
         database.execute("BEGIN")
-        database.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", puts)
-        database.executemany("DELETE FROM objects WHERE resource=? AND key=?", deletes)
-        database.execute("INSERT OR REPLACE INTO state VALUES ('revision', ?)", (str(batch[-1].revision),))
+        database.executemany(
+            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", [r for r in newest.values() if r[3] is not None]
+        )
+        database.executemany(
+            "DELETE FROM objects WHERE resource=? AND key=?", [r[:2] for r in newest.values() if r[3] is None]
+        )
+        database.execute("DELETE FROM log WHERE revision <= ?", (last,))
+        database.execute("INSERT OR REPLACE INTO state VALUES ('revision', ?)", (str(last),))
         database.execute("COMMIT")
+        self._log_bytes = max(0, self._log_bytes - folded)
 
 
 def open_store(path: Path | None) -> tuple[Store, SqliteJournal | None]:

@@ -19,18 +19,20 @@ class ResourcePath(NamedTuple):
 def parse_path(path: str) -> ResourcePath | None:
     """Return what ``path`` names, or None when it is not a resource's path."""
     parts = path.strip("/").split("/")
-    if parts[0] == "api" and len(parts) >= 3:
+    count = len(parts)
+    if parts[0] == "api" and count >= 3:
+        if count >= 5 and parts[2] == "namespaces" and (count > 5 or parts[4] not in ("status", "finalize")):
+            # by far the most frequent form: an object of the core group in a namespace
+            name = parts[5] if count > 5 else ""
+            return ResourcePath("", parts[1], parts[4], parts[3], name, "/".join(parts[6:]) if count > 6 else "")
         group, version, rest = "", parts[1], parts[2:]
-    elif parts[0] == "apis" and len(parts) >= 4:
+    elif parts[0] == "apis" and count >= 4:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
     namespace = ""
-    if rest[0] == "namespaces" and group == "":
-        # /namespaces/x, /namespaces/x/status and /namespaces/x/finalize are the namespace itself
-        if len(rest) >= 3 and not (len(rest) == 3 and rest[2] in ("status", "finalize")):
-            namespace, rest = rest[1], rest[2:]
-    elif rest[0] == "namespaces" and len(rest) >= 3:
+    # /namespaces/x, /namespaces/x/status and /namespaces/x/finalize are the namespace itself
+    if rest[0] == "namespaces" and len(rest) >= 3 and group:
         namespace, rest = rest[1], rest[2:]
     plural = rest[0]
     name = rest[1] if len(rest) > 1 else ""

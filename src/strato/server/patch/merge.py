@@ -6,10 +6,10 @@ from typing import Any
 
 
 def apply_merge_patch(target: Any, patch: Any) -> Any:
-    """Return ``target`` with ``patch`` merged in; mutates and returns ``target`` where both are objects."""
+    """Return ``target`` with ``patch`` merged in. Mutates neither; what did not change is shared with ``target``."""
     if not isinstance(patch, dict):
         return patch
-    result = target if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     for name, value in patch.items():
         if value is None:
             result.pop(name, None)

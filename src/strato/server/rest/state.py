@@ -37,10 +37,14 @@ class State:
         self, store: Store, clock: Clock, rng: random.Random, registry: Registry, admission: Admission
     ) -> None:
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
+        self._buckets: dict[Kind, Bucket] = {}
 
     def bucket(self, kind: Kind) -> Bucket:
         """Return the bucket of a kind; all its versions share one."""
-        return self.store.bucket(kind.resource)
+        bucket = self._buckets.get(kind)
+        if bucket is None:
+            bucket = self._buckets[kind] = self.store.bucket(kind.resource)
+        return bucket
 
     def latest(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return the newest state of an object, decoded, whether durable or not."""

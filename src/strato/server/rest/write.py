@@ -17,7 +17,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
-from strato.api.status import already_exists, conflict, invalid, required
+from strato.api.status import already_exists, conflict, invalid, not_found, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Conflict, TooManyRequests, UnsupportedMedia
@@ -113,10 +113,11 @@ class Writer:
                 f"{', '.join(_PATCH_TYPES)}"
             )
         patch = objects.read_body(request.body, media)
-        old = self._state.require(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
-        assert body is not None
-        obj = _apply(kind, media, _decode(body), patch)
+        if body is None:
+            raise not_found(kind, target.name)
+        old = _decode(body)
+        obj = _apply(kind, media, old, body, patch)
         objects.check_type(kind, obj)
         if obj["metadata"].get("name") != target.name:
             raise BadRequest(
@@ -124,7 +125,7 @@ class Writer:
                 f"({target.name})"
             )
         objects.check_namespace(kind, obj, target.namespace)
-        warnings = self._check_fields(request, served, obj)
+        warnings = self._check_fields(request, served, obj, target.subresource)
         stored = await self._replace(request, target, served, obj, old)
         return self._answer(request, kind, stored, warnings)
 
@@ -139,7 +140,9 @@ class Writer:
                 f'Operation cannot be fulfilled on {kind.resource} "{target.name}": Precondition failed: UID in '
                 f"precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
             )
-        objects.fill_defaults(served, obj)
+        only_status = target.subresource == "status" and not served.is_custom
+        if not only_status:
+            objects.fill_defaults(served, obj)
         objects.continue_life(kind, obj, old, subresource=target.subresource)
         if target.subresource == "finalize":
             obj = {**old, "spec": obj.get("spec", {})}
@@ -147,7 +150,8 @@ class Writer:
             obj = self._admit(request, target, kind, "UPDATE", obj, old)
             if kind is catalog.CUSTOMRESOURCEDEFINITION:
                 crd.prepare(obj, self._state.clock.now(), old)
-        objects.validate(served, obj, old)
+        if not only_status:
+            objects.validate(served, obj, old)
         key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
@@ -285,8 +289,13 @@ class Writer:
                 raise BadRequest("strict decoding error: " + ", ".join(repeated))
         return objects.check_type(served.kind, obj)
 
-    def _check_fields(self, request: Request, served: Served, obj: Json) -> list[str]:
-        return objects.check_fields(served, obj, request.param("fieldValidation") or "Warn")
+    def _check_fields(self, request: Request, served: Served, obj: Json, subresource: str = "") -> list[str]:
+        mode = request.param("fieldValidation") or "Warn"
+        if subresource != "status" or served.is_custom:
+            return objects.check_fields(served, obj, mode)
+        # Of a status write only the status is stored; the rest was checked when it came.
+        part: Json = {name: obj[name] for name in ("apiVersion", "kind", "status") if name in obj}
+        return objects.check_fields(served, part, mode)
 
     def _admit(
         self, request: Request, target: ResourcePath, kind: Kind, operation: str, obj: Json | None, old: Json | None
@@ -325,20 +334,25 @@ def _is_dry_run(request: Request) -> bool:
     return True
 
 
-def _apply(kind: Kind, media: str, obj: Json, patch: Any) -> Any:
+def _apply(kind: Kind, media: str, old: Json, body: bytes, patch: Any) -> Any:
+    """Return the patched object; ``old`` (``body`` decoded) stays as it is, unchanged parts may be shared."""
     if media == "application/json-patch+json":
-        return apply_json_patch(obj, patch)
+        return apply_json_patch(_decode(body), patch)
     if not isinstance(patch, dict):
         raise BadRequest(f"a patch of type {media} must be an object")
     if media == "application/merge-patch+json":
-        return apply_merge_patch(obj, patch)
+        patched: Json = apply_merge_patch(old, patch)
+        metadata = patched.get("metadata")
+        if metadata is old["metadata"] and metadata is not None:
+            patched["metadata"] = {**metadata}  # the revision will be written into it
+        return patched
     info = builtin.merge_info(kind)
     if info is None:
         raise UnsupportedMedia(
             "the body of the request was in an unknown format - accepted media types include: "
             "application/json-patch+json, application/merge-patch+json"
         )
-    return apply_strategic_patch(obj, patch, info.list_strategy)
+    return apply_strategic_patch(_decode(body), patch, info.list_strategy)
 
 
 def _check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None:
