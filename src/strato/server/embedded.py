@@ -22,6 +22,7 @@ from strato.server.discovery import Discovery
 from strato.server.journal import SqliteJournal, open_store
 from strato.server.logs import LogSource
 from strato.server.objects import Json, encode
+from strato.server.openapi import OpenApi
 from strato.server.registry import Registry, Served
 from strato.server.rest.state import State, no_admission, object_key
 from strato.server.store import Event, Store
@@ -89,7 +90,7 @@ def _assemble(
         registry=registry,
         admission=chain.admit,
         authorizer=Authorizer(_RoleReader(store)) if rbac else None,
-        pages=(Discovery(registry, clock),),
+        pages=(Discovery(registry, clock), OpenApi(registry)),
         logs=logs,
         metrics=metrics,
     )
