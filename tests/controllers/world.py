@@ -120,7 +120,12 @@ class World:
         body = {
             "metadata": {"generateName": "cmd-", "namespace": "default"},
             "action": action,
-            "target": {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": job.metadata.name, "uid": job.metadata.uid},
+            "target": {
+                "apiVersion": "batch.volcano.sh/v1alpha1",
+                "kind": "Job",
+                "name": job.metadata.name,
+                "uid": job.metadata.uid,
+            },
         }
         await self.cluster.create(catalog.COMMAND, body | _type(catalog.COMMAND), "default")
 

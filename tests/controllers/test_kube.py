@@ -1,0 +1,283 @@
+"""The stock controllers against the real server, in virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from strato.api import catalog
+from strato.api.apps import Deployment, ReplicaSet
+from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ServiceAccount
+from strato.api.coordination import Lease
+from strato.api.discovery import EndpointSlice
+from strato.clock import format_micro_time
+from strato.controllers.kube.deployments import Scale, plan_scales, resolve_bounds
+from strato.errors import NotFound
+
+from tests.controllers.world import World, play
+
+
+def config_map(name: str, owner: ConfigMap | None = None, *, blocks: bool = True) -> dict[str, Any]:
+    body: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    if owner is not None:
+        body["metadata"]["ownerReferences"] = [
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "name": owner.metadata.name,
+                "uid": owner.metadata.uid,
+                "blockOwnerDeletion": blocks,
+            }
+        ]
+    return body
+
+
+async def names(world: World) -> set[str]:
+    items = (await world.cluster.list(ConfigMap, "default")).items
+    return {item.metadata.name for item in items} - {"kube-root-ca.crt"}
+
+
+@pytest.mark.parametrize(
+    ("propagation", "left"),
+    [("Background", set()), ("Foreground", set()), ("Orphan", {"child", "grandchild"})],
+)
+def test_deleting_an_owner(propagation: str, left: set[str]) -> None:
+    async def scenario(world: World) -> None:
+        owner = await world.cluster.create(ConfigMap, config_map("owner"), "default")
+        child = await world.cluster.create(ConfigMap, config_map("child", owner), "default")
+        await world.cluster.create(ConfigMap, config_map("grandchild", child), "default")
+        await world.settle(1)
+        await world.cluster.delete(ConfigMap, "owner", "default", propagation=propagation)
+        await world.settle(5)
+        assert await names(world) == left
+        if left:
+            orphan = await world.cluster.get(ConfigMap, "child", "default")
+            assert not orphan.metadata.owner_references
+
+    play(scenario)
+
+
+def test_a_dependent_of_nobody_goes() -> None:
+    async def scenario(world: World) -> None:
+        owner = await world.cluster.create(ConfigMap, config_map("owner"), "default")
+        await world.cluster.delete(ConfigMap, "owner", "default")
+        await world.cluster.create(ConfigMap, config_map("late", owner), "default")
+        again = await world.cluster.create(ConfigMap, config_map("owner"), "default")
+        assert again.metadata.uid != owner.metadata.uid
+        await world.settle(5)
+        assert await names(world) == {"owner"}
+
+    play(scenario)
+
+
+def test_a_dependent_with_another_owner_stays() -> None:
+    async def scenario(world: World) -> None:
+        one = await world.cluster.create(ConfigMap, config_map("one"), "default")
+        two = await world.cluster.create(ConfigMap, config_map("two"), "default")
+        body = config_map("child", one)
+        body["metadata"]["ownerReferences"] += config_map("x", two)["metadata"]["ownerReferences"]
+        await world.cluster.create(ConfigMap, body, "default")
+        await world.cluster.delete(ConfigMap, "one", "default")
+        await world.settle(5)
+        child = await world.cluster.get(ConfigMap, "child", "default")
+        assert [r.name for r in child.metadata.owner_references or ()] == ["two"]
+
+    play(scenario)
+
+
+def test_a_namespace_is_furnished_and_emptied() -> None:
+    async def scenario(world: World) -> None:
+        ca = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "kube-root-ca.crt"},
+            "data": {"ca.crt": "x"},
+        }
+        await world.cluster.create(ConfigMap, ca, "kube-system")
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        await world.cluster.create(Namespace, body)
+        await world.settle(2)
+        await world.cluster.get(ServiceAccount, "default", "team")
+        assert (await world.cluster.get(ConfigMap, "kube-root-ca.crt", "team")).data["ca.crt"] == "x"
+        await world.cluster.create(ConfigMap, config_map("mine"), "team")
+        await world.cluster.delete(Namespace, "team")
+        await world.settle(10)
+        with pytest.raises(NotFound):
+            await world.cluster.get(Namespace, "team")
+        assert not (await world.cluster.list(ConfigMap, "team")).items
+
+    play(scenario)
+
+
+def pod(name: str, labels: dict[str, str], **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def test_endpoints_follow_pods() -> None:
+    async def scenario(world: World) -> None:
+        service = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        }
+        await world.cluster.create(catalog.SERVICE, service, "default")
+        await world.cluster.create(Pod, pod("a", {"app": "web"}), "default")
+        await world.cluster.create(Pod, pod("b", {"app": "other"}), "default")
+        await world.settle(3)
+        endpoints = await world.cluster.get(Endpoints, "web", "default")
+        assert [(a.ip, a.target_ref.name if a.target_ref else "") for a in endpoints.subsets[0].addresses] == [
+            ("10.0.0.1", "a")
+        ]
+        assert endpoints.subsets[0].ports[0].port == 8080
+        slices = (await world.cluster.list(EndpointSlice, "default")).items
+        assert [s.endpoints[0].addresses[0] for s in slices if s.endpoints] == ["10.0.0.1"]
+        await world.cluster.delete(Pod, "a", "default")
+        await world.settle(3)
+        assert not (await world.cluster.get(Endpoints, "web", "default")).subsets
+        await world.cluster.delete(catalog.SERVICE, "web", "default")
+        await world.settle(3)
+        assert not [s for s in (await world.cluster.list(EndpointSlice, "default")).items if "web" in s.metadata.name]
+
+    play(scenario)
+
+
+async def add_node(world: World, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
+    node = await world.cluster.create(Node, body)
+    status = {"conditions": [{"type": "Ready", "status": "True", "lastHeartbeatTime": None}]}
+    await world.cluster.patch(Node, name, "", {"status": status}, subresource="status")
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": name,
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid}],
+        },
+        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": format_micro_time(world.clock.now())},
+    }
+    await world.cluster.create(Lease, lease, "kube-node-lease")
+
+
+async def renew(world: World, name: str) -> None:
+    change = {"spec": {"renewTime": format_micro_time(world.clock.now())}}
+    await world.cluster.patch(Lease, name, "kube-node-lease", change)
+
+
+def test_a_silent_node_is_tainted_and_loses_its_pods() -> None:
+    async def scenario(world: World) -> None:
+        await add_node(world, "n")
+        tolerations = [
+            {
+                "key": "node.kubernetes.io/unreachable",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 60,
+            }
+        ]
+        await world.cluster.create(Pod, pod("p", {}, tolerations=tolerations), "default")
+        await world.cluster.create(Pod, pod("forever", {}, tolerations=[{"operator": "Exists"}]), "default")
+        for _ in range(10):
+            await world.settle(10)
+            await renew(world, "n")
+        assert (await world.cluster.get(Node, "n")).is_ready
+        await world.settle(45)
+        node = await world.cluster.get(Node, "n")
+        ready = node.status.condition("Ready")
+        assert ready is not None
+        assert ready.status == "Unknown"
+        assert {(t.key, t.effect) for t in node.spec.taints} == {
+            ("node.kubernetes.io/unreachable", "NoExecute"),
+            ("node.kubernetes.io/unreachable", "NoSchedule"),
+        }
+        assert not (await world.cluster.get(Pod, "p", "default")).is_ready
+        await world.settle(70)
+        assert sorted(await world.pods()) == ["forever"]
+        status = {"conditions": [{"type": "Ready", "status": "True"}]}
+        await world.cluster.patch(Node, "n", "", {"status": status}, subresource="status")
+        await renew(world, "n")
+        await world.settle(5)
+        assert not (await world.cluster.get(Node, "n")).spec.taints
+        await world.cluster.delete(Node, "n")
+        await world.settle(60)
+        assert not await world.pods()
+        with pytest.raises(NotFound):
+            await world.cluster.get(Lease, "n", "kube-node-lease")
+
+    play(scenario)
+
+
+def deployment(replicas: int, image: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "d"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "d"}},
+            "template": {
+                "metadata": {"labels": {"app": "d"}},
+                "spec": {"containers": [{"name": "c", "image": image}]},
+            },
+        },
+    }
+
+
+def test_a_deployment_scales_and_rolls() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(Deployment, deployment(3, "one"), "default")
+
+        async def stands(replicas: int, image: str) -> bool:
+            status = (await world.cluster.get(Deployment, "d", "default")).status
+            pods = await world.pods()
+            return (
+                status.available_replicas == status.updated_replicas == status.replicas == replicas
+                and len(pods) == replicas
+                and all(p.spec.containers[0].image == image for p in pods.values())
+            )
+
+        await world.until(lambda: stands(3, "one"), 60)
+        await world.cluster.patch(Deployment, "d", "default", {"spec": {"replicas": 5}})
+        await world.until(lambda: stands(5, "one"), 60)
+        template = deployment(5, "two")["spec"]["template"]
+        await world.cluster.patch(Deployment, "d", "default", {"spec": {"template": template}})
+        await world.until(lambda: stands(5, "two"), 60)
+        sets = (await world.cluster.list(ReplicaSet, "default")).items
+        assert sorted(s.spec.replicas for s in sets) == [0, 5]
+        await world.cluster.delete(Deployment, "d", "default", propagation="Background")
+        await world.settle(10)
+        assert not await world.pods()
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "new", "old", "want"),
+    [
+        pytest.param(4, (0, 0, 0), [(4, 4, 4)], {"new": 1, "old0": 3}, id="surge of one, one may be missing"),
+        pytest.param(4, (1, 0, 1), [(3, 3, 3)], {"new": 2}, id="nothing to spare, room for one more"),
+        pytest.param(4, (4, 4, 4), [(1, 1, 1)], {"old0": 0}, id="the last old pods go"),
+        pytest.param(4, (0, 0, 0), [(4, 0, 4)], {"new": 1, "old0": 0}, id="pods that serve nobody go at once"),
+        pytest.param(2, (4, 4, 4), [], {"new": 2}, id="scale down"),
+    ],
+)
+def test_plan_scales(
+    replicas: int, new: tuple[int, int, int], old: list[tuple[int, int, int]], want: dict[str, int]
+) -> None:
+    surge, unavailable = resolve_bounds(replicas, None, None)
+    assert (
+        plan_scales(
+            replicas,
+            Scale("new", *new),
+            [Scale(f"old{n}", *scale) for n, scale in enumerate(old)],
+            recreate=False,
+            surge=surge,
+            unavailable=unavailable,
+        )
+        == want
+    )
