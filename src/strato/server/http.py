@@ -374,6 +374,7 @@ def bind(host: str, port: int) -> socket.socket:
     Raises:
         PortInUse: The address is taken or not ours.
     """
+    bound = None
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, socket.SOCK_STREAM)
@@ -381,6 +382,8 @@ def bind(host: str, port: int) -> socket.socket:
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         bound.bind(address)
     except OSError as error:
+        if bound is not None:
+            bound.close()
         raise PortInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
     return bound
 
