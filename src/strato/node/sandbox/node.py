@@ -160,6 +160,9 @@ class SandboxNode:
         Raises:
             RuntimeProblem: The sandbox helper does not start.
         """
+        pods = os.path.join(self._machine.layout.data_dir, "pods")
+        os.makedirs(pods, exist_ok=True)
+        os.chmod(pods, 0o700)  # secrets lie here
         await self._runtime.open()
         try:
             await self._set_up_network()
