@@ -56,8 +56,9 @@ class Story:
         if job and pod["spec"].get("nodeName"):
             if not self.bound[job]:
                 self.first_bound.append(job)
+            before = len(self.bound[job])
             self.bound[job].add(pod["metadata"]["name"])
-            if len(self.bound[job]) == PODS_PER_COPY and self.phases.get(job) == "Pending":
+            if before < PODS_PER_COPY == len(self.bound[job]):
                 self.say(f"job {job}: all {PODS_PER_COPY} pods placed")
 
     def verdict(self) -> str | None:
@@ -94,7 +95,7 @@ async def run(home: Path, copies: int, timeout_seconds: float) -> str | None:
     story = Story(copies)
     try:
         script = {"metadata": {"name": "parameter-server"}, "data": {"train.py": (HERE / "train.py").read_text()}}
-        await cluster.create(catalog.CONFIG_MAP, {"apiVersion": "v1", "kind": "ConfigMap", **script}, "default")
+        await cluster.create(catalog.CONFIGMAP, {"apiVersion": "v1", "kind": "ConfigMap", **script}, "default")
         job = yaml.safe_load((HERE / "job.yaml").read_text())
         for copy in range(1, copies + 1):
             await cluster.create(catalog.VCJOB, {**job, "metadata": {"name": f"train-{copy}"}}, "default")

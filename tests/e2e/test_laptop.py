@@ -169,7 +169,7 @@ def _port_of(world: EmbeddedWorld) -> int:
 @pytest.mark.timeout(120)
 def test_a_viewer_may_look_but_not_touch(laptop: Laptop) -> None:
     world = laptop("--no-sandbox", "--hollow-nodes", "1")
-    viewer = ["--kubeconfig", str(world.home / "kubeconfig"), "--context", "strato-view"]
+    viewer = ["--kubeconfig", str(world.home / "kubeconfig.view")]
     assert "hollow-0" in world.kubectl(*viewer, "get", "nodes")
     done = world.kubectl_process(*viewer, "create", "namespace", "x", check=False)
     assert done.returncode != 0

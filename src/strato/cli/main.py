@@ -16,7 +16,7 @@ from strato.errors import StratoError
 # name -> (module under strato.cli, attribute, one line of help). The help is here so that listing imports nothing.
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "up": ("up", "up", "Start the embedded cluster on this machine."),
-    "down": ("down", "down", "Stop the embedded cluster."),
+    "down": ("up", "down", "Stop the embedded cluster."),
     "status": ("status", "status", "Show what runs and how full it is."),
     "kubectl": ("kubectl", "kubectl", "Run the system's kubectl against the cluster."),
     "job": ("job", "job", "Run, list, view, suspend, resume and delete jobs."),
