@@ -114,7 +114,13 @@ def _read(options: SimulationOptions) -> _Inputs:
 
 
 def _config(path: Path | None) -> Config | None:
-    return parse_config(_text(path), str(path)) if path is not None else None
+    if path is None:
+        return None
+    try:
+        return parse_config(_text(path), str(path))
+    except InvalidInput as error:  # beside the problems of other files each must name its own
+        named = [Problem(f"{path}: {problem.where}".removesuffix(": "), problem.message) for problem in error.problems]
+        raise InvalidInput(error.what, named) from error
 
 
 def _queues(path: Path | None) -> tuple[Json, ...]:

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.sim.measure import JobRecord
+from strato.sim.report import Report, build_report, spread
+from strato.sim.traces import TraceJob
+
+
+def record(name: str, submit: float, start: float | None, finish: float | None, queue: str = "") -> JobRecord:
+    job = TraceJob(name=name, submit_seconds=submit, run_seconds=1, queue=queue, requests={"cpu": "2"})
+    return JobRecord(job, started_at=start, finished_at=finish)
+
+
+def report(records: list[JobRecord], use: list[tuple[float, dict[str, int]]], end: float) -> Report:
+    return build_report(
+        records,
+        use,
+        {"cpu": 4000, "memory": 8, "pods": 10},
+        trace="t",
+        nodes="n",
+        seed=1,
+        skipped=0,
+        pods=3,
+        end_seconds=end,
+        default_queue="default",
+    )  # fmt: skip -- the parts matter, not the lines
+
+
+def test_report_counts_waits_and_use() -> None:
+    made = report(
+        [record("a", 0, 0, 50), record("b", 0, 50, 100, "q"), record("c", 10, None, None)],
+        [(0.0, {"cpu": 2000}), (50.0, {"cpu": 4000}), (100.0, {"cpu": 0})],
+        100.0,
+    )
+    assert (made.jobs, made.finished, made.unfinished, made.makespan_seconds) == (3, 2, 1, 100.0)
+    assert made.wait_seconds.mean == 25.0
+    assert made.bounded_slowdown.max == 2.0
+    assert made.utilisation == {"cpu": 0.75}
+    assert made.series.ratio["cpu"][0] == 0.5
+    assert made.series.ratio["cpu"][-1] == 1.0
+    assert made.queues["q"].cpu_seconds == 100.0
+    assert "2 of 3 jobs finished, 1 never did" in made.to_table()
+
+
+def test_short_jobs_do_not_inflate_the_slowdown() -> None:
+    made = report([record("a", 0, 9, 10)], [(0.0, {})], 10.0)
+    assert made.bounded_slowdown.mean == 1.0
+
+
+def test_percentiles_are_by_nearest_rank() -> None:
+    made = spread([float(number) for number in range(1, 101)])
+    assert (made.p50, made.p95, made.p99, made.max, made.mean) == (50.0, 95.0, 99.0, 100.0, 50.5)
+    assert spread([]).max == 0.0
+
+
+@given(st.lists(st.tuples(st.floats(0.001, 50), st.integers(0, 4000)), min_size=1, max_size=20))
+def test_series_keeps_the_area_under_the_use(steps: list[tuple[float, int]]) -> None:
+    at, use, area = 0.0, [], 0.0
+    for length, amount in steps:
+        use.append((at, {"cpu": amount}))
+        area += length * amount
+        at += length
+    made = report([record("a", 0, 0, at)], use, at)
+    if "cpu" not in made.utilisation:
+        assert area == 0
+        return
+    points = made.series.ratio["cpu"]
+    assert math.isclose(sum(points) / len(points), area / (at * 4000), abs_tol=1e-5)
+    assert math.isclose(made.utilisation["cpu"], area / (at * 4000), abs_tol=1e-5)
