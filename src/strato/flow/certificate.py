@@ -47,7 +47,9 @@ def certify(network: Network) -> Certificate:
     reduced = g.cost[used] + g.potential[tail] - g.potential[head]
     wrong = ((reduced < 0) & (flow < capacity)) | ((reduced > 0) & (flow > 0))
     for arc in np.flatnonzero(wrong)[:3].tolist():
-        faults.append(f"arc {tail[arc]} → {head[arc]}: reduced cost {reduced[arc]} at flow {flow[arc]} of {capacity[arc]}")
+        faults.append(
+            f"arc {tail[arc]} → {head[arc]}: reduced cost {reduced[arc]} at flow {flow[arc]} of {capacity[arc]}"
+        )
     dual = -int(g.supply @ g.potential) + int(np.minimum(reduced, 0) @ capacity)
     return Certificate(network.objective, dual + network.base_cost, tuple(faults))
 

@@ -183,7 +183,11 @@ class Network:
         self._free_nodes.extend(ids.tolist())
 
     def set_rows(
-        self, nodes: npt.ArrayLike, offsets: npt.ArrayLike, head: npt.ArrayLike, cost: npt.ArrayLike,
+        self,
+        nodes: npt.ArrayLike,
+        offsets: npt.ArrayLike,
+        head: npt.ArrayLike,
+        cost: npt.ArrayLike,
         capacity: npt.ArrayLike,
     ) -> int:
         """Make the arcs that leave each node equal to the given ones; equal heads keep their flow.
@@ -259,9 +263,7 @@ class Network:
             self._arrays = Arrays(*(_grown(column, size) for column in self._arrays[:7]), *self._arrays[7:])
 
 
-def check_network(
-    supply: Int64s, tail: Int64s, head: Int64s, cost: Int64s, capacity: Int64s, lower: Int64s
-) -> None:
+def check_network(supply: Int64s, tail: Int64s, head: Int64s, cost: Int64s, capacity: Int64s, lower: Int64s) -> None:
     """Refuse what no solver could take, naming the node or arc.
 
     Raises:
@@ -274,8 +276,10 @@ def check_network(
 
     def report(bad: npt.NDArray[np.bool_], text: str) -> None:
         problems.extend(
-            Problem(f"arc {i} ({int(tail[i])} → {int(head[i])})", text.format(cost=cost[i], capacity=capacity[i],
-                                                                              lower=lower[i]))
+            Problem(
+                f"arc {i} ({int(tail[i])} → {int(head[i])})",
+                text.format(cost=cost[i], capacity=capacity[i], lower=lower[i]),
+            )
             for i in np.flatnonzero(bad)[:5].tolist()
         )
 
@@ -284,7 +288,9 @@ def check_network(
     report(capacity < lower, "capacity {capacity} is below the lower bound {lower}")
     report(capacity > LARGEST_QUANTITY, "capacity {capacity} is above 2^53")
     largest_cost = LARGEST_SCALED_COST // (nodes + 1)
-    report((cost > largest_cost) | (cost < -largest_cost), f"cost {{cost}} × (nodes + 1) overflows; at most {largest_cost}")
+    report(
+        (cost > largest_cost) | (cost < -largest_cost), f"cost {{cost}} × (nodes + 1) overflows; at most {largest_cost}"
+    )
     problems.extend(
         Problem(f"node {i}", f"supply {int(supply[i])} is above 2^53")
         for i in np.flatnonzero((supply > LARGEST_QUANTITY) | (supply < -LARGEST_QUANTITY))[:5].tolist()
@@ -298,12 +304,19 @@ def check_network(
 
 def _empty_arrays(nodes: int, slots: int) -> Arrays:
     return Arrays(
-        tail=np.zeros(slots, np.int32), head=np.zeros(slots, np.int32), cost=np.zeros(slots, np.int64),
-        capacity=np.zeros(slots, np.int64), flow=np.zeros(slots, np.int64),
-        next_in=np.full(slots, -1, np.int32), prev_in=np.full(slots, -1, np.int32),
-        row_start=np.zeros(nodes, np.int64), row_length=np.zeros(nodes, np.int64),
-        first_in=np.full(nodes, -1, np.int32), last_in=np.full(nodes, -1, np.int32),
-        supply=np.zeros(nodes, np.int64), potential=np.zeros(nodes, np.int64),
+        tail=np.zeros(slots, np.int32),
+        head=np.zeros(slots, np.int32),
+        cost=np.zeros(slots, np.int64),
+        capacity=np.zeros(slots, np.int64),
+        flow=np.zeros(slots, np.int64),
+        next_in=np.full(slots, -1, np.int32),
+        prev_in=np.full(slots, -1, np.int32),
+        row_start=np.zeros(nodes, np.int64),
+        row_length=np.zeros(nodes, np.int64),
+        first_in=np.full(nodes, -1, np.int32),
+        last_in=np.full(nodes, -1, np.int32),
+        supply=np.zeros(nodes, np.int64),
+        potential=np.zeros(nodes, np.int64),
     )
 
 

@@ -72,8 +72,9 @@ def draw_inputs(shape: Shape, count: int, rng: np.random.Generator) -> tuple[Int
     racks_with, rack_blocks = np.unique(on_rack, return_counts=True)
     on_machine = np.unique(machine_keys * 4 + block) // 4
     machines_with, machine_blocks = np.unique(on_machine, return_counts=True)
-    rack_of = np.searchsorted(racks_with, machines_with // shape.machines * racks
-                              + machines_with % shape.machines // MACHINES_PER_RACK)
+    rack_of = np.searchsorted(
+        racks_with, machines_with // shape.machines * racks + machines_with % shape.machines // MACHINES_PER_RACK
+    )
     task_m, task_r = machines_with // shape.machines, racks_with // racks
 
     def transfer(task: Int64s, in_rack: Int64s, in_machine: Int64s) -> Int64s:
@@ -107,10 +108,30 @@ def quincy_network(shape: Shape) -> Synthetic:
     stay = OFFSET - rng.integers(1, 3600, len(runs)) + anywhere[runs] - OFFSET
     tasks = np.arange(n)
     rack_slots = np.bincount(np.arange(machines) // MACHINES_PER_RACK, slots, racks).astype(np.int64)
-    tail = np.concatenate([row, tasks, tasks, runs, np.full(racks, cluster), r0 + np.arange(machines) // 40,
-                           m0 + np.arange(machines), j0 + np.arange(jobs)])
-    head = np.concatenate([m0 + target, np.full(n, cluster), j0 + job, m0 + host, r0 + np.arange(racks),
-                           m0 + np.arange(machines), np.full(machines, sink), np.full(jobs, sink)])
+    tail = np.concatenate(
+        [
+            row,
+            tasks,
+            tasks,
+            runs,
+            np.full(racks, cluster),
+            r0 + np.arange(machines) // 40,
+            m0 + np.arange(machines),
+            j0 + np.arange(jobs),
+        ]
+    )
+    head = np.concatenate(
+        [
+            m0 + target,
+            np.full(n, cluster),
+            j0 + job,
+            m0 + host,
+            r0 + np.arange(racks),
+            m0 + np.arange(machines),
+            np.full(machines, sink),
+            np.full(jobs, sink),
+        ]
+    )
     zero = np.zeros
     cost = np.concatenate([cost, anywhere, waiting, stay, zero(racks + machines + machines + jobs, np.int64)])
     job_size = np.bincount(job, minlength=jobs)

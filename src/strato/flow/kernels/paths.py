@@ -63,8 +63,14 @@ class Scratch(NamedTuple):
 def new_scratch(nodes: int) -> Scratch:
     """Allocate the arrays for networks of that many nodes."""
     return Scratch(
-        np.zeros(nodes, np.int64), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32), np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.int32), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32), np.zeros(nodes, np.int32),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int32),
+        np.zeros(nodes, np.int32),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.int32),
+        np.zeros(nodes, np.int32),
+        np.zeros(nodes, np.int32),
+        np.zeros(nodes, np.int32),
         np.zeros(4, np.int64),
     )
 

@@ -51,6 +51,15 @@ class Residual(NamedTuple):
     """Arc slot of the network for a forward arc, −1 for a backward one."""
 
 
+class Buckets(NamedTuple):
+    """Nodes by distance to the nearest deficit, in doubly linked lists."""
+
+    distance: Int64s
+    before: Int32s
+    after: Int32s
+    first: Int32s
+
+
 @numba.njit(cache=True, nogil=True)
 def _residual(g: Arrays) -> Residual:
     nodes, used = len(g.row_start), 0
@@ -64,8 +73,14 @@ def _residual(g: Arrays) -> Residual:
     for node in range(nodes):
         start[node + 1] += start[node]
     fill = start[:-1].copy()
-    r = Residual(start, np.empty(used, np.int32), np.empty(used, np.int64), np.empty(used, np.int64),
-                 np.empty(used, np.int32), np.empty(used, np.int32))
+    r = Residual(
+        start,
+        np.empty(used, np.int32),
+        np.empty(used, np.int64),
+        np.empty(used, np.int64),
+        np.empty(used, np.int32),
+        np.empty(used, np.int32),
+    )
     factor = np.int64(nodes + 1)
     for node in range(nodes):
         for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
@@ -121,56 +136,268 @@ def _refine_prices(r: Residual, price: Int64s, epsilon: int) -> bool:
     return False
 
 
+@numba.njit(cache=True, nogil=True, inline="always")
+def _file_under(b: Buckets, node: int, bucket: int) -> None:
+    first = b.first[bucket]
+    b.distance[node], b.before[node], b.after[node] = bucket, -1, first
+    b.first[bucket] = node
+    if first >= 0:
+        b.before[first] = node
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _take_out(b: Buckets, node: int) -> None:
+    before, after = b.before[node], b.after[node]
+    if before >= 0:
+        b.after[before] = after
+    else:
+        b.first[b.distance[node]] = after
+    if after >= 0:
+        b.before[after] = before
+
+
 @numba.njit(cache=True, nogil=True)
-def _update_prices(
-    r: Residual, price: Int64s, excess: Int64s, epsilon: int, link: Int32s, first: Int32s, distance: Int64s
-) -> None:
-    """Lower prices by ε × distance to the nearest deficit, distances in units of ε, by buckets."""
-    nodes = len(price)
-    buckets = len(first)
-    distance[:] = buckets
-    first[:] = -1
-    left = np.int64(0)
+def _update_prices(r: Residual, price: Int64s, excess: Int64s, epsilon: int, b: Buckets) -> bool:
+    """Lower prices by ε × distance to the nearest deficit; return False if some excess can reach none."""
+    nodes, far = len(price), np.int64(len(b.first))
+    b.distance[:] = far
+    b.first[:] = -1
+    left = 0
     for node in range(nodes):
         if excess[node] < 0:
-            distance[node] = 0
-            link[node] = first[0]
-            first[0] = node
+            _file_under(b, node, 0)
         elif excess[node] > 0:
             left += 1
-    if left == 0:
-        return
-    reached = 0
-    bucket = 0
-    while bucket < buckets:
-        node = first[bucket]
+    bucket = np.int64(0)
+    reached = np.int64(0)
+    while left > 0 and bucket < far:
+        node = b.first[bucket]
         if node < 0:
             bucket += 1
             continue
-        first[bucket] = link[node]
-        if distance[node] != bucket:
-            continue
-        distance[node] = -bucket - 1  # settled
+        _take_out(b, node)
+        b.distance[node] = -bucket - 1
+        reached = bucket
         if excess[node] > 0:
             left -= 1
-            if left == 0:
-                reached = bucket
-                break
         for arc in range(r.start[node], r.start[node + 1]):
-            back = r.reverse[arc]
-            tail = r.head[arc]
-            if r.room[back] > 0 and distance[tail] > bucket:
+            back, tail = r.reverse[arc], r.head[arc]
+            known = b.distance[tail]
+            if known > bucket and r.room[back] > 0:
                 reduced = r.cost[back] + price[tail] - price[node]
-                steps = np.int64(0) if reduced < 0 else reduced // epsilon + 1
-                further = bucket + steps
-                if further < distance[tail]:
-                    distance[tail] = further
-                    link[tail] = -1
-                    # a node may sit in two buckets; the stale entry is passed over, so links are per entry:
-                    link[tail] = first[further]
-                    first[further] = tail
-        reached = bucket
+                further = bucket + (np.int64(0) if reduced < 0 else reduced // epsilon + 1)
+                if further < known and further < far:
+                    if known < far:
+                        _take_out(b, tail)
+                    _file_under(b, tail, further)
     for node in range(nodes):
-        steps = -distance[node] - 1 if distance[node] < 0 else reached
-        if steps > 0:
-            price[node] -= steps * epsilon
+        steps = -b.distance[node] - 1 if b.distance[node] < 0 else reached + 1
+        price[node] -= steps * epsilon
+    return left == 0
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _find_admissible(r: Residual, price: Int64s, current: Int64s, node: int) -> int:
+    """Return the node's next admissible arc from its current one on, or −1."""
+    base, end = price[node], r.start[node + 1]
+    arc = current[node]
+    while arc < end:
+        if r.room[arc] > 0 and r.cost[arc] + base - price[r.head[arc]] < 0:
+            current[node] = arc
+            return int(arc)
+        arc += 1
+    current[node] = end
+    return -1
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _relabel(r: Residual, price: Int64s, current: Int64s, node: int, epsilon: int) -> bool:
+    """Lower the node's price until an arc is admissible; return False if it has no residual arc."""
+    most = -_UNREACHED * 2
+    for arc in range(r.start[node], r.start[node + 1]):
+        if r.room[arc] > 0:
+            most = max(most, price[r.head[arc]] - r.cost[arc])
+    if most == -_UNREACHED * 2:
+        return False
+    price[node] = most - epsilon
+    current[node] = r.start[node]
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def _discharge(
+    r: Residual,
+    price: Int64s,
+    excess: Int64s,
+    epsilon: int,
+    current: Int64s,
+    queue: Int32s,
+    b: Buckets,
+    stop: npt.NDArray[np.uint8],
+    floor: int,
+) -> int:
+    """Move all excess to deficits, keeping the flow ε-optimal."""
+    nodes = len(price)
+    current[:] = r.start[:-1]
+    waiting = np.zeros(nodes, np.bool_)
+    begin, count = 0, 0
+    for node in range(nodes):
+        if excess[node] > 0:
+            queue[count], waiting[node] = node, True
+            count += 1
+    path = np.empty(_LENGTH, np.int64)
+    relabels, looks = 0, 0
+    while count > 0:
+        looks += 1
+        if looks % _CHECK_EVERY == 0 and stop[0]:
+            return STOPPED
+        if relabels >= nodes:
+            relabels = 0
+            _update_prices(r, price, excess, epsilon, b)
+            current[:] = r.start[:-1]
+        origin = queue[begin]
+        begin = (begin + 1) % nodes
+        count -= 1
+        waiting[origin] = False
+        while excess[origin] > 0:
+            node, length = origin, 0
+            while length < _LENGTH and (length == 0 or excess[node] >= 0):
+                arc = _find_admissible(r, price, current, node)
+                if arc >= 0:
+                    path[length] = arc
+                    length += 1
+                    node = r.head[arc]
+                    continue
+                if not _relabel(r, price, current, node, epsilon) or price[node] < floor:
+                    return INFEASIBLE
+                relabels += 1
+                if length > 0:
+                    length -= 1
+                    node = r.head[r.reverse[path[length]]]
+            node = origin
+            for i in range(length):  # each step carries what fits, so earlier nodes may keep a rest
+                arc = path[i]
+                amount = min(excess[node], r.room[arc])
+                head = r.head[arc]
+                r.room[arc] -= amount
+                r.room[r.reverse[arc]] += amount
+                excess[node] -= amount
+                if node != origin and excess[node] > 0 and not waiting[node]:
+                    queue[(begin + count) % nodes], waiting[node] = node, True
+                    count += 1
+                excess[head] += amount
+                node = head
+            if node != origin and excess[node] > 0 and not waiting[node]:
+                queue[(begin + count) % nodes], waiting[node] = node, True
+                count += 1
+    return OPTIMAL
+
+
+@numba.njit(cache=True, nogil=True)
+def _price_sources(r: Residual, supply: Int64s, price: Int64s) -> None:
+    """Price nodes with supply at their cheapest arc, so that ε begins at differences of costs, not at offsets."""
+    for node in range(len(price)):
+        if supply[node] > 0:
+            cheapest = _UNREACHED
+            for arc in range(r.start[node], r.start[node + 1]):
+                if r.slot[arc] >= 0:
+                    cheapest = min(cheapest, r.cost[arc])
+            if cheapest < _UNREACHED:
+                price[node] = -cheapest
+
+
+@numba.njit(cache=True, nogil=True)
+def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], excess: Int64s, alpha: int, warm: bool) -> int:
+    """Make flow and potentials optimal in place.
+
+    Args:
+        g: The network; `flow` and `potential` are mutated, in-lists are not kept in order.
+        root: The node whose potential becomes zero.
+        stop: One byte; when it becomes non-zero the solve ends with `STOPPED`.
+        excess: int64 per node, overwritten.
+        alpha: What ε is divided by between phases (8 for sparse networks, 24 for dense ones).
+        warm: Begin with the potentials and the flow handed in instead of zero.
+
+    Returns:
+        `OPTIMAL`, `INFEASIBLE` or `STOPPED`.
+    """
+    nodes = len(g.row_start)
+    if not warm:
+        g.flow[:] = 0
+        g.potential[:] = 0
+    r = _residual(g)
+    price = g.potential * np.int64(nodes + 1)
+    excess[:] = g.supply
+    for node in range(nodes):
+        for arc in range(r.start[node], r.start[node + 1]):
+            if r.slot[arc] >= 0:
+                flow = r.room[r.reverse[arc]]
+                excess[node] -= flow
+                excess[r.head[arc]] += flow
+    if not warm:
+        _price_sources(r, g.supply, price)
+    largest = np.int64(1)
+    for node in range(nodes):
+        for arc in range(r.start[node], r.start[node + 1]):
+            largest = max(largest, abs(r.cost[arc] + price[node] - price[r.head[arc]]))
+    current = np.empty(nodes, np.int64)
+    queue = np.empty(nodes, np.int32)
+    b = Buckets(
+        np.empty(nodes, np.int64),
+        np.empty(nodes, np.int32),
+        np.empty(nodes, np.int32),
+        np.empty(max(1024, 8 * nodes), np.int32),
+    )
+    # Excess has to travel, so ε must be of the order of the costs on its way, however good the prices are.
+    epsilon = max(np.int64(1), _worst(r, price), largest // 64 if warm and np.any(excess) else np.int64(1))
+    if not warm:
+        epsilon = largest
+    outcome, first = OPTIMAL, True
+    while first or epsilon > 1:
+        epsilon = max(np.int64(1), epsilon // alpha)
+        if stop[0]:
+            outcome = STOPPED
+            break
+        balanced = not np.any(excess)
+        if not (balanced and _refine_prices(r, price, epsilon)):
+            lowest = price[0]
+            for node in range(nodes):
+                base = price[node]
+                lowest = min(lowest, base)
+                for arc in range(r.start[node], r.start[node + 1]):
+                    if r.room[arc] > 0 and r.cost[arc] + base - price[r.head[arc]] < 0:
+                        amount = r.room[arc]
+                        r.room[arc] = 0
+                        r.room[r.reverse[arc]] += amount
+                        excess[node] -= amount
+                        excess[r.head[arc]] += amount
+            # A node that can reach a deficit never falls below this, so one that does proves infeasibility.
+            floor = max(lowest - (largest + epsilon) * (nodes + 1), -_UNREACHED * 3)
+            _update_prices(r, price, excess, epsilon, b)
+            outcome = _discharge(r, price, excess, epsilon, current, queue, b, stop, floor)
+            if outcome != OPTIMAL:
+                break
+        first = False
+    for arc in range(len(r.slot)):
+        if r.slot[arc] >= 0:
+            g.flow[r.slot[arc]] = r.room[r.reverse[arc]]
+    if outcome == OPTIMAL:
+        g.potential[:] = price // np.int64(nodes + 1)
+        _tighten(r, g.potential, nodes)
+        g.potential[:] -= g.potential[root]
+    return outcome
+
+
+@numba.njit(cache=True, nogil=True)
+def _tighten(r: Residual, potential: Int64s, nodes: int) -> None:
+    """Turn an optimal flow into exact potentials: shortest residual distances in unscaled costs."""
+    factor = np.int64(nodes + 1)
+    moved = True
+    while moved:
+        moved = False
+        for node in range(nodes):
+            base = potential[node]
+            for arc in range(r.start[node], r.start[node + 1]):
+                if r.room[arc] > 0 and potential[r.head[arc]] > base + r.cost[arc] // factor:
+                    potential[r.head[arc]] = base + r.cost[arc] // factor
+                    moved = True

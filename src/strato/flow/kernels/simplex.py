@@ -53,13 +53,18 @@ class Tree(NamedTuple):
     """Per slot: 1 at zero, −1 at capacity, 0 in the tree or unusable."""
     artificial: Int64s
     """Signed flow of the artificial arcs: positive from the node to the root."""
+    upward: npt.NDArray[np.bool_]
+    """Whether a node's artificial arc points to the root."""
     queue: Int32s
 
 
 def new_tree(nodes: int, slots: int) -> Tree:
     """Allocate a tree."""
     return Tree(
-        *(np.full(nodes, -1, np.int32) for _ in range(6)), np.zeros(slots, np.int8), np.zeros(nodes, np.int64),
+        *(np.full(nodes, -1, np.int32) for _ in range(6)),
+        np.zeros(slots, np.int8),
+        np.zeros(nodes, np.int64),
+        np.zeros(nodes, np.bool_),
         np.zeros(nodes, np.int32),
     )
 
@@ -129,6 +134,7 @@ def _choose_tree(g: Arrays, t: Tree, root: int, excess: Int64s, chosen: Int64s) 
             group[_find(group, node)] = _find(group, root)
             chosen[count] = slots + node
             t.artificial[node] = excess[node]
+            t.upward[node] = excess[node] > 0
             count += 1
     inside = 0
     for step in range(3):
@@ -180,13 +186,6 @@ def _detach(t: Tree, node: int) -> None:
         t.before[after] = before
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
-def _is_upward(g: Arrays, t: Tree, node: int, slots: int) -> bool:
-    """Tell whether the node's tree arc points to its parent."""
-    arc = t.arc[node]
-    return t.artificial[node] >= 0 if arc >= slots else g.tail[arc] == node
-
-
 @numba.njit(cache=True, nogil=True)
 def _price_subtree(g: Arrays, t: Tree, top: int, slots: int, big: int) -> None:
     """Set depth and potential of a subtree from its parent, walking in pre-order."""
@@ -195,7 +194,7 @@ def _price_subtree(g: Arrays, t: Tree, top: int, slots: int, big: int) -> None:
         parent, arc = t.parent[node], t.arc[node]
         cost = big if arc >= slots else g.cost[arc]
         t.depth[node] = t.depth[parent] + 1
-        up = t.artificial[node] >= 0 if arc >= slots else g.tail[arc] == node
+        up = t.upward[node] if arc >= slots else g.tail[arc] == node
         g.potential[node] = g.potential[parent] - cost if up else g.potential[parent] + cost
         if t.child[node] >= 0:
             node = t.child[node]
@@ -214,6 +213,7 @@ def _plant(g: Arrays, t: Tree, root: int, excess: Int64s, big: int) -> int:
     chosen = np.empty(nodes, np.int64)
     t.state[:] = 0
     t.artificial[:] = 0
+    t.upward[:] = True
     t.child[:] = -1
     inside = _choose_tree(g, t, root, excess, chosen)
     degree = np.zeros(nodes + 1, np.int64)
@@ -273,7 +273,7 @@ def _room(g: Arrays, t: Tree, node: int, upward_flow: bool, slots: int) -> int:
     """How much more can flow on the node's tree arc, towards the parent or away from it."""
     arc = t.arc[node]
     if arc >= slots:
-        return _WIDE if (t.artificial[node] >= 0) == upward_flow else abs(t.artificial[node])
+        return _WIDE if t.upward[node] == upward_flow else abs(t.artificial[node])
     if (g.tail[arc] == node) == upward_flow:
         return int(g.capacity[arc] - g.flow[arc])
     return int(g.flow[arc])
@@ -369,6 +369,8 @@ def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], t: Tree, excess: In
     for node in range(nodes):
         for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
             g.flow[arc] = min(g.flow[arc], g.capacity[arc])
+            if g.head[arc] == node:  # a loop is used to the full when that pays, and never again
+                g.flow[arc] = g.capacity[arc] if g.cost[arc] < 0 else 0
             excess[node] -= g.flow[arc]
             excess[g.head[arc]] += g.flow[arc]
             largest = max(largest, abs(g.cost[arc]))
