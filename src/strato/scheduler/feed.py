@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from strato.api.core import Node, Pod, ResourceQuota
+from strato.api.core import Namespace, Node, Pod, ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroup, Queue
@@ -40,6 +40,7 @@ class Feed:
         informers.informer(Node).add_batch_handler(self.on_nodes)
         informers.informer(PodGroup).add_batch_handler(self.on_groups)
         informers.informer(Pod).add_batch_handler(self.on_pods)
+        informers.informer(Namespace).add_batch_handler(self.on_namespaces)
         informers.informer(ResourceQuota).add_batch_handler(self.on_quotas)
 
     def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
@@ -104,6 +105,17 @@ class Feed:
             else:
                 self._world.set_priority_class(change.new)
         self._wake()
+
+    def on_namespaces(self, changes: Sequence[Change[Namespace]]) -> None:
+        """Take namespaces' labels."""
+        before = self._world.version
+        for change in changes:
+            if change.new is None:
+                self._world.remove_namespace(change.key.name)
+            else:
+                self._world.set_namespace(change.key.name, change.new.metadata.labels or {})
+        if self._world.version != before:
+            self._wake()
 
     def on_quotas(self, changes: Sequence[Change[ResourceQuota]]) -> None:
         """Take ResourceQuotas."""

@@ -68,6 +68,7 @@ POINTS: Final[dict[str, tuple[str, ...]]] = {
     "victim_queue_order": (),
     "filter": ("enablePredicate",),
     "filter_task": ("enablePredicate",),
+    "filter_neighbours": ("enablePredicate",),
     "pre_filter": ("enablePredicate",),
     "static_scores": ("enableNodeOrder",),
     "resource_terms": ("enableNodeOrder",),
@@ -208,6 +209,12 @@ class Plugin:
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by what runs on them; asked again after every placement. None when it has nothing to say."""
+
+    def filter_neighbours(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Judge rows by the part of ``filter_task`` that preemption by score takes as it stands before it evicts.
+
+        Volcano prepares these rules once per task, so that evictions cannot cure them; topology-aware preemption can.
+        """
 
     def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
         """Score rows by class and node object only; kept until the node object changes."""

@@ -225,6 +225,14 @@ class Session:
         """Whether a queue may take from others."""
         return all(fn(queue, tasks) for fn in self._flat["preemptive"])
 
+    def neighbours_allow(self, task: Task, rows: Rows) -> Rows:
+        """Return the rows that rules about other pods allow as things stand."""
+        for fn in self._flat["filter_neighbours"]:
+            verdicts: Verdicts | None = fn(task, self.world.nodes, rows) if rows.size else None
+            if verdicts is not None:
+                rows = rows[verdicts.codes == 0]
+        return rows
+
     def pre_filter(self, task: Task) -> FitErrors | None:
         """Return why a task is turned down before looking at nodes, None when it is not."""
         for fn in self._flat["pre_filter"]:

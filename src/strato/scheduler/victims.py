@@ -1,4 +1,4 @@
-"""Which victim goes first, and whether a set of them suffices; shared by all actions that evict (spec core 10.4, 11)."""
+"""Which victim goes first, and whether a set of them suffices; for all actions that evict (core 10.4, 11)."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.scheduler import ingest
 from strato.scheduler.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.neighbours import Neighbours
 from strato.scheduler.nodes import NodeTable
 from strato.scheduler.resources import Dimensions, Vector, fit_width
 from strato.scheduler.tasks import (
@@ -65,6 +66,9 @@ class World:
 
     Attributes:
         with_pending: Jobs that have pending tasks.
+        pairwise: Tasks whose class has rules about other pods, by class.
+        namespaces: Labels of namespaces.
+        neighbours: How many pods of what kind run where.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
         version: Grows with every change.
@@ -88,7 +92,9 @@ class World:
         self.changed: dict[str, Job] = {}
         self.version = 0
         self.openings = 0
-        self.pairwise_pods = 0
+        self.pairwise: dict[TaskClass, dict[str, Task]] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.neighbours = Neighbours(self.nodes)
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
         self._width = self.dims.width
@@ -153,7 +159,7 @@ class World:
         ingest.fill_task(task, pod)
         self.tasks[key] = task
         if cls.pairwise:
-            self.pairwise_pods += 1
+            self.pairwise.setdefault(cls, {})[key] = task
         group = ingest.group_of(pod)
         if group:
             self._join(task, self._job(f"{task.namespace}/{group}"))
@@ -178,11 +184,29 @@ class World:
         if task.row >= 0:
             self.nodes.remove(task.row, task, task.status)
         if task.cls.pairwise:
-            self.pairwise_pods -= 1
+            members = self.pairwise[task.cls]
+            del members[key]
+            if not members:
+                del self.pairwise[task.cls]
         job = task.job
         if job is not None:
             self._leave(task, job)
         self._open()
+
+    def pairwise_members(self) -> list[Task]:
+        """Return one task of every class with rules about other pods; its class stands for the others."""
+        return [next(iter(members.values())) for members in self.pairwise.values()]
+
+    def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take a namespace's labels; pod affinity may select by them."""
+        if self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.neighbours = Neighbours(self.nodes)
+            self._open()
+
+    def remove_namespace(self, name: str) -> None:
+        """Forget a namespace."""
+        self.namespaces.pop(name, None)
 
     def _join(self, task: Task, job: Job) -> None:
         task.job = job

@@ -93,7 +93,10 @@ class Preempt(Action):
 
         if self.args.topology_aware:
             return self._cheapest_node(ssn, stmt, queue, task, [int(row) for row in rows], wanted)
-        return any(self._on_row(ssn, stmt, queue, task, row, wanted) for row in choice.scored_order(ssn, task, rows))
+        return any(
+            self._on_row(ssn, stmt, queue, task, row, wanted)
+            for row in choice.scored_order(ssn, task, ssn.neighbours_allow(task, rows))
+        )
 
     @staticmethod
     def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible) -> bool:
@@ -213,9 +216,9 @@ def may_preempt(ssn: Session, task: Task) -> bool:
     for other in ssn.world.nodes.tasks[row].values():
         condition = other.pod.status.condition("DisruptionTarget")
         leaving = other.pod.metadata.deletion_timestamp is not None
-        if leaving and condition is not None and condition.reason == "PreemptionByScheduler":
-            if (other.pod.spec.priority or 0) < mine:
-                return False
+        ours = condition is not None and condition.reason == "PreemptionByScheduler"
+        if leaving and ours and (other.pod.spec.priority or 0) < mine:
+            return False
     return True
 
 

@@ -12,9 +12,10 @@ from strato.scheduler import kernels
 from strato.scheduler.arguments import arg
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore
 from strato.scheduler.nodes import NodeTable, Rows
-from strato.scheduler.plugins.predicates import matches_term, tolerates
+from strato.scheduler.plugins import neighbourly
+from strato.scheduler.plugins.selection import matches_term, tolerates
 from strato.scheduler.resources import CPU, MEMORY
-from strato.scheduler.tasks import TaskClass
+from strato.scheduler.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -52,6 +53,7 @@ class NodeOrder(Plugin):
     def open(self, ssn: Session) -> None:
         """Resolve the columns."""
         self._gpu = ssn.world.column(GPU)
+        self._world = ssn.world
 
     def resource_terms(self) -> Sequence[ResourceTerm]:
         """Least and most allocated, and balance between resources."""
@@ -83,6 +85,22 @@ class NodeOrder(Plugin):
         if args.image_locality:
             scores.append(StaticScore(image_scores(cls, nodes, rows), float(args.image_locality)))
         return scores
+
+    def watches_pods(self, task: Task) -> bool:
+        """Whether other pods matter for this task's score."""
+        return bool(self._world.pairwise) and neighbourly.concerns(self._world, task)
+
+    def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
+        """Inter-pod affinity and topology spread."""
+        total: FloatArray | None = None
+        for weight, score in (
+            (self.args.pod_affinity, neighbourly.score_affinity),
+            (self.args.pod_topology_spread, neighbourly.score_spread),
+        ):
+            points = score(self._world, task, rows) if weight else None
+            if points is not None:
+                total = points * weight if total is None else total + points * weight
+        return total
 
     @staticmethod
     def _soft_taints(cls: TaskClass, nodes: NodeTable, rows: Rows) -> FloatArray:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.api.core import Node, NodeSelectorTerm, Taint, Toleration
-from strato.api.shapes import LabelSelectorRequirement
+from strato.api.core import Node, Taint
 from strato.scheduler.arguments import arg
 from strato.scheduler.framework import Plugin, Verdicts
 from strato.scheduler.nodes import NodeTable, Rows
+from strato.scheduler.plugins import neighbourly
+from strato.scheduler.plugins.selection import matches_node, tolerates
 from strato.scheduler.reasons import Reason
 from strato.scheduler.tasks import Task, TaskClass, host_ports
 
@@ -93,71 +94,44 @@ class Predicates(Plugin):
 
     def watches_pods(self, task: Task) -> bool:
         """Whether what runs on a node matters for this task."""
-        return self.args.node_ports and bool(task.cls.host_ports)
+        if self.args.node_ports and task.cls.host_ports:
+            return True
+        world = self._ssn.world
+        return bool(world.pairwise) and neighbourly.concerns(world, task)
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Host ports that are taken."""
-        if not (self.args.node_ports and task.cls.host_ports):
-            return None
-        taken = np.fromiter((ports_clash(task, nodes.tasks[row].values()) for row in rows), np.bool_, len(rows))
-        return Verdicts.reject_where(taken, PORTS)
+        """Host ports that are taken, inter-pod affinity, topology spread: the first rule a row breaks."""
+        found: list[Verdicts] = []
+        if self.args.node_ports and task.cls.host_ports:
+            taken = np.fromiter((ports_clash(task, nodes.tasks[row].values()) for row in rows), np.bool_, len(rows))
+            found.append(Verdicts.reject_where(taken, PORTS))
+        neighbours = self.filter_neighbours(task, nodes, rows)
+        if neighbours is not None:
+            found.append(neighbours)
+        return merged(found, len(rows))
+
+    def filter_neighbours(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Inter-pod affinity and topology spread."""
+        world = self._ssn.world
+        found: list[Verdicts] = []
+        if self.args.pod_affinity and world.pairwise:
+            found.append(neighbourly.filter_affinity(world, task, rows))
+        if self.args.pod_topology_spread and task.cls.spec.topology_spread_constraints:
+            eligible = neighbourly.eligible_rows(task.cls, nodes)
+            spread = neighbourly.filter_spread(world, task, rows, eligible)
+            if spread is not None:
+                found.append(spread)
+        return merged(found, len(rows))
 
 
-def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
-    """Whether any toleration accepts a taint (Kubernetes' ToleratesTaint)."""
-    for toleration in tolerations:
-        if toleration.effect and toleration.effect != taint.effect:
-            continue
-        if toleration.key and toleration.key != taint.key:
-            continue
-        if toleration.operator == "Exists":
-            return True
-        if toleration.operator in ("", "Equal") and toleration.key and toleration.value == taint.value:
-            return True
-    return False
-
-
-def matches_node(cls: TaskClass, node: Node) -> bool:
-    """Whether a node has the labels a class's selector and required affinity ask for."""
-    labels = node.metadata.labels or {}
-    for key, value in cls.spec.node_selector.items():
-        if labels.get(key) != value:
-            return False
-    affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
-    if affinity is None or affinity.required is None:
-        return True
-    return any(matches_term(term, node) for term in affinity.required.node_selector_terms)
-
-
-def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether all requirements of a term hold; a term without any holds for no node."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    labels = node.metadata.labels or {}
-    if not all(requirement_holds(r, labels.get(r.key)) for r in term.match_expressions):
-        return False
-    fields = {"metadata.name": node.metadata.name}
-    return all(requirement_holds(r, fields.get(r.key)) for r in term.match_fields)
-
-
-def requirement_holds(requirement: LabelSelectorRequirement, value: str | None) -> bool:
-    """Judge one node selector requirement against a label's value (None when absent)."""
-    operator, values = requirement.operator, requirement.values
-    if operator == "In":
-        return value is not None and value in values
-    if operator == "NotIn":
-        return value is None or value not in values
-    if operator == "Exists":
-        return value is not None
-    if operator == "DoesNotExist":
-        return value is None
-    if operator in ("Gt", "Lt") and value is not None and len(values) == 1:
-        try:
-            left, right = int(value), int(values[0])
-        except ValueError:
-            return False
-        return left > right if operator == "Gt" else left < right
-    return False
+def merged(verdicts: Iterable[Verdicts], rows: int) -> Verdicts | None:
+    """Return one answer out of several: each row's first rejection."""
+    codes, reasons = np.zeros(rows, np.uint8), list[Reason]()
+    for verdict in verdicts:
+        shifted = np.where(verdict.codes > 0, verdict.codes + np.uint8(len(reasons)), 0)
+        codes = np.where(codes == 0, shifted, codes).astype(np.uint8)
+        reasons += verdict.reasons
+    return Verdicts(codes, tuple(reasons)) if reasons else None
 
 
 def ports_clash(task: Task, others: Iterable[Task]) -> bool:

@@ -1,0 +1,215 @@
+"""Rules about other pods, as Kubernetes has them: inter-pod affinity and topology spread. Used by two plugins.
+
+`predicates` filters by them, `nodeorder` scores by them; this file holds the decisions, on arrays over rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.api.core import TopologySpreadConstraint
+from strato.api.selectors import from_label_selector
+from strato.api.shapes import LabelSelector
+from strato.scheduler.framework import FloatArray, Verdicts
+from strato.scheduler.neighbours import Term, members_key
+from strato.scheduler.nodes import Mask, NodeTable, Rows
+from strato.scheduler.plugins.selection import matches_node
+from strato.scheduler.reasons import Reason
+from strato.scheduler.tasks import Task, TaskClass
+from strato.scheduler.world import World
+
+EXISTING_ANTI = Reason("predicates", "node(s) didn't satisfy existing pods anti-affinity rules")
+AFFINITY = Reason("predicates", "node(s) didn't match pod affinity rules", curable=False)
+ANTI = Reason("predicates", "node(s) didn't match pod anti-affinity rules")
+SPREAD = Reason("predicates", "node(s) didn't match pod topology spread constraints")
+NO_LABEL = Reason("predicates", "node(s) didn't match pod topology spread constraints (missing required label)", False)
+
+_HARD_WEIGHT = 1
+"""Weight of existing pods' required affinity in scoring (Kubernetes' hardPodAffinityWeight)."""
+
+
+def required(task: Task, *, anti: bool) -> list[Term]:
+    """Return a task's required affinity or anti-affinity terms."""
+    affinity = task.cls.spec.affinity
+    side = None if affinity is None else affinity.pod_anti_affinity if anti else affinity.pod_affinity
+    return [Term(term, task) for term in side.required] if side is not None else []
+
+
+def preferred(task: Task) -> list[tuple[int, Term]]:
+    """Return a task's preferences with signed weights."""
+    affinity = task.cls.spec.affinity
+    if affinity is None:
+        return []
+    out = []
+    for side, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
+        if side is not None:
+            out += [(sign * p.weight, Term(p.pod_affinity_term, task)) for p in side.preferred]
+    return out
+
+
+def concerns(world: World, task: Task) -> bool:
+    """Whether pods that run, or this one's own wishes, make other pods matter for where it goes."""
+    if task.cls.pairwise:
+        return True
+    return any(
+        any(term.matches(task, world.namespaces) for term in _all_terms(member)) for member in world.pairwise_members()
+    )
+
+
+def _all_terms(task: Task) -> list[Term]:
+    return [*required(task, anti=False), *required(task, anti=True), *(term for _, term in preferred(task))]
+
+
+def filter_affinity(world: World, task: Task, rows: Rows) -> Verdicts:
+    """Judge rows by inter-pod affinity and anti-affinity."""
+    codes = np.zeros(len(rows), np.uint8)
+    neighbours, size = world.neighbours, world.nodes.size
+    for member in world.pairwise_members():
+        for term in required(member, anti=True):
+            if term.matches(task, world.namespaces):
+                cls = member.cls
+                counts = neighbours.counts(members_key(cls), lambda other, cls=cls: other.cls is cls)  # type: ignore[misc] # default binds the loop variable
+                codes[(neighbours.per_domain(term.topology_key, counts) > 0)[rows] & (codes == 0)] = 1
+    terms = required(task, anti=False)
+    if terms:
+        ok = np.ones(size, np.bool_)
+        anybody = False
+        for term in terms:
+            counts = _matching(world, term)
+            anybody = anybody or bool(counts.any())
+            ok &= neighbours.per_domain(term.topology_key, counts) > 0
+        if not anybody and all(term.matches(task, world.namespaces) for term in terms):
+            ok = np.ones(size, np.bool_)
+            for term in terms:
+                ok &= neighbours.domains(term.topology_key)[0] >= 0
+        codes[~ok[rows] & (codes == 0)] = 2
+    for term in required(task, anti=True):
+        taken = neighbours.per_domain(term.topology_key, _matching(world, term)) > 0
+        codes[taken[rows] & (codes == 0)] = 3
+    return Verdicts(codes, (EXISTING_ANTI, AFFINITY, ANTI))
+
+
+def _matching(world: World, term: Term) -> npt.NDArray[np.int64]:
+    return world.neighbours.counts(term.key, lambda other: term.matches(other, world.namespaces))
+
+
+def score_affinity(world: World, task: Task, rows: Rows) -> FloatArray | None:
+    """Score candidate rows by preferences, the task's and those of the pods there, stretched to [0, 100]."""
+    raw = np.zeros(world.nodes.size)
+    spoken = False
+    for weight, term in preferred(task):
+        spoken = True
+        raw += weight * world.neighbours.per_domain(term.topology_key, _matching(world, term))
+    for member in world.pairwise_members():
+        wishes = [*preferred(member), *((_HARD_WEIGHT, term) for term in required(member, anti=False))]
+        for weight, term in wishes:
+            if term.matches(task, world.namespaces):
+                spoken = True
+                cls = member.cls
+                counts = world.neighbours.counts(members_key(cls), lambda other, cls=cls: other.cls is cls)  # type: ignore[misc] # default binds the loop variable
+                raw += weight * world.neighbours.per_domain(term.topology_key, counts)
+    if not spoken:
+        return None
+    mine = raw[rows]
+    low, high = mine.min(), mine.max()
+    if high == low:
+        return np.zeros(len(rows))
+    points: FloatArray = np.floor(100.0 * (mine - low) / (high - low))
+    return points
+
+
+# -- topology spread ---------------------------------------------------------------------------------------------------
+
+
+def _constraints(cls: TaskClass, action: str) -> Sequence[TopologySpreadConstraint]:
+    return [c for c in cls.spec.topology_spread_constraints if c.when_unsatisfiable == action]
+
+
+def _spread_counts(world: World, task: Task, constraint: TopologySpreadConstraint) -> npt.NDArray[np.int64]:
+    base = constraint.label_selector or LabelSelector()
+    labels = task.pod.metadata.labels or {}
+    same = {key: labels[key] for key in constraint.match_label_keys if key in labels}
+    wanted = LabelSelector(match_labels={**base.match_labels, **same}, match_expressions=base.match_expressions)
+    selector = from_label_selector(wanted if constraint.label_selector is not None or same else None)
+    namespace = task.namespace
+
+    def matches(other: Task) -> bool:
+        return other.namespace == namespace and selector.matches(other.pod.metadata.labels or {})
+
+    return world.neighbours.counts(("spread", str(selector), namespace), matches)
+
+
+def _matches_itself(task: Task, constraint: TopologySpreadConstraint) -> bool:
+    return from_label_selector(constraint.label_selector).matches(task.pod.metadata.labels or {})
+
+
+def filter_spread(world: World, task: Task, rows: Rows, eligible: Mask) -> Verdicts | None:
+    """Judge rows by the hard spread constraints.
+
+    Args:
+        world: What runs where.
+        task: Who wants a place.
+        rows: The rows to judge.
+        eligible: bool[nodes], rows the pod's node selector and affinity allow; only their domains count.
+    """
+    constraints = _constraints(task.cls, "DoNotSchedule")
+    if not constraints:
+        return None
+    codes = np.zeros(len(rows), np.uint8)
+    neighbours = world.neighbours
+    has_all = np.ones(world.nodes.size, np.bool_)
+    for constraint in constraints:
+        has_all &= neighbours.domains(constraint.topology_key)[0] >= 0
+    for constraint in constraints:
+        domains, many = neighbours.domains(constraint.topology_key)
+        inside = has_all & (eligible if constraint.node_affinity_policy != "Ignore" else True)
+        counts = _spread_counts(world, task, constraint)
+        sums = np.bincount(domains[inside], weights=counts[inside].astype(np.float64), minlength=max(many, 1))
+        there = np.bincount(domains[inside], minlength=max(many, 1)) > 0
+        least = float(sums[there].min()) if there.any() else 0.0
+        if constraint.min_domains is not None and int(there.sum()) < constraint.min_domains:
+            least = 0.0
+        mine = 1 if _matches_itself(task, constraint) else 0
+        at = domains[rows]
+        codes[(at < 0) & (codes == 0)] = 2
+        over = np.zeros(len(rows), np.bool_)
+        over[at >= 0] = sums[at[at >= 0]] + mine - least > constraint.max_skew
+        codes[over & (codes == 0)] = 1
+    return Verdicts(codes, (SPREAD, NO_LABEL))
+
+
+def score_spread(world: World, task: Task, rows: Rows) -> FloatArray | None:
+    """Score candidate rows by the soft spread constraints; fewer matching pods in the domain are better."""
+    constraints = _constraints(task.cls, "ScheduleAnyway")
+    if not constraints or not len(rows):
+        return None
+    raw = np.zeros(len(rows))
+    ignored = np.zeros(len(rows), np.bool_)
+    for constraint in constraints:
+        domains, _ = world.neighbours.domains(constraint.topology_key)
+        at = domains[rows]
+        ignored |= at < 0
+        weight = math.log(len(set(at[at >= 0].tolist())) + 2)
+        there = world.neighbours.per_domain(constraint.topology_key, _spread_counts(world, task, constraint))[rows]
+        raw += there * weight + (constraint.max_skew - 1)
+    raw = np.round(raw)
+    seen = raw[~ignored]
+    if not seen.size:
+        return np.zeros(len(rows))
+    low, high = seen.min(), seen.max()
+    if high == 0:
+        return np.where(ignored, 0.0, 100.0)
+    points: FloatArray = np.where(ignored, 0.0, np.floor(100.0 * (high + low - raw) / high))
+    return points
+
+
+def eligible_rows(cls: TaskClass, nodes: NodeTable) -> Mask:
+    """Return which rows a class's node selector and affinity allow."""
+    if not cls.spec.node_selector and (cls.spec.affinity is None or cls.spec.affinity.node_affinity is None):
+        return nodes.present[: nodes.size].copy()
+    facts = (nodes.facts[row] for row in range(nodes.size))
+    return np.fromiter((node is not None and matches_node(cls, node) for node in facts), np.bool_, nodes.size)

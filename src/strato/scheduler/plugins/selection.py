@@ -1,0 +1,66 @@
+"""Taints and node selection, as Kubernetes has them: pure functions that several plugins use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strato.api.core import Node, NodeSelectorTerm, Taint, Toleration
+from strato.api.shapes import LabelSelectorRequirement
+from strato.scheduler.tasks import TaskClass
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """Whether any toleration accepts a taint (Kubernetes' ToleratesTaint)."""
+    for toleration in tolerations:
+        if toleration.effect and toleration.effect != taint.effect:
+            continue
+        if toleration.key and toleration.key != taint.key:
+            continue
+        if toleration.operator == "Exists":
+            return True
+        if toleration.operator in ("", "Equal") and toleration.key and toleration.value == taint.value:
+            return True
+    return False
+
+
+def matches_node(cls: TaskClass, node: Node) -> bool:
+    """Whether a node has the labels a class's selector and required affinity ask for."""
+    labels = node.metadata.labels or {}
+    for key, value in cls.spec.node_selector.items():
+        if labels.get(key) != value:
+            return False
+    affinity = cls.spec.affinity.node_affinity if cls.spec.affinity is not None else None
+    if affinity is None or affinity.required is None:
+        return True
+    return any(matches_term(term, node) for term in affinity.required.node_selector_terms)
+
+
+def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
+    """Whether all requirements of a term hold; a term without any holds for no node."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels or {}
+    if not all(requirement_holds(r, labels.get(r.key)) for r in term.match_expressions):
+        return False
+    fields = {"metadata.name": node.metadata.name}
+    return all(requirement_holds(r, fields.get(r.key)) for r in term.match_fields)
+
+
+def requirement_holds(requirement: LabelSelectorRequirement, value: str | None) -> bool:
+    """Judge one node selector requirement against a label's value (None when absent)."""
+    operator, values = requirement.operator, requirement.values
+    if operator == "In":
+        return value is not None and value in values
+    if operator == "NotIn":
+        return value is None or value not in values
+    if operator == "Exists":
+        return value is not None
+    if operator == "DoesNotExist":
+        return value is None
+    if operator in ("Gt", "Lt") and value is not None and len(values) == 1:
+        try:
+            left, right = int(value), int(values[0])
+        except ValueError:
+            return False
+        return left > right if operator == "Gt" else left < right
+    return False
