@@ -53,16 +53,24 @@ class _Index(Generic[V]):
         self._members: dict[str, dict[Key, V]] = {}
 
     def update(self, key: Key, old: V | None, new: V | None) -> None:
-        before = set(self._values_of(old)) if old is not None else set()
-        after = list(self._values_of(new)) if new is not None else []
-        for value in before.difference(after):
-            members = self._members[value]
-            del members[key]
-            if not members:
-                del self._members[value]
-        if new is not None:
-            for value in after:
-                self._members.setdefault(value, {})[key] = new
+        after = tuple(self._values_of(new)) if new is not None else ()
+        if old is not None:
+            for value in self._values_of(old):
+                if value not in after:
+                    self._remove(value, key)
+        for value in after:
+            members = self._members.get(value)
+            if members is None:
+                members = self._members[value] = {}
+            members[key] = cast(V, new)
+
+    def _remove(self, value: str, key: Key) -> None:
+        members = self._members.get(value)
+        if members is None:
+            return
+        members.pop(key, None)
+        if not members:
+            del self._members[value]
 
     def members(self, value: str) -> list[V]:
         return list(self._members.get(value, {}).values())
@@ -248,13 +256,14 @@ class Informer(Generic[V]):
         self._finish(changes, resource_version)
 
     def _set(self, key: Key, new: V | None, changes: _Changes[V]) -> None:
+        objects = self._objects
         if new is None:
-            old = self._objects.pop(key, None)
+            old = objects.pop(key, None)
             if old is None:
                 return  # never seen, so there is nothing to take back
         else:
-            old = self._objects.get(key)
-            self._objects[key] = new
+            old = objects.get(key)
+            objects[key] = new
         for index in self._indexes.values():
             index.update(key, old, new)
         changes.append(Change(old, new))
