@@ -328,9 +328,16 @@ async def test_followed_logs_end_with_the_container(world: World) -> None:
     assert await world.log("p", since_seconds=0.0) == ""
 
 
-@pytest.mark.parametrize("isolation", ["user", "plain"])
-async def test_weaker_isolation_runs_pods_too(tmp_path: Path, isolation: str) -> None:
-    async with running(tmp_path / "node", FakeApi(), isolation=isolation) as world:
+WEAKER = [
+    pytest.param({"isolation": "user"}, id="an ordinary user"),
+    pytest.param({"isolation": "plain"}, id="no namespaces"),
+    pytest.param({"own_network": False}, id="root on the machine's network"),
+]
+
+
+@pytest.mark.parametrize("options", WEAKER)
+async def test_weaker_isolation_runs_pods_too(tmp_path: Path, options: dict[str, Any]) -> None:
+    async with running(tmp_path / "node", FakeApi(), **options) as world:
         world.sh("p", "hostname; echo $IP", container={"env": [IP_VARIABLE]})
         status = await world.finished("p")
         assert status["phase"] == "Succeeded"

@@ -80,6 +80,8 @@ class SandboxNode:
         strict_images: Never run a container on the machine's root in place of its image.
         path: ``PATH`` of containers on the machine's root; None is this process's, this Python's directory first.
         isolation: Force ``root``, ``user`` or ``plain``; empty takes the strongest there is.
+        own_network: Give pods network namespaces when privileges allow. They reach one another and this machine,
+            but nothing beyond it; False shares the machine's network, with one loopback address per pod.
         backoff: Waits between restarts of a container.
     """
 
@@ -99,9 +101,11 @@ class SandboxNode:
         strict_images: bool = False,
         path: str | None = None,
         isolation: str = "",
+        own_network: bool = True,
         backoff: Backoff | None = None,
     ) -> None:
         self.name = name
+        self._own_network = own_network
         self._cluster = cluster
         self._clock = clock
         self._backoff = backoff
@@ -196,7 +200,7 @@ class SandboxNode:
         machine, directory = self._machine, self._machine.layout.data_dir
         if self._runtime.isolation == "plain":
             _log.warning("pods run as plain processes: this machine allows no namespaces")
-        if self._runtime.isolation != "root":
+        if self._runtime.isolation != "root" or not self._own_network:
             return
         name = bridge_name(directory)
         note = os.path.join(directory, "network")
