@@ -63,6 +63,10 @@ class Session:
         now: Seconds since the epoch.
         rng: Decides ties that the specification leaves to chance.
         uid: Identity of the session.
+
+    Attributes:
+        simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
+            (SimulateAddTask and SimulateRemoveTask are switched on).
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class Session:
         self.queue_facts: dict[str, Any] = {}
         self.plugins: list[Plugin] = []
         self.kernel_flags = 0
+        self.simulates = False
         self._total: Vector | None = None
         self._build(config)
 
@@ -98,6 +103,8 @@ class Session:
                 plugin.hierarchy = option.toggles["enableHierarchy"]
                 plugin.open(self)
                 self.plugins.append(plugin)
+                if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
+                    self.simulates = self.simulates or answers(plugin, "filter_neighbours")
                 for point, toggles in POINTS.items():
                     on = not toggles or any(option.toggles[t] for t in toggles)
                     if on and answers(plugin, point):

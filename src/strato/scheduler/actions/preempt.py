@@ -85,6 +85,8 @@ class Preempt(Action):
         if not may_preempt(ssn, task) or ssn.pre_filter(task) is not None:
             return False
         rows = choice.candidate_rows(ssn, task)
+        if not (self.args.topology_aware and ssn.simulates):
+            rows = ssn.neighbours_allow(task, rows)
 
         def wanted(victim: Task) -> bool:
             if victim.status not in (BOUND, RUNNING) or not victim.preemptable or not eligible(victim):
@@ -93,10 +95,7 @@ class Preempt(Action):
 
         if self.args.topology_aware:
             return self._cheapest_node(ssn, stmt, queue, task, [int(row) for row in rows], wanted)
-        return any(
-            self._on_row(ssn, stmt, queue, task, row, wanted)
-            for row in choice.scored_order(ssn, task, ssn.neighbours_allow(task, rows))
-        )
+        return any(self._on_row(ssn, stmt, queue, task, row, wanted) for row in choice.scored_order(ssn, task, rows))
 
     @staticmethod
     def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible) -> bool:
