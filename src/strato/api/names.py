@@ -19,7 +19,6 @@ _LABEL_1035_FORM = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _QUALIFIED_FORM = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE_FORM = "(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?"
 _CONFIG_KEY_FORM = "[-._a-zA-Z0-9]+"
-_ENV_FORM = r"[-._a-zA-Z][-._a-zA-Z0-9]*"
 
 _LABEL = re.compile(_LABEL_FORM).fullmatch
 _SUBDOMAIN = re.compile(_SUBDOMAIN_FORM).fullmatch
@@ -171,6 +170,12 @@ def check_config_key(value: str) -> list[str]:
     elif value.startswith(".."):
         problems.append("must not start with '..'")
     return problems
+
+
+@lru_cache(maxsize=4096)
+def is_env_name(value: str) -> bool:
+    """Whether the value may be the name of an environment variable."""
+    return _PRINTABLE_ENV(value) is not None
 
 
 def check_env_name(value: str) -> list[str]:

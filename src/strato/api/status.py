@@ -204,8 +204,8 @@ def invalid_value(field: str, value: object, detail: str) -> Cause:
 
 
 def not_supported(field: str, value: object, supported: Sequence[str]) -> Cause:
-    """``Unsupported value: "x": supported values: "a", "b"``; the values are sorted."""
-    known = ", ".join(f'"{item}"' for item in sorted(supported))
+    """``Unsupported value: "x": supported values: "a", "b"``, in the order given."""
+    known = ", ".join(f'"{item}"' for item in supported)
     return Cause(NOT_SUPPORTED, f"Unsupported value: {render(value)}: supported values: {known}", field)
 
 

@@ -10,6 +10,20 @@ from strato.api.defaults.pod import canonical_list
 Json = dict[str, Any]
 
 
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
+
+
 def default_namespace(obj: Json) -> None:
     """Default a namespace: its name as a label, and the finalizer that its deletion waits for."""
     metadata = obj.setdefault("metadata", {})
@@ -26,9 +40,14 @@ def default_namespace(obj: Json) -> None:
 
 def default_node(obj: Json) -> None:
     """Default a node: allocatable from capacity, quantities canonical."""
+    obj.setdefault("spec", {})
     status = obj.get("status")
-    if not status:
-        return
+    if status is None:
+        status = obj["status"] = {}
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+    info = status.setdefault("nodeInfo", {})
+    for member in _NODE_INFO:
+        info.setdefault(member, "")
     capacity = status.get("capacity")
     if capacity:
         capacity = status["capacity"] = canonical_list(capacity)

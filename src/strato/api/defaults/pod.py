@@ -37,7 +37,7 @@ def default_pod_template(obj: Json) -> None:
 
 def default_template_spec(template: Json) -> None:
     """Default the pod spec of a template (``{metadata, spec}``)."""
-    template.setdefault("metadata", {}).setdefault("creationTimestamp", None)
+    template.setdefault("metadata", {})
     spec = template.get("spec")
     if spec is None:
         spec = template["spec"] = {}

@@ -29,8 +29,10 @@ def default_service(obj: Json) -> None:
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
     if kind != "ExternalName":
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        spec.setdefault("ipFamilies", ["IPv4"])
+        # A headless service without a selector may get endpoints of either family.
+        bare = spec.get("clusterIP") == "None" and not spec.get("selector")
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack" if bare else "SingleStack")
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if bare else ["IPv4"])
 
 
 def default_endpoints(obj: Json) -> None:

@@ -18,8 +18,9 @@ def _absent(obj: Json, name: str, value: object) -> None:
 
 def _template(spec: Json) -> None:
     template = spec.get("template")
-    if template:
-        default_template_spec(template)
+    if template is None:
+        template = spec["template"] = {}
+    default_template_spec(template)
 
 
 def default_deployment(obj: Json) -> None:
@@ -65,6 +66,7 @@ def default_stateful_set(obj: Json) -> None:
     spec = obj.setdefault("spec", {})
     _template(spec)
     _absent(spec, "replicas", 1)
+    _absent(spec, "serviceName", "")
     if not spec.get("podManagementPolicy"):
         spec["podManagementPolicy"] = "OrderedReady"
     _absent(spec, "updateStrategy", {})
@@ -135,7 +137,7 @@ def default_cron_job(obj: Json) -> None:
     _absent(spec, "failedJobsHistoryLimit", 1)
     template = spec.get("jobTemplate")
     if template:
-        template.setdefault("metadata", {}).setdefault("creationTimestamp", None)
+        template.setdefault("metadata", {})
         job = template.get("spec")
         if job:
             _template(job)

@@ -48,6 +48,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.STATEFULSET: workloads.validate_workload,
     catalog.DAEMONSET: workloads.validate_workload,
     catalog.JOB: workloads.validate_job,
+    catalog.PODDISRUPTIONBUDGET: others.validate_budget,
 }
 _FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
 _UPDATE: dict[Kind, Update] = {
@@ -69,6 +70,7 @@ _UPDATE: dict[Kind, Update] = {
     catalog.STATEFULSET: _FIXED_SELECTOR,
     catalog.DAEMONSET: _FIXED_SELECTOR,
     catalog.JOB: workloads.validate_job_update,
+    catalog.PODDISRUPTIONBUDGET: lambda obj, _old: others.validate_budget(obj),
 }
 
 

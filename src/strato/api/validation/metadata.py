@@ -55,8 +55,8 @@ def validate_metadata(
     owners = get("ownerReferences")
     if owners:
         _validate_owners(owners, f"{field}.ownerReferences", causes)
-    for finalizer in get("finalizers") or ():
-        _validate_finalizer(finalizer, f"{field}.finalizers", causes)
+    for index, finalizer in enumerate(get("finalizers") or ()):
+        _validate_finalizer(finalizer, f"{field}.finalizers[{index}]", causes)
     return causes
 
 
@@ -86,12 +86,11 @@ def validate_annotations(annotations: Json, field: str, causes: list[Cause]) -> 
 
 def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> None:
     controller = ""
-    for index, owner in enumerate(owners):
-        place = f"{field}[{index}]"
+    for owner in owners:
         if not owner.get("apiVersion"):
-            causes.append(invalid_value(f"{place}.apiVersion", "", "version must not be empty"))
+            causes.append(invalid_value(f"{field}.apiVersion", "", "version must not be empty"))
         missing = [member for member in ("kind", "name", "uid") if not owner.get(member)]
-        causes += [invalid_value(f"{place}.{member}", "", "must not be empty") for member in missing]
+        causes += [invalid_value(f"{field}.{member}", "", "must not be empty") for member in missing]
         if owner.get("controller"):
             described = f"{owner.get('kind')}/{owner.get('name')}"
             if controller:
@@ -144,8 +143,8 @@ def validate_metadata_update(new: Json, old: Json, *, field: str = "metadata") -
     if owners and owners != old.get("ownerReferences"):
         _validate_owners(owners, f"{field}.ownerReferences", causes)
     if new.get("finalizers") != old.get("finalizers"):
-        for finalizer in new.get("finalizers") or ():
-            _validate_finalizer(finalizer, f"{field}.finalizers", causes)
+        for index, finalizer in enumerate(new.get("finalizers") or ()):
+            _validate_finalizer(finalizer, f"{field}.finalizers[{index}]", causes)
     return causes
 
 

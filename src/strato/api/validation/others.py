@@ -32,7 +32,7 @@ def validate_node(obj: Json) -> list[Cause]:
     causes: list[Cause] = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate((obj.get("spec") or {}).get("taints") or ()):
-        place = f"spec.taints[{index}]"
+        place = f"metadata.taints[{index}]"
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         causes += [invalid_value(f"{place}.key", key, text) for text in names.check_qualified_name(key)]
         value = taint.get("value") or ""
@@ -75,8 +75,6 @@ def validate_service(obj: Json) -> list[Cause]:
     spec = obj.get("spec") or {}
     causes: list[Cause] = []
     kind = spec.get("type") or ""
-    if kind not in _SERVICE_TYPES:
-        causes.append(not_supported("spec.type", kind, _SERVICE_TYPES))
     ports = spec.get("ports") or ()
     headless = spec.get("clusterIP") == "None"
     if not ports and not headless and kind != "ExternalName":
@@ -108,6 +106,8 @@ def validate_service(obj: Json) -> list[Cause]:
         seen_ports.add((protocol, number))
     if spec.get("selector"):
         validate_labels(spec["selector"], "spec.selector", causes)
+    if kind not in _SERVICE_TYPES:
+        causes.append(not_supported("spec.type", kind, _SERVICE_TYPES))
     if spec.get("sessionAffinity") not in ("None", "ClientIP"):
         causes.append(not_supported("spec.sessionAffinity", spec.get("sessionAffinity"), ("ClientIP", "None")))
     address = spec.get("clusterIP")
@@ -260,7 +260,7 @@ def validate_role_binding(obj: Json) -> list[Cause]:
     """Check role and subjects of a binding."""
     causes: list[Cause] = []
     role = obj.get("roleRef") or {}
-    kinds = ("ClusterRole",) if obj.get("kind") == "ClusterRoleBinding" else ("ClusterRole", "Role")
+    kinds = ("ClusterRole",) if obj.get("kind") == "ClusterRoleBinding" else ("Role", "ClusterRole")
     group = "rbac.authorization.k8s.io"
     if role.get("apiGroup") != group:
         causes.append(not_supported("roleRef.apiGroup", role.get("apiGroup") or "", (group,)))
@@ -274,7 +274,7 @@ def validate_role_binding(obj: Json) -> list[Cause]:
             causes.append(required(f"{place}.name"))
         kind = subject.get("kind") or ""
         if kind not in ("ServiceAccount", "User", "Group"):
-            causes.append(not_supported(f"{place}.kind", kind, ("Group", "ServiceAccount", "User")))
+            causes.append(not_supported(f"{place}.kind", kind, ("ServiceAccount", "User", "Group")))
         if kind == "ServiceAccount" and not subject.get("namespace"):
             causes.append(required(f"{place}.namespace"))
     return causes
@@ -326,3 +326,17 @@ def validate_priority_class_update(obj: Json, old: Json) -> list[Cause]:
     if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
         causes.append(immutable("preemptionPolicy", obj.get("preemptionPolicy")))
     return causes
+
+
+def validate_budget(obj: Json) -> list[Cause]:
+    """Check a disruption budget: one bound, not both."""
+    spec = obj.get("spec") or {}
+    if spec.get("minAvailable") is None or spec.get("maxUnavailable") is None:
+        return []
+    shown = {
+        "MinAvailable": spec["minAvailable"],
+        "Selector": spec.get("selector"),
+        "MaxUnavailable": spec["maxUnavailable"],
+        "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
+    }
+    return [invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from strato.api import names
-from strato.api.quantity import InvalidQuantity, parse
+from strato.api.quantity import NANO, InvalidQuantity, parse
 from strato.api.status import (
     duplicate,
     field_not_found,
@@ -20,9 +21,9 @@ from strato.errors import Cause
 Json = dict[str, Any]
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
-DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
+DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
-PROTOCOLS = ("TCP", "UDP", "SCTP")
+PROTOCOLS = ("SCTP", "TCP", "UDP")
 NATIVE = frozenset({"cpu", "memory", "ephemeral-storage"})
 _OPERATORS = ("", "Equal", "Exists", "Lt", "Gt")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -77,6 +78,11 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
         )
     if get("nodeSelector"):
         validate_labels(spec["nodeSelector"], f"{field}.nodeSelector", causes)
+    deadline = get("activeDeadlineSeconds")
+    if deadline is not None and not 1 <= deadline <= 2147483647:
+        causes.append(
+            invalid_value(f"{field}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
+        )
     for member in ("serviceAccountName", "nodeName", "priorityClassName", "schedulerName"):
         value = get(member)
         if value and not names.is_label(value):
@@ -85,16 +91,6 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
         value = get(member)
         if value and not names.is_label(value):
             causes += [invalid_value(f"{field}.{member}", value, text) for text in names.check_label(value)]
-    grace = get("terminationGracePeriodSeconds")
-    if grace is not None and grace < 0:
-        causes.append(
-            invalid_value(f"{field}.terminationGracePeriodSeconds", grace, "must be greater than or equal to 0")
-        )
-    deadline = get("activeDeadlineSeconds")
-    if deadline is not None and not 1 <= deadline <= 2147483647:
-        causes.append(
-            invalid_value(f"{field}.activeDeadlineSeconds", deadline, "must be between 1 and 2147483647, inclusive")
-        )
     tolerations = get("tolerations")
     if tolerations:
         for index, toleration in enumerate(tolerations):
@@ -134,13 +130,6 @@ def _validate_container(
         causes.append(required(f"{field}.image"))
     elif image != image.strip():
         causes.append(invalid_value(f"{field}.image", image, "must not have leading or trailing whitespace"))
-    policy = get("imagePullPolicy")
-    if policy not in PULL_POLICIES:
-        causes.append(
-            not_supported(f"{field}.imagePullPolicy", policy, PULL_POLICIES)
-            if policy
-            else required(f"{field}.imagePullPolicy")
-        )
     if get("ports"):
         _validate_ports(container["ports"], f"{field}.ports", host_network, causes)
     if get("env"):
@@ -156,9 +145,16 @@ def _validate_container(
     policy = get("terminationMessagePolicy")
     if policy not in ("File", "FallbackToLogsOnError"):
         causes.append(
-            not_supported(f"{field}.terminationMessagePolicy", policy, ("FallbackToLogsOnError", "File"))
+            not_supported(f"{field}.terminationMessagePolicy", policy, ("File", "FallbackToLogsOnError"))
             if policy
             else required(f"{field}.terminationMessagePolicy")
+        )
+    policy = get("imagePullPolicy")
+    if policy not in PULL_POLICIES:
+        causes.append(
+            not_supported(f"{field}.imagePullPolicy", policy, PULL_POLICIES)
+            if policy
+            else required(f"{field}.imagePullPolicy")
         )
     for member in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = get(member)
@@ -218,7 +214,7 @@ def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> Non
         name = variable.get("name")
         if not name:
             causes.append(required(f"{field}[{index}].name"))
-        else:
+        elif not names.is_env_name(name):
             causes += [invalid_value(f"{field}[{index}].name", name, text) for text in names.check_env_name(name)]
         source = variable.get("valueFrom")
         if source is None:
@@ -226,7 +222,7 @@ def _validate_env(variables: list[Json], field: str, causes: list[Cause]) -> Non
         place = f"{field}[{index}].valueFrom"
         given = [key for key in ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef") if source.get(key)]
         if not given:
-            known = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+            known = "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
             causes.append(invalid_value(place, "", f"must specify one of: {known}"))
         elif variable.get("value"):
             causes.append(invalid_value(place, "", "may not be specified when `value` is not empty"))
@@ -276,108 +272,79 @@ def validate_resources(resources: Json, field: str, causes: list[Cause], claims:
     if limits:
         _validate_amounts(limits, f"{field}.limits", causes)
     if requests:
-        fine = _validate_amounts(requests, f"{field}.requests", causes)
+        place = f"{field}.requests"
         for name, amount in requests.items():
-            limit = limits.get(name) if limits else None
-            if not fine or (limit is None and name in NATIVE):
+            if (name not in NATIVE and not _is_fine_name(name, place, causes)) or not _is_fine(
+                name, amount, place, causes
+            ):
                 continue
-            _compare(name, amount, limit, f"{field}.requests", causes)
+            limit = limits.get(name) if limits else None
+            if amount != limit and (limit is not None or "/" in name):
+                _compare(name, amount, limit, place, causes)
     for index, claim in enumerate(resources.get("claims") or ()):
         if claim.get("name") not in claims:
             causes.append(field_not_found(f"{field}.claims[{index}]", claim.get("name") or ""))
 
 
 def _compare(name: str, amount: Any, limit: Any, field: str, causes: list[Cause]) -> None:
-    overcommit = name in NATIVE or name.startswith("storage")
+    overcommit = name in NATIVE
     if limit is None:
-        if not overcommit and "/" in name:
-            causes.append(
-                required(field.replace(".requests", ".limits"), "Limit must be set for non overcommitable resources")
-            )
+        limits = field.removesuffix(".requests") + ".limits"
+        causes.append(required(limits, "Limit must be set for non overcommitable resources"))
         return
     try:
         wanted, capped = parse(amount), parse(limit)
     except InvalidQuantity:
         return  # named already
-    if not overcommit and wanted != capped:
+    if not overcommit and wanted.nanos != capped.nanos:
         causes.append(invalid_value(field, wanted.canonical, f"must be equal to {name} limit of {capped.canonical}"))
-    elif wanted > capped:
+    elif wanted.nanos > capped.nanos:
         causes.append(
             invalid_value(field, wanted.canonical, f"must be less than or equal to {name} limit of {capped.canonical}")
         )
 
 
-def _validate_amounts(amounts: Json, field: str, causes: list[Cause]) -> bool:
-    before = len(causes)
+def _validate_amounts(amounts: Json, field: str, causes: list[Cause]) -> None:
     for name, amount in amounts.items():
-        if name not in NATIVE:
-            place = f"{field}[{name}]" if "/" in name else f"{field}.{name}"
-            if not names.is_qualified_name(name):
-                causes += [invalid_value(field, name, text) for text in names.check_qualified_name(name)]
-            elif "/" not in name and not name.startswith("hugepages-"):
-                causes.append(invalid_value(field, name, "must be a standard resource for containers"))
-        else:
-            place = f"{field}.{name}"
-        try:
-            quantity = parse(amount)
-        except InvalidQuantity as err:
-            causes.append(invalid_value(place, amount, str(err)))
-            continue
-        if quantity.nanos < 0:
-            causes.append(invalid_value(place, quantity.canonical, "must be greater than or equal to 0"))
-        elif "/" in name and quantity.nanos % 1_000_000_000:
-            causes.append(invalid_value(place, quantity.canonical, "must be an integer"))
+        if name in NATIVE or _is_fine_name(name, field, causes):
+            _is_fine(name, amount, field, causes)
+
+
+def _is_fine_name(name: str, field: str, causes: list[Cause]) -> bool:
+    before = len(causes)
+    place = f"{field}[{name}]"
+    if not names.is_qualified_name(name):
+        causes += [invalid_value(place, name, text) for text in names.check_qualified_name(name)]
+    elif "/" not in name and not name.startswith("hugepages-"):
+        causes.append(invalid_value(place, name, "must be a standard resource type or fully qualified"))
+        causes.append(invalid_value(place, name, "must be a standard resource for containers"))
     return len(causes) == before
 
 
-_SOURCES = (
-    "emptyDir",
-    "hostPath",
-    "configMap",
-    "secret",
-    "projected",
-    "downwardAPI",
-    "persistentVolumeClaim",
-    "ephemeral",
-    "csi",
-    "nfs",
-    "iscsi",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "gitRepo",
-    "glusterfs",
-    "rbd",
-    "cephfs",
-    "cinder",
-    "fc",
-    "flocker",
-    "azureFile",
-    "azureDisk",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "scaleIO",
-    "storageos",
-    "quobyte",
-    "vsphereVolume",
-    "flexVolume",
-    "image",
-)
+@lru_cache(maxsize=4096)
+def _amount_complaint(amount: str | float, whole: bool) -> str:
+    """Return what is wrong with an amount, or ""; cached, since pods repeat theirs."""
+    try:
+        nanos = parse(amount).nanos
+    except InvalidQuantity as err:
+        return str(err)
+    if nanos < 0:
+        return "must be greater than or equal to 0"
+    return "must be an integer" if whole and nanos % NANO else ""
+
+
+def _is_fine(name: str, amount: Any, field: str, causes: list[Cause]) -> bool:
+    complaint = _amount_complaint(amount, "/" in name)
+    if complaint:
+        causes.append(invalid_value(f"{field}[{name}]", amount, complaint))
+    return not complaint
 
 
 def _validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> frozenset[str]:
     found: set[str] = set()
     for index, volume in enumerate(volumes):
         place = f"{field}[{index}]"
-        name = volume.get("name")
-        if not name:
-            causes.append(required(f"{place}.name"))
-        elif name in found:
-            causes.append(duplicate(f"{place}.name", name))
-        else:
-            if not names.is_label(name):
-                causes += [invalid_value(f"{place}.name", name, text) for text in names.check_label(name)]
-            found.add(name)
-        sources = [source for source in _SOURCES if volume.get(source) is not None]
+        sources = [source for source, body in volume.items() if body is not None and source != "name"]
         if not sources:
             causes.append(required(place, "must specify a volume type"))
         causes.extend(
@@ -392,6 +359,15 @@ def _validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> f
             body = volume.get(source)
             if body is not None and not body.get(member):
                 causes.append(required(f"{place}.{source}.{member}"))
+        name = volume.get("name")
+        if not name:
+            causes.append(required(f"{place}.name"))
+        elif name in found:
+            causes.append(duplicate(f"{place}.name", name))
+        else:
+            if not names.is_label(name):
+                causes += [invalid_value(f"{place}.name", name, text) for text in names.check_label(name)]
+            found.add(name)
     return frozenset(found)
 
 
@@ -412,7 +388,9 @@ def _validate_toleration(toleration: Json, field: str, causes: list[Cause]) -> N
             invalid_value(f"{field}.effect", effect or "", "effect must be 'NoExecute' when `tolerationSeconds` is set")
         )
     if operator == "Exists" and toleration.get("value"):
-        causes.append(invalid_value(f"{field}.operator", toleration, "value must be empty when `operator` is 'Exists'"))
+        causes.append(
+            invalid_value(f"{field}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'")
+        )
     if operator not in _OPERATORS:
         causes.append(not_supported(f"{field}.operator", operator, ("Equal", "Exists")))
     if effect and effect not in _EFFECTS:
@@ -479,5 +457,6 @@ def _validate_pod_term(term: Json, field: str, causes: list[Cause]) -> None:
     key = term.get("topologyKey")
     if not key:
         causes.append(required(f"{field}.topologyKey", "can not be empty"))
-    elif not names.is_qualified_name(key):
+        key = ""
+    if not names.is_qualified_name(key):
         causes += [invalid_value(f"{field}.topologyKey", key, text) for text in names.check_qualified_name(key)]

@@ -46,9 +46,11 @@ def validate_workload(obj: Json, *, restart_policies: tuple[str, ...] = ("Always
         causes.append(required("spec.selector"))
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
         causes.append(invalid_value("spec.selector", selector, "empty selector is invalid for deployment"))
-    elif not selector_matches(selector, labels):
+    if not selector or not selector_matches(selector, labels):
         causes.append(
-            invalid_value("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+            invalid_value(
+                "spec.template.metadata.labels", labels or None, "`selector` does not match template `labels`"
+            )
         )
     causes += validate_template(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")
