@@ -16,7 +16,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
-from strato.api.wire import User
+from strato.api.wire import Request, Response, User
 from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change, Informers
 from strato.client.local import LocalCluster
@@ -44,7 +44,7 @@ class World:
         self._manager_task: asyncio.Task[None] | None = None
         self._manager_informers: Informers | None = None
 
-    async def start(self) -> None:
+    async def start(self, cluster: Cluster | None = None) -> None:
         for name in ("root", "default"):
             with suppress(StratoError):
                 await self.cluster.create(
@@ -57,12 +57,13 @@ class World:
             Scheduler(self, informers)
         Kubelet(self, informers)
         await informers.wait_synced()
-        await self.start_controllers()
+        await self.start_controllers(cluster)
 
-    async def start_controllers(self) -> None:
-        informers = Informers(self.cluster, self.clock, Random(3))
+    async def start_controllers(self, cluster: Cluster | None = None) -> None:
+        cluster = cluster if cluster is not None else self.cluster
+        informers = Informers(cluster, self.clock, Random(3))
         self._manager_informers = informers
-        self.manager = ControllerManager(self.cluster, informers, self.clock, Random(4), enabled=self.enabled)
+        self.manager = ControllerManager(cluster, informers, self.clock, Random(4), enabled=self.enabled)
         self._manager_task = asyncio.create_task(self.manager.run())
 
     async def stop_controllers(self) -> None:
@@ -128,6 +129,25 @@ class World:
             },
         }
         await self.cluster.create(catalog.COMMAND, body | _type(catalog.COMMAND), "default")
+
+
+class DyingCluster(LocalCluster):
+    """Sends a number of writes, the last without telling its answer, and then hangs: a process that was killed."""
+
+    def __init__(self, world: World, writes: int) -> None:
+        super().__init__(world.server, ADMIN)
+        self._left = writes
+        self.dead = asyncio.Event()
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        if request.method != "GET" and "/events" not in request.path:
+            self._left -= 1
+            if self._left == 0:
+                await super().exchange(request, stream=stream)
+            if self._left <= 0:
+                self.dead.set()
+                await asyncio.Event().wait()
+        return await super().exchange(request, stream=stream)
 
 
 class Scheduler:

@@ -7,7 +7,7 @@ Source: volcano-controllers Part C.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -50,7 +50,7 @@ def group_name(pod: Pod) -> str:
     return f"podgroup-{owner.uid if owner is not None else pod.metadata.uid}"
 
 
-def is_ours(pod: Pod, schedulers: Sequence[str]) -> bool:
+def is_ours(pod: Pod, schedulers: Collection[str]) -> bool:
     """Return whether a pod needs a group from us."""
     return pod.spec.scheduler_name in schedulers and not pod.metadata.annotation(terms.GROUP_NAME)
 
@@ -178,7 +178,7 @@ class PodGroupController(KeyedController):
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.new
-        if pod is not None and change.old is None and is_ours(pod, tuple(self._schedulers)):
+        if pod is not None and change.old is None and is_ours(pod, self._schedulers):
             self.queue.add(pod.key)
 
     def _on_workload(self, change: Change[Any]) -> None:
@@ -193,7 +193,7 @@ class PodGroupController(KeyedController):
             await self._reconcile_workload(key)
             return None
         pod = self._pods.get(key)
-        if pod is None or not is_ours(pod, tuple(self._schedulers)):
+        if pod is None or not is_ours(pod, self._schedulers):
             return None
         if Key(key.namespace, group_name(pod)) not in self._groups:
             body = build_group(pod, await self._inherited(pod))
@@ -242,7 +242,7 @@ class PodGroupController(KeyedController):
                     return
             return
         pod = self._pod_of(workload)
-        if pod is None or not is_ours(pod, tuple(self._schedulers)):
+        if pod is None or not is_ours(pod, self._schedulers):
             return
         body = build_group(pod, await self._inherited(pod))
         known = self._groups.get(group)

@@ -148,13 +148,19 @@ class JobController:
                 self._forget_if_empty(record)
             return
         record = self._record(key)
+        is_news = record.job is None
         if record.set_job(change.new):
             self._mark(record, soon=True)
+        if is_news and not record.policies.is_empty:
+            for pod in list(record.pods()):  # known before the job was: tell its policies now
+                self._pod_happened(record, None, pod)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
         owner = pod.metadata.controller
         if owner is None or owner.kind != JOB_KIND or owner.api_version != JOB_API_VERSION:
+            return
+        if change.old is not None and change.new is not None and _concerns_nobody(change.old, change.new):
             return
         state = PodState.from_view(pod)
         if state is None:
@@ -387,6 +393,18 @@ class JobController:
             Request(action=entry.action, task=request.task, pod=request.pod, partition=request.partition)
         )
         self._queue.add(record.key)
+
+
+def _concerns_nobody(old: Pod, new: Pod) -> bool:
+    """Return whether a change of a pod (a binding, a condition) cannot matter to its job; far cheaper than reading it."""
+    return (
+        old.status.phase == new.status.phase
+        and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp
+        and old.metadata.annotations == new.metadata.annotations
+        and old.metadata.labels == new.metadata.labels
+        and old.status.container_statuses == new.status.container_statuses
+        and old.status.init_container_statuses == new.status.init_container_statuses
+    )
 
 
 def _visible(pod: PodState | None) -> tuple[object, ...] | None:

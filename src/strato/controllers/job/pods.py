@@ -101,7 +101,10 @@ def index_of(pod_name: str) -> int:
 
 def revision_of(resource_version: str) -> int:
     """Return a resource version as a number that orders reads of one object."""
-    return int(resource_version) if resource_version.isdecimal() else 0
+    try:
+        return int(resource_version)
+    except ValueError:  # an opaque version orders nothing
+        return 0
 
 
 class TaskPods:

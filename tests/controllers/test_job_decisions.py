@@ -1,0 +1,400 @@
+"""The pure decisions of the job controller, table by table (volcano-controllers A1, A2, A4 to A6, A10, A11)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strato.api.volcano.batch import Job, LifecyclePolicy
+from strato.controllers.job.delays import DelayedActions
+from strato.controllers.job.group import group_spec, min_resources
+from strato.controllers.job.happenings import pod_request
+from strato.controllers.job.kill import plan_full_kill, plan_target_kill
+from strato.controllers.job.plugins.arguments import parse_flags
+from strato.controllers.job.pods import PodState, TaskPods
+from strato.controllers.job.policies import JobPolicies
+from strato.controllers.job.requests import Request, Target
+from strato.controllers.job.states import (
+    Counts,
+    JobFacts,
+    Procedure,
+    TaskFacts,
+    after_restart,
+    after_sync_running,
+    operation,
+)
+from strato.controllers.job.sync import dependencies_met
+from strato.controllers.job.terms import Action, JobEvent, Phase
+
+from tests.controllers.world import task, vcjob
+
+ALL_ACTIONS = (
+    "AbortJob",
+    "RestartJob",
+    "RestartTask",
+    "RestartPod",
+    "RestartPartition",
+    "TerminateJob",
+    "CompleteJob",
+    "ResumeJob",
+    "SyncJob",
+    "EnqueueJob",
+)
+NOTHING = Counts(status_min_available=2)
+GANG = JobFacts((TaskFacts("w", 2, None),), 2, 3)
+
+_SYNC = (Procedure.SYNC, None)
+_SOFT = Procedure.KILL_UNFINISHED
+_ACTIVE: dict[str, tuple[Procedure, str | None]] = {
+    "RestartJob": (Procedure.KILL_ALL, "Restarting"),
+    "RestartTask": (Procedure.KILL_TARGET, "Restarting"),
+    "RestartPod": (Procedure.KILL_TARGET, "Restarting"),
+    "RestartPartition": (Procedure.KILL_TARGET, "Restarting"),
+    "AbortJob": (_SOFT, "Aborting"),
+    "CompleteJob": (_SOFT, "Completing"),
+    "TerminateJob": (_SOFT, "Terminating"),
+}
+_RESTARTING: dict[str, tuple[Procedure, str | None]] = {
+    "SyncJob": (Procedure.SYNC, "Pending"),
+    "RestartTask": (Procedure.KILL_TARGET, "Pending"),
+    "RestartPod": (Procedure.KILL_TARGET, "Pending"),
+    "RestartPartition": (Procedure.KILL_TARGET, "Pending"),
+}
+
+
+def expected(phase: str, action: str) -> tuple[Procedure, str | None]:
+    """The table of A4 for a job without pods and with retries left."""
+    match phase:
+        case "" | "Pending" | "Running":
+            return _ACTIVE.get(action, _SYNC)
+        case "Restarting":
+            return _RESTARTING.get(action, (Procedure.KILL_ALL, "Pending"))
+        case "Aborting":
+            return _SOFT, "Restarting" if action == "ResumeJob" else "Aborted"
+        case "Aborted":
+            return _SOFT, "Restarting" if action == "ResumeJob" else None
+        case "Completing":
+            return _SOFT, "Completed"
+        case "Terminating":
+            return _SOFT, "Terminated"
+    return _SOFT, None
+
+
+PHASES = ("", "Pending", "Running", "Restarting", "Aborting", "Aborted", "Completing", "Completed")
+PHASES += ("Terminating", "Terminated", "Failed")
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("action", ALL_ACTIONS)
+def test_every_state_and_action(phase: str, action: str) -> None:
+    procedure, after = expected(phase, action)
+    found = operation(phase, action)
+    outcome = found.transition(GANG, NOTHING, 1)
+    assert found.procedure is procedure
+    assert (outcome.phase if outcome else None) == after
+    if after == "Restarting":
+        assert outcome is not None
+        assert outcome.retry_count == 2
+
+
+@pytest.mark.parametrize("phase", ["Aborting", "Completing", "Terminating"])
+@pytest.mark.parametrize("counter", ["pending", "running", "terminating"])
+def test_leaving_waits_for_the_last_pod(phase: str, counter: str) -> None:
+    assert operation(phase, "SyncJob").transition(GANG, Counts(**{counter: 1}), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("terminating", "retries", "want"),
+    [
+        pytest.param(0, 3, Phase.FAILED, id="out of retries"),
+        pytest.param(0, 2, Phase.PENDING, id="nothing terminates"),
+        pytest.param(1, 0, None, id="the gang is not whole while one pod terminates"),
+    ],
+)
+def test_restart_rule(terminating: int, retries: int, want: str | None) -> None:
+    outcome = after_restart(GANG, Counts(terminating=terminating, status_min_available=2), retries)
+    assert (outcome.phase if outcome else None) == want
+
+
+COMPLETION = [
+    pytest.param({"tasks": [(0, None)]}, {}, None, id="scaled to zero keeps its phase"),
+    pytest.param({"min_success": 1}, {"succeeded": 1, "running": 1}, "Completed", id="enough successes complete early"),
+    pytest.param({}, {"succeeded": 2}, "Completed", id="all succeeded"),
+    pytest.param({}, {"succeeded": 1, "failed": 1}, "Failed", id="one of a whole gang failed"),
+    pytest.param({"min_available": 1}, {"succeeded": 1, "failed": 1}, "Completed", id="minAvailable succeeded"),
+    pytest.param(
+        {"tasks": [(2, 2)], "min_available": 2},
+        {"succeeded": 1, "failed": 1},
+        "Failed",
+        id="a task misses its own minimum",
+    ),
+    pytest.param({"min_success": 2}, {"succeeded": 1, "failed": 1}, "Failed", id="too few successes"),
+    pytest.param({}, {"pending": 1, "running": 1}, "Pending", id="a pod of the gang fell back to pending"),
+    pytest.param({"min_available": 1}, {"pending": 1, "running": 1}, None, id="a spare pod may be pending"),
+    pytest.param({}, {"running": 2}, None, id="running goes on"),
+]
+
+
+@pytest.mark.parametrize(("spec", "counters", "want"), COMPLETION)
+def test_completion_rule(spec: dict[str, Any], counters: dict[str, int], want: str | None) -> None:
+    tasks = tuple(TaskFacts("w", *t) for t in spec.get("tasks", [(2, None)]))
+    facts = JobFacts(tasks, spec.get("min_available", 2), 3, spec.get("min_success"))
+    counts = Counts(**counters, task_succeeded={"w": counters.get("succeeded", 0)})
+    outcome = after_sync_running(facts, counts, 0)
+    assert (outcome.phase if outcome else None) == want
+
+
+def policy(**fields: Any) -> LifecyclePolicy:
+    return LifecyclePolicy(**fields)
+
+
+POLICY_CASES = [
+    pytest.param([], [policy(event="PodFailed", action="RestartJob")], {"event": "PodFailed"}, "RestartJob", id="job"),
+    pytest.param(
+        [policy(event="PodFailed", action="RestartTask")],
+        [policy(event="PodFailed", action="RestartJob")],
+        {"event": "PodFailed"},
+        "RestartTask",
+        id="the task's policy comes first",
+    ),
+    pytest.param(
+        [policy(event="PodEvicted", action="RestartTask")],
+        [policy(event="PodFailed", action="RestartJob")],
+        {"event": "PodFailed"},
+        "RestartJob",
+        id="a task policy that does not match leaves it to the job",
+    ),
+    pytest.param([], [policy(event="*", action="AbortJob")], {"event": "PodEvicted"}, "AbortJob", id="wildcard"),
+    pytest.param([], [policy(event="*", action="AbortJob")], {"event": ""}, "SyncJob", id="no wildcard for no event"),
+    pytest.param([], [policy(event="*", action="AbortJob")], {"event": "OutOfSync"}, "SyncJob", id="always sync"),
+    pytest.param([], [policy(event="*", action="AbortJob")], {"event": "PodRunning"}, "SyncJob", id="running syncs"),
+    pytest.param(
+        [], [policy(event="PodPending", action="AbortJob")], {"event": "PodPending"}, "SyncJob", id="pending needs time"
+    ),
+    pytest.param(
+        [],
+        [policy(event="PodPending", action="AbortJob", timeout="10s")],
+        {"event": "PodPending"},
+        "AbortJob",
+        id="pending with a timeout",
+    ),
+    pytest.param(
+        [], [policy(exit_code=3, action="AbortJob")], {"event": "PodFailed", "exit_code": 3}, "AbortJob", id="exit code"
+    ),
+    pytest.param(
+        [], [policy(exit_code=3, action="AbortJob")], {"event": "PodFailed", "exit_code": 4}, "SyncJob", id="other code"
+    ),
+    pytest.param(
+        [],
+        [policy(event="*", action="AbortJob")],
+        {"event": "PodFailed", "job_version": 0},
+        "SyncJob",
+        id="old version",
+    ),
+    pytest.param(
+        [], [policy(event="*", action="AbortJob")], {"event": "PodFailed", "job_uid": "old"}, "SyncJob", id="other life"
+    ),
+    pytest.param([], [], {"action": "ResumeJob", "job_version": 0}, "ResumeJob", id="a command ignores versions"),
+]
+
+
+@pytest.mark.parametrize(("tasks", "job", "request_fields", "want"), POLICY_CASES)
+def test_policy_matching(tasks: list[Any], job: list[Any], request_fields: dict[str, Any], want: str) -> None:
+    policies = JobPolicies(job, [("w", tasks)])
+    request = Request(**{"task": "w", "job_uid": "u", "job_version": 1, **request_fields})
+    decision = policies.match(request, job_uid="u", job_version=1)
+    assert decision.action == want
+    if want not in ("SyncJob", "ResumeJob"):
+        assert policies.may_match(request.event, request.exit_code)
+
+
+def pod(index: int, phase: str = "Running", **fields: Any) -> PodState:
+    state = PodState(f"j-w-{index}", "w", index)
+    state.uid, state.phase = f"u{index}", phase
+    for name, value in fields.items():
+        setattr(state, name, value)
+    return state
+
+
+EVENTS = [
+    pytest.param(None, pod(0, "Pending"), "PodPending", id="added"),
+    pytest.param(None, pod(0, "Running"), "PodPending", id="added while it runs"),
+    pytest.param(None, pod(0, "Failed", exit_code=7), "PodFailed", id="found failed after a restart"),
+    pytest.param(pod(0, "Pending"), pod(0, "Running"), "PodRunning", id="started"),
+    pytest.param(pod(0), pod(0, "Failed", exit_code=7), "PodFailed", id="failed"),
+    pytest.param(pod(0), pod(0, "Succeeded"), "TaskCompleted", id="the last of the task succeeded"),
+    pytest.param(pod(0), pod(0, restarts=3), "TaskFailed", id="restarted too often"),
+    pytest.param(pod(0), pod(0, restarts=2), "OutOfSync", id="restarted, but not too often"),
+    pytest.param(pod(0), pod(0, "Failed", out_of_sync=True), "OutOfSync", id="marked pods trigger nothing"),
+    pytest.param(pod(0), None, "PodEvicted", id="deleted"),
+    pytest.param(pod(0, out_of_sync=True), None, "OutOfSync", id="deleted by us"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "want"), EVENTS)
+def test_events_of_pods(old: PodState | None, new: PodState | None, want: str) -> None:
+    pods = TaskPods("w", 1)
+    if new is not None:
+        pods.put(new)
+    request = pod_request(old, new, pods, max_retry=3)
+    assert request.event == want
+    assert request.exit_code == (7 if want == JobEvent.POD_FAILED else 0)
+
+
+def test_full_kill_retains_by_action_and_on_the_last_retry() -> None:
+    pods = [pod(0), pod(1, "Succeeded"), pod(2, "Failed"), pod(3, terminating=True)]
+
+    def killed(procedure: Procedure, retries: int) -> list[int]:
+        plan = plan_full_kill(pods, procedure, retry_count=retries, max_retry=3)
+        assert plan.terminating == 1
+        return [p.index for p in plan.delete]
+
+    assert killed(Procedure.KILL_ALL, 0) == [0, 1, 2]
+    assert killed(Procedure.KILL_ALL, 2) == [0]
+    assert killed(Procedure.KILL_UNFINISHED, 0) == [0]
+
+
+def test_target_kill_takes_the_part_it_names() -> None:
+    tasks = {"w": TaskPods("w", 4)}
+    for index in range(4):
+        tasks["w"].put(pod(index, partition=str(index // 2)))
+
+    def killed(action: str, target: Target) -> list[int] | None:
+        plan = plan_target_kill(tasks, action, target)
+        return None if plan is None else [p.index for p in plan.delete]
+
+    assert killed(Action.RESTART_TASK, Target("w")) == [0, 1, 2, 3]
+    assert killed(Action.RESTART_TASK, Target("x")) == []
+    assert killed(Action.RESTART_POD, Target("w", "j-w-2")) == [2]
+    assert killed(Action.RESTART_PARTITION, Target("w", "", "1")) == [2, 3]
+    assert killed(Action.RESTART_PARTITION, Target("w", "", "9")) is None
+
+
+def test_delayed_actions_are_cancelled_by_what_makes_them_pointless() -> None:
+    delays = DelayedActions()
+    pending = Request(event="PodPending", pod="p", pod_uid="u")
+    entry = delays.add("AbortJob", pending)
+    assert entry is not None
+    assert delays.add("AbortJob", pending) is None, "the timer of the first goes on"
+    delays.observe(Request(event="PodRunning", pod="p", pod_uid="other"))
+    assert delays, "another pod of that name does not count"
+    delays.observe(Request(event="PodRunning", pod="p", pod_uid="u"))
+    assert not delays
+    assert not delays.due(entry)
+    one = delays.add("RestartTask", Request(event="PodFailed", pod="a", task="t"))
+    two = delays.add("RestartTask", Request(event="PodFailed", pod="b", task="s"))
+    delays.done("RestartTask", Target("t"))
+    assert one is not None
+    assert two is not None
+    assert (delays.due(one), delays.due(two)) == (False, True)
+
+
+def job(*tasks: dict[str, Any], **spec: Any) -> Job:
+    return msgspec.convert(vcjob("j", *tasks, **spec), Job)
+
+
+def test_min_resources_prefer_important_tasks_and_task_minima() -> None:
+    def sized(name: str, cpu: str, priority: str, **more: Any) -> dict[str, Any]:
+        made = task(name, 3, **more)
+        spec = made["template"]["spec"]
+        spec["priorityClassName"] = priority
+        spec["containers"][0]["resources"] = {"requests": {"cpu": cpu}, "limits": {"cpu": cpu, "memory": "1Gi"}}
+        return made
+
+    def priority_of(name: str) -> int:
+        return {"high": 10, "low": 1}[name]
+
+    tasks = (sized("a", "1", "low"), sized("b", "10", "high"))
+    usage = min_resources(job(*tasks, minAvailable=4), priority_of)
+    assert str(usage["cpu"]) == "31"
+    assert str(usage["requests.cpu"]) == "31"
+    assert str(usage["limits.memory"]) == "4Gi"
+    assert str(usage["pods"]) == "4"
+    tasks = (sized("a", "1", "low", minAvailable=1), sized("b", "10", "high", minAvailable=1))
+    assert str(min_resources(job(*tasks, minAvailable=3), priority_of)["cpu"]) == "21"
+
+
+def test_partitions_become_sub_groups() -> None:
+    policy = {"totalPartitions": 2, "partitionSize": 4, "minPartitions": 1, "networkTopology": {"mode": "soft"}}
+    spec = group_spec(job(task("w", 8, partitionPolicy=policy), minAvailable=4), lambda name: 0)
+    assert spec["minTaskMember"] == {"w": 4}
+    assert spec["subGroupPolicy"] == [
+        {
+            "name": "w",
+            "subGroupSize": 4,
+            "minSubGroups": 1,
+            "labelSelector": {"matchLabels": {"volcano.sh/task-spec": "w"}},
+            "matchLabelKeys": ["volcano.sh/partition-id"],
+            "networkTopology": {"mode": "soft"},
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("iteration", "ready", "want"),
+    [("any", {"a"}, True), ("any", set(), False), ("all", {"a"}, False), ("", {"a", "b"}, True), ("", {"a"}, False)],
+)
+def test_dependencies(iteration: str, ready: set[str], want: bool) -> None:
+    made = job(
+        task("a", 1, minAvailable=1),
+        task("b", 1, minAvailable=1),
+        task("c", 1, dependsOn={"name": ["a", "b"], "iteration": iteration}),
+    )
+    tasks = {name: TaskPods(name, 1) for name in "abc"}
+    for name in ready:
+        state = PodState(f"j-{name}-0", name, 0)
+        state.ready = True
+        tasks[name].put(state)
+    assert dependencies_met(made.spec.tasks[2], made, tasks) is want
+
+
+@pytest.mark.parametrize(
+    ("arguments", "want", "complaint"),
+    [
+        (["--port=3", "--on"], {"port": 3, "on": True, "name": "x"}, ""),
+        (["-name", "y", "--on=false"], {"port": 1, "on": False, "name": "y"}, ""),
+        (["--port=2", "--what=1", "--name=z"], {"port": 2, "on": False, "name": "x"}, "not defined: -what"),
+        (["--port=two"], {"port": 1, "on": False, "name": "x"}, "invalid value 'two'"),
+        (["--name"], {"port": 1, "on": False, "name": "x"}, "needs an argument"),
+    ],
+)
+def test_plugin_arguments(arguments: list[str], want: dict[str, Any], complaint: str) -> None:
+    values, wrong = parse_flags(arguments, {"port": 1, "on": False, "name": "x"})
+    assert values == want
+    assert complaint in wrong
+
+
+PODS = st.builds(
+    lambda index, phase, terminating, out, restarts, ready: pod(
+        index, phase, terminating=terminating, out_of_sync=out, restarts=restarts, ready=ready
+    ),
+    st.integers(0, 6),
+    st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 2),
+    st.booleans(),
+)
+STEPS = st.lists(st.one_of(PODS, st.integers(0, 6).map(lambda n: f"j-w-{n}"), st.integers(0, 5)), max_size=40)
+
+
+@given(STEPS)
+def test_counters_always_equal_a_recount(steps: list[PodState | str | int]) -> None:
+    """Whatever comes, goes and is resized, the running numbers are those of counting from scratch."""
+    counted = TaskPods("w", 3)
+    for step in steps:
+        if isinstance(step, PodState):
+            counted.put(step)
+        elif isinstance(step, str):
+            counted.remove(step)
+        else:
+            counted.resize(step)
+    fresh = TaskPods("w", counted.replicas)
+    for state in counted.pods.values():
+        fresh.put(state)
+    for name in ("phases", "terminating", "present", "surplus", "stale", "restarts", "ready"):
+        assert getattr(counted, name) == getattr(fresh, name), name
+    assert list(counted.missing("j")) == [i for i in range(counted.replicas) if f"j-w-{i}" not in counted.pods]

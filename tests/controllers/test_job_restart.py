@@ -1,0 +1,92 @@
+"""A controller killed after any of its writes is followed by one that ends in the same state."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+from typing import Any
+
+import pytest
+from strato.api import catalog
+from strato.api.core import ConfigMap
+from strato.api.volcano.scheduling import PodGroup
+from strato.clock import VirtualClock, run_virtual
+from strato.controllers import DEFAULT
+
+from tests.controllers.world import DyingCluster, World, task, vcjob
+
+SCENARIOS: dict[str, dict[str, Any]] = {
+    "completes": vcjob("j", task(seconds=3), plugins={"svc": [], "env": []}),
+    "restarts once and fails": vcjob(
+        "j",
+        task(seconds=3, code=1, replicas=1),
+        policies=[{"event": "PodFailed", "action": "RestartJob"}],
+        maxRetry=2,
+    ),
+    "completes when one task does": vcjob(
+        "j",
+        task("master", 1, seconds=3, policies=[{"event": "TaskCompleted", "action": "CompleteJob"}]),
+        task("worker", 2),
+        plugins={"svc": []},
+    ),
+    "makes a claim": vcjob(
+        "j",
+        task(seconds=3),
+        volumes=[
+            {
+                "mountPath": "/data",
+                "volumeClaim": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+            }
+        ],
+    ),
+}
+
+
+def live(body: dict[str, Any], writes: int | None) -> tuple[Any, bool]:
+    """Return the end of a job's life, and whether the first controller died on the way."""
+    clock = VirtualClock()
+
+    async def main() -> tuple[Any, bool]:
+        world = World(clock, enabled=DEFAULT)
+        dying = DyingCluster(world, writes) if writes is not None else None
+        await world.start(dying)
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        died = False
+        if dying is not None:
+            try:
+                await asyncio.wait_for(dying.dead.wait(), 60)
+                died = True
+            except TimeoutError:
+                pass
+            await clock.sleep(Random(writes).choice([0.0, 1.0, 10.0]))
+            await world.stop_controllers()
+            await world.start_controllers()
+        await world.until_phase("j", "Completed", "Failed", "Terminated")
+        await world.settle(30)
+        job = await world.job("j")
+        pods = await world.pods()
+        end = (
+            job.status.state.phase,
+            job.status.retry_count,
+            dict(job.status.controlled_resources).keys() - {k for k in job.status.controlled_resources if "pvc" in k},
+            {name: pod.status.phase for name, pod in pods.items()},
+            [g.metadata.name for g in (await world.cluster.list(PodGroup, "default")).items],
+            [m.metadata.name for m in (await world.cluster.list(ConfigMap, "default")).items],
+            len((await world.cluster.list(catalog.PERSISTENTVOLUMECLAIM, "default")).items),
+        )
+        await world.stop()
+        return end, died
+
+    return run_virtual(clock, main())
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_restart_after_any_write_changes_nothing(name: str) -> None:
+    body = SCENARIOS[name]
+    want, _ = live(body, None)
+    died, writes = True, 0
+    while died:
+        writes += 1
+        end, died = live(body, writes)
+        assert end == want, f"killed after write {writes}"
+    assert writes > 5
