@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from strato.api.volcano.batch import Job, LifecyclePolicy
 from strato.controllers.job.delays import DelayedActions
 from strato.controllers.job.group import group_spec, min_resources
@@ -28,7 +29,6 @@ from strato.controllers.job.states import (
 )
 from strato.controllers.job.sync import dependencies_met
 from strato.controllers.job.terms import Action, JobEvent, Phase
-
 from tests.controllers.world import task, vcjob
 
 ALL_ACTIONS = (

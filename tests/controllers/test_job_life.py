@@ -6,7 +6,7 @@ from strato.api import catalog
 from strato.api.core import ConfigMap, Service
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
-
+from strato.controllers import DEFAULT
 from tests.controllers.world import World, play, task, vcjob
 
 
@@ -160,10 +160,52 @@ def test_a_pending_pod_is_given_its_time() -> None:
     play(scenario)
 
 
-def test_a_job_without_its_queue_is_told_so_and_terminated_in_the_end() -> None:
+def test_a_job_that_cannot_be_prepared_is_told_so_and_terminated_in_the_end() -> None:
     async def scenario(world: World) -> None:
-        await world.cluster.create(catalog.VCJOB, vcjob("j"), "default")
+        body = vcjob("j", volumes=[{"mountPath": "/data", "volumeClaimName": "absent"}])
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Terminated")
+        events = (await world.cluster.list(catalog.EVENT, "default")).items
+        reasons = {event["reason"]: event["message"] for event in events if event["involvedObject"]["kind"] == "Job"}
+        assert "pvc absent is not found" in reasons["PVCError"]
+        assert "retry limit" in reasons["ExecuteAction"] or "TerminateJob" in reasons["ExecuteAction"]
+        assert not await world.pods()
+
+    play(scenario, enabled=DEFAULT)
+
+
+def test_plugins_shape_pods_and_make_their_objects() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob("j", task("big-ps", 1), task("w", 2), plugins={"svc": [], "env": []})
+        await world.cluster.create(catalog.VCJOB, body, "default")
         await world.until_phase("j", "Running")
-        await world.settle()
+        hosts = await world.cluster.get(ConfigMap, "j-svc", "default")
+        assert hosts.data == {
+            "big_ps.host": "j-big-ps-0.j",
+            "VC_BIG_PS_HOSTS": "j-big-ps-0.j",
+            "VC_BIG_PS_NUM": "1",
+            "w.host": "j-w-0.j\nj-w-1.j",
+            "VC_W_HOSTS": "j-w-0.j,j-w-1.j",
+            "VC_W_NUM": "2",
+        }
+        service = await world.cluster.get(Service, "j", "default")
+        assert service.spec.cluster_ip == "None"
+        assert service.spec.selector == {"volcano.sh/job-name": "j", "volcano.sh/job-namespace": "default"}
+        policy = await world.cluster.get(catalog.NETWORKPOLICY, "j", "default")
+        assert policy["spec"]["policyTypes"] == ["Ingress"]
+        pod = (await world.pods())["j-w-1"]
+        assert (pod.spec.hostname, pod.spec.subdomain) == ("j-w-1", "j")
+        container = pod.spec.containers[0]
+        env = {e.name: e for e in container.env}
+        assert env["VC_TASK_INDEX"].value == env["VK_TASK_INDEX"].value == "1"
+        source = env["VC_BIG_PS_HOSTS"].value_from
+        assert source is not None
+        assert source.config_map_key_ref is not None
+        assert source.config_map_key_ref.name == "j-svc"
+        assert "/etc/volcano" in [mount.mount_path for mount in container.volume_mounts]
+        assert pod.metadata.label("volcano.sh/task-index") == "1"
+        assert pod.metadata.annotation("volcano.sh/job-version") == "0"
+        job = await world.job("j")
+        assert dict(job.status.controlled_resources) == {"plugin-svc": "svc", "plugin-env": "env"}
 
     play(scenario)

@@ -7,12 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+
 from strato.api import catalog
 from strato.api.core import ConfigMap
 from strato.api.volcano.scheduling import PodGroup
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers import DEFAULT
-
 from tests.controllers.world import DyingCluster, World, task, vcjob
 
 SCENARIOS: dict[str, dict[str, Any]] = {

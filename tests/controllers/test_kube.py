@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from strato.api import catalog
 from strato.api.apps import Deployment, ReplicaSet
-from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ServiceAccount
 from strato.api.coordination import Lease
+from strato.api.core import ConfigMap, Endpoints, Namespace, Node, Pod, ServiceAccount
 from strato.api.discovery import EndpointSlice
 from strato.clock import format_micro_time
 from strato.controllers.kube.deployments import Scale, plan_scales, resolve_bounds
 from strato.errors import NotFound
-
 from tests.controllers.world import World, play
 
 

@@ -396,7 +396,7 @@ class JobController:
 
 
 def _concerns_nobody(old: Pod, new: Pod) -> bool:
-    """Return whether a change of a pod (a binding, a condition) cannot matter to its job; far cheaper than reading it."""
+    """Return whether a pod's change (a binding, a condition) cannot matter to its job; cheaper than reading it."""
     return (
         old.status.phase == new.status.phase
         and old.metadata.deletion_timestamp == new.metadata.deletion_timestamp

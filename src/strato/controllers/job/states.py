@@ -191,7 +191,7 @@ def _restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
 
 def stay(job: JobFacts, counts: Counts, retry_count: int) -> None:
     """The rule of phases that only a resume leaves, if anything does."""
-    return None
+    return
 
 
 def _to(phase: str) -> Transition:
