@@ -61,8 +61,10 @@ class World:
 
     Args:
         names: Values of ``spec.schedulerName`` this scheduler serves; empty serves every pod (dry runs of bare
-            manifests). Pods of ``default-scheduler`` without a group become one-pod jobs of their own.
+            manifests).
         default_queue: Queue of groups that name none.
+        solo: Scheduler names whose pods become one-pod jobs of their own when they have no group. Pods of other names
+            wait for the group that a controller makes for them.
 
     Attributes:
         with_pending: Jobs that have pending tasks.
@@ -76,8 +78,14 @@ class World:
             Bound to Running) does not count.
     """
 
-    def __init__(self, names: Iterable[str] = (), default_queue: str = DEFAULT_QUEUE) -> None:
+    def __init__(
+        self,
+        names: Iterable[str] = (),
+        default_queue: str = DEFAULT_QUEUE,
+        solo: Iterable[str] = (DEFAULT_SCHEDULER,),
+    ) -> None:
         self.names = frozenset(names)
+        self.solo = frozenset(solo)
         self.default_queue = default_queue
         self.dims = Dimensions()
         self.nodes = NodeTable(self.dims)
@@ -163,7 +171,7 @@ class World:
         group = ingest.group_of(pod)
         if group:
             self._join(task, self._job(f"{task.namespace}/{group}"))
-        elif pod.spec.scheduler_name == DEFAULT_SCHEDULER and self.is_ours(pod):
+        elif pod.spec.scheduler_name in self.solo and self.is_ours(pod):
             self._join(task, self._solo_job(task))
         status = ingest.status_of(pod)
         node = pod.spec.node_name
