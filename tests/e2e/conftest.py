@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import uuid
@@ -38,7 +39,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 def namespace(world: World) -> Iterator[str]:
     """Return a namespace of the test's own, removed with all its content afterwards."""
     name = f"e2e-{uuid.uuid4().hex[:8]}"
-    world.kubectl("create", "namespace", name)
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    world.kubectl("create", "-f", "-", stdin=json.dumps(body))
     yield name
     world.kubectl("delete", "namespace", name, "--timeout=60s")
 

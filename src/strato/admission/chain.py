@@ -62,79 +62,101 @@ class ChainOptions:
 Step = Callable[[AdmissionRequest, World], None]
 
 
+Steps = dict[tuple[Kind, str], list[Step]]
+
+
 @dataclass(slots=True)
 class Chain:
-    """Admits writes. Holds no state but its options; safe to share."""
+    """Admits writes: `mutate`, then the server validates, then `validate`. Holds only its options; safe to share."""
 
     options: ChainOptions = field(default_factory=ChainOptions)
-    _steps: dict[tuple[Kind, str], tuple[Step, ...]] = field(init=False, repr=False)
+    _mutations: Steps = field(init=False, repr=False)
+    _validations: Steps = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._steps = _plan(self.options)
+        self._mutations, self._validations = _plan(self.options)
 
-    def admit(self, request: AdmissionRequest, world: World) -> Json:
-        """Return the object as it may be stored (the old one on DELETE); it is mutated in place.
+    def mutate(self, request: AdmissionRequest, world: World) -> None:
+        """Fill in what the rules say, in place.
 
         Raises:
             Denied: A Volcano rule refused it.
             Forbidden: A built-in plug-in refused it.
             BadRequest: A field has the wrong JSON type.
         """
-        if not request.subresource:
-            steps = self._steps.get((request.kind, request.operation))
-            if steps is not None:
-                try:
-                    for step in steps:
-                        step(request, world)
-                except (AttributeError, TypeError, KeyError, IndexError) as err:
-                    raise malformed(request.kind, request.object) from err
+        _run(self._mutations, request, world)
+
+    def validate(self, request: AdmissionRequest, world: World) -> None:
+        """Refuse what breaks a rule; changes nothing. Raises as `mutate` does."""
+        _run(self._validations, request, world)
+
+    def admit(self, request: AdmissionRequest, world: World) -> Json:
+        """Do both and return the object as it may be stored (the old one on DELETE)."""
+        self.mutate(request, world)
+        self.validate(request, world)
         result = request.object if request.object is not None else request.old_object
         assert result is not None
         return result
 
 
-def _plan(options: ChainOptions) -> dict[tuple[Kind, str], tuple[Step, ...]]:
-    """Lay out, once, which steps run for which kind and operation."""
-    create, update, delete = Operation.CREATE, Operation.UPDATE, Operation.DELETE
-    steps: dict[tuple[Kind, str], list[Step]] = {}
+def _run(steps: Steps, request: AdmissionRequest, world: World) -> None:
+    if request.subresource:
+        return
+    try:
+        for step in steps.get((request.kind, request.operation), ()):
+            step(request, world)
+    except (AttributeError, TypeError, KeyError, IndexError) as err:
+        raise malformed(request.kind, request.object) from err
 
-    def add(kind: Kind, operations: tuple[Operation, ...], step: Step) -> None:
+
+def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
+    """Lay out, once, which mutations and validations run for which kind and operation."""
+    create, update, delete = Operation.CREATE, Operation.UPDATE, Operation.DELETE
+    mutations: Steps = {}
+    validations: Steps = {}
+
+    def add(steps: Steps, kind: Kind, operations: tuple[Operation, ...], step: Step) -> None:
         for operation in operations:
             steps.setdefault((kind, operation.value), []).append(step)
 
     if options.built_in_plugins:
         pod_defaults = kube.PodDefaults(mount_tokens=options.mount_service_account_tokens)
-        add(catalog.POD, (create,), pod_defaults)
-        add(catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
-        add(catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
+        add(mutations, catalog.POD, (create,), pod_defaults)
+        add(mutations, catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
+        add(mutations, catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
     on = options.enabled
     if "/jobs/mutate" in on:
-        add(catalog.VCJOB, (create,), jobs.JobDefaults(options.scheduler_names))
+        add(mutations, catalog.VCJOB, (create,), jobs.JobDefaults(options.scheduler_names))
     if "/jobs/validate" in on:
-        add(catalog.VCJOB, (create,), jobs.validate_create)
-        add(catalog.VCJOB, (update,), jobs.validate_update)
+        add(validations, catalog.VCJOB, (create,), jobs.validate_create)
+        add(validations, catalog.VCJOB, (update,), jobs.validate_update)
     if "/podgroups/mutate" in on:
-        add(catalog.PODGROUP, (create,), podgroups.mutate)
+        add(mutations, catalog.PODGROUP, (create,), podgroups.mutate)
     if "/podgroups/validate" in on:
-        add(catalog.PODGROUP, (create,), podgroups.validate)
+        add(validations, catalog.PODGROUP, (create,), podgroups.validate)
     if "/pods/mutate" in on and options.resource_groups is not None:
-        add(catalog.POD, (create,), pods.PodMutation(groups=options.resource_groups, gates=options.queue_gates))
+        add(
+            mutations,
+            catalog.POD,
+            (create,),
+            pods.PodMutation(groups=options.resource_groups, gates=options.queue_gates),
+        )
     if "/pods/validate" in on:
-        add(catalog.POD, (create,), pods.PodValidation(options.scheduler_names))
+        add(validations, catalog.POD, (create,), pods.PodValidation(options.scheduler_names))
     if "/queues/mutate" in on:
-        add(catalog.QUEUE, (create,), queues.mutate)
+        add(mutations, catalog.QUEUE, (create,), queues.mutate)
     if "/queues/validate" in on:
         rules = queues.QueueRules(
             max_depth=options.max_queue_depth,
             protect_root=options.protect_root_queue,
             check_allocated_pods=options.check_allocated_pods_on_delete,
         )
-        add(catalog.QUEUE, (create, update), rules.validate)
-        add(catalog.QUEUE, (delete,), rules.validate_delete)
+        add(validations, catalog.QUEUE, (create, update), rules.validate)
+        add(validations, catalog.QUEUE, (delete,), rules.validate_delete)
     if "/hypernodes/validate" in on:
-        add(catalog.HYPERNODE, (create, update), hypernodes.validate)
+        add(validations, catalog.HYPERNODE, (create, update), hypernodes.validate)
     if "/jobflows/validate" in on:
-        add(catalog.JOBFLOW, (create, update), jobflows.validate)
+        add(validations, catalog.JOBFLOW, (create, update), jobflows.validate)
     if "/cronjobs/validate" in on:
-        add(catalog.VCCRONJOB, (create, update), cronjobs.validate)
-    return {key: tuple(found) for key, found in steps.items()}
+        add(validations, catalog.VCCRONJOB, (create, update), cronjobs.validate)
+    return mutations, validations

@@ -28,7 +28,7 @@ from strato.server.rest.binding import Binder
 from strato.server.rest.logs import PodLogs
 from strato.server.rest.read import Reader
 from strato.server.rest.scale import Scale
-from strato.server.rest.state import Admission, State, no_admission
+from strato.server.rest.state import Admission, AdmitAll, State
 from strato.server.rest.write import Writer
 from strato.server.store import Store
 
@@ -87,7 +87,7 @@ class ApiServer:
         self.registry = registry if registry is not None else Registry()
         self.authorizer = authorizer
         self.pages = pages
-        self.state = State(store, clock, rng, self.registry, admission or no_admission)
+        self.state = State(store, clock, rng, self.registry, admission or AdmitAll())
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
         self._binder = Binder(self.state)

@@ -24,7 +24,7 @@ from strato.server.logs import LogSource
 from strato.server.objects import Json, encode
 from strato.server.openapi import OpenApi
 from strato.server.registry import Registry, Served
-from strato.server.rest.state import State, no_admission, object_key
+from strato.server.rest.state import AdmitAll, State, object_key
 from strato.server.store import Event, Store
 
 _RBAC_GROUP = ".rbac.authorization.k8s.io"
@@ -82,13 +82,13 @@ def _assemble(
     metrics: Metrics | None = None,
 ) -> ApiServer:
     registry = Registry()
-    _seed(State(store, clock, rng, registry, no_admission), bootstrap)
+    _seed(State(store, clock, rng, registry, AdmitAll()), bootstrap)
     return ApiServer(
         store,
         clock,
         rng,
         registry=registry,
-        admission=chain.admit,
+        admission=chain,
         authorizer=Authorizer(_RoleReader(store)) if rbac else None,
         pages=(Discovery(registry, clock), OpenApi(registry)),
         logs=logs,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from strato.admission import AdmissionRequest
+from strato.admission import AdmissionRequest, World
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import not_found
@@ -20,14 +20,27 @@ from strato.server.store import Bucket, Store
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
-Admission = Callable[[AdmissionRequest, "State"], Json]
-"""Returns the object to store; raises what refuses it. The state answers its look-ups."""
+
+class Admission(Protocol):
+    """Mutates and refuses writes (`strato.admission.Chain`); the state answers its look-ups."""
+
+    def mutate(self, request: AdmissionRequest, world: World) -> None:
+        """Fill in, in place."""
+        ...
+
+    def validate(self, request: AdmissionRequest, world: World) -> None:
+        """Refuse by raising."""
+        ...
 
 
-def no_admission(request: AdmissionRequest, world: State) -> Json:
-    """Admit everything as it is."""
-    del world
-    return request.object or {}
+class AdmitAll:
+    """Admits everything as it is."""
+
+    def mutate(self, request: AdmissionRequest, world: World) -> None:
+        """Change nothing."""
+
+    def validate(self, request: AdmissionRequest, world: World) -> None:
+        """Refuse nothing."""
 
 
 class State:

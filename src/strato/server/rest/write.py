@@ -62,10 +62,12 @@ class Writer:
         metadata = obj["metadata"]
         if not metadata.get("name"):
             raise invalid(kind, "", [required("metadata.name", "name or generateName is required")])
-        obj = self._admit(request, target, kind, "CREATE", obj, None)
+        question = self._question(request, target, kind, "CREATE", obj, None)
+        self._state.admission.mutate(question, self._state)
         if served.is_custom:
             objects.fill_defaults(served, obj)
         objects.validate(served, obj, None)
+        self._state.admission.validate(question, self._state)
         if kind is catalog.NAMESPACE:
             obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
             obj["status"] = {"phase": "Active"}
@@ -146,12 +148,13 @@ class Writer:
         objects.continue_life(kind, obj, old, subresource=target.subresource)
         if target.subresource == "finalize":
             obj = {**old, "spec": obj.get("spec", {})}
-        elif not target.subresource:
-            obj = self._admit(request, target, kind, "UPDATE", obj, old)
-            if kind is catalog.CUSTOMRESOURCEDEFINITION:
-                crd.prepare(obj, self._state.clock.now(), old)
+        question = self._question(request, target, kind, "UPDATE", obj, old)
+        self._state.admission.mutate(question, self._state)
+        if kind is catalog.CUSTOMRESOURCEDEFINITION:
+            crd.prepare(obj, self._state.clock.now(), old)
         if not only_status:
             objects.validate(served, obj, old)
+        self._state.admission.validate(question, self._state)
         key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
@@ -168,7 +171,7 @@ class Writer:
         options = self._delete_options(request)
         old = self._state.require(kind, target.namespace, target.name)
         _check_preconditions(kind, target.name, options, old)
-        self._admit(request, target, kind, "DELETE", None, old)
+        self._state.admission.validate(self._question(request, target, kind, "DELETE", None, old), self._state)
         body, gone = await self._delete(request, kind, target, old, options)
         if gone and kind is not catalog.NAMESPACE:
             return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
@@ -187,7 +190,7 @@ class Writer:
                 continue
             old = _decode(body)
             one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
-            self._admit(request, one, kind, "DELETE", None, old)
+            self._state.admission.validate(self._question(request, one, kind, "DELETE", None, old), self._state)
             waiting.append(self._delete(request, kind, one, old, options))
         await asyncio.gather(*waiting)
         return Response(200, encode(_success(kind, "", "")))
@@ -297,11 +300,11 @@ class Writer:
         part: Json = {name: obj[name] for name in ("apiVersion", "kind", "status") if name in obj}
         return objects.check_fields(served, part, mode)
 
-    def _admit(
+    def _question(
         self, request: Request, target: ResourcePath, kind: Kind, operation: str, obj: Json | None, old: Json | None
-    ) -> Json:
+    ) -> AdmissionRequest:
         metadata = (obj or old or {}).get("metadata", {})
-        question = AdmissionRequest(
+        return AdmissionRequest(
             operation=operation,
             kind=kind,
             namespace=target.namespace,
@@ -312,7 +315,6 @@ class Writer:
             dry_run=_is_dry_run(request),
             subresource=target.subresource,
         )
-        return self._state.admission(question, self._state)
 
     def _answer(self, request: Request, kind: Kind, body: bytes, warnings: list[str], status: int = 200) -> Response:
         response = shown(request, kind, body, now=self._state.clock.now(), status=status)
