@@ -267,7 +267,7 @@ def _frozen(spec: Json) -> Json:
     ]
     # The controller fills in the name of a claim it made.
     kept["volumes"] = [
-        {key: value for key, value in volume.items() if not (key == "volumeClaimName" and volume.get("volumeClaim"))}
+        {key: value for key, value in volume.items() if key != "volumeClaimName" or volume.get("volumeClaim") is None}
         for volume in spec.get("volumes") or ()
     ]
     return kept

@@ -22,7 +22,8 @@ def section(spec: Json, name: str) -> Json:
     body = spec.get(name) or {}
     if name == "guarantee":
         body = body.get("resource") or {}
-    assert isinstance(body, dict)
+    if not isinstance(body, dict):
+        raise TypeError(f"{name} is not an object")  # the chain turns it into a BadRequest
     return body
 
 

@@ -1,0 +1,282 @@
+"""Queues, groups, pods, flows, cron jobs, HyperNodes, and Kubernetes' own plug-ins."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+
+from strato.admission import ChainOptions, Denied
+from strato.admission.pods import GATE, ResourceGroup
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.errors import BadRequest, Forbidden
+from tests.admission.world import FakeWorld, admit
+
+Json = dict[str, Any]
+
+
+def queue(name: str = "x", state: str = "", annotations: Json | None = None, **spec: Any) -> Json:
+    return {"metadata": {"name": name, "annotations": annotations or {}}, "spec": spec, "status": {"state": state}}
+
+
+def test_queue_defaults() -> None:
+    annotations = {"volcano.sh/hierarchy": "a/b", "volcano.sh/hierarchy-weights": "2/3"}
+    made = admit(catalog.QUEUE, queue(annotations=annotations), FakeWorld())
+    assert made["spec"] == {"reclaimable": True, "weight": 1}
+    assert made["metadata"]["annotations"]["volcano.sh/hierarchy"] == "root/a/b"
+    assert made["metadata"]["annotations"]["volcano.sh/hierarchy-weights"] == "1/2/3"
+
+
+def tree() -> FakeWorld:
+    world = FakeWorld().queue("root").queue("default")
+    world.queue("top", capability={"cpu": 10}, deserved={"cpu": 8}, guarantee={"resource": {"cpu": 4}})
+    world.queue("mid", parent="top", capability={"cpu": 6}, deserved={"cpu": 5}, guarantee={"resource": {"cpu": 2}})
+    return world.queue("busy", allocated={"pods": "3"})
+
+
+QUEUES: list[tuple[str, Json, str]] = [
+    ("negative amount", queue(capability={"cpu": "-1"}), "must be greater than or equal to 0"),
+    ("half a GPU", queue(capability={"nvidia.com/gpu": "500m"}), "must be an integer"),
+    ("guarantee not deserved", queue(guarantee={"resource": {"cpu": 1}}), "greater than or equal to guarantee"),
+    (
+        "deserved above capability",
+        queue(deserved={"cpu": 2}, capability={"cpu": 1}),
+        "less than or equal to capability",
+    ),
+    ("a state of its own", queue(state="Closing"), "queue state must be in"),
+    ("its own parent", queue(parent="x"), "cannot be itself"),
+    ("unknown parent", queue(parent="nope"), "not found"),
+    ("parent with pods", queue(parent="busy"), "allocated Pods"),
+    ("above its ancestor", queue(parent="mid", capability={"cpu": 7}), "exceeds that of its ancestor `mid`"),
+    ("more than its parent deserves", queue(parent="top", deserved={"cpu": 4}), "sum of deserved cpu"),
+    (
+        "weights that do not match",
+        queue(annotations={"volcano.sh/hierarchy": "root/a", "volcano.sh/hierarchy-weights": "1"}),
+        "same length",
+    ),
+    (
+        "a weight of zero",
+        queue(annotations={"volcano.sh/hierarchy": "root/a", "volcano.sh/hierarchy-weights": "1/0"}),
+        "larger than 0",
+    ),
+]
+
+
+@pytest.mark.parametrize(("body", "want"), [row[1:] for row in QUEUES], ids=[row[0] for row in QUEUES])
+def test_bad_queues_are_refused(body: Json, want: str) -> None:
+    with pytest.raises(Denied, match=want):
+        admit(catalog.QUEUE, body, tree())
+
+
+def test_queues_may_not_grow_too_deep() -> None:
+    world = FakeWorld().queue("q1")
+    for level in range(2, 6):
+        world.queue(f"q{level}", parent=f"q{level - 1}")
+    admit(catalog.QUEUE, queue(parent="q4"), world)
+    with pytest.raises(Denied, match="maximum hierarchy depth 5"):
+        admit(catalog.QUEUE, queue(parent="q5"), world)
+
+
+def test_a_parent_may_not_shrink_below_its_children() -> None:
+    old = tree().get(catalog.QUEUE, "", "top")
+    new = queue("top", capability={"cpu": 5}, deserved={"cpu": 5}, guarantee={"resource": {"cpu": 4}})
+    with pytest.raises(Denied, match="less than that of its child `mid`"):
+        admit(catalog.QUEUE, new, tree(), old=old, operation="UPDATE", name="top")
+
+
+def test_the_root_queue_keeps_its_resources() -> None:
+    old = tree().get(catalog.QUEUE, "", "root")
+    with pytest.raises(Denied, match="root"):
+        admit(catalog.QUEUE, queue("root", capability={"cpu": 1}), tree(), old=old, operation="UPDATE", name="root")
+
+
+@pytest.mark.parametrize(
+    ("name", "want"),
+    [
+        ("default", "can not be deleted"),
+        ("root", "can not be deleted"),
+        ("top", "1 child queues: mid"),
+        ("no", "not found"),
+    ],
+)
+def test_queues_that_may_not_be_deleted(name: str, want: str) -> None:
+    with pytest.raises(Denied, match=want):
+        admit(catalog.QUEUE, None, tree(), old={"metadata": {"name": name}}, operation="DELETE", name=name)
+
+
+def test_other_queues_may_be_deleted() -> None:
+    admit(catalog.QUEUE, None, tree(), old={"metadata": {"name": "mid"}}, operation="DELETE", name="mid")
+
+
+def test_groups_of_the_default_queue_follow_their_namespace() -> None:
+    annotations = {"scheduling.volcano.sh/queue-name": "team"}
+    world = FakeWorld().queue("team").add(catalog.NAMESPACE, "default", metadata={"annotations": annotations})
+    made = admit(catalog.PODGROUP, {"metadata": {"name": "x"}, "spec": {"queue": "default"}}, world)
+    assert made["spec"]["queue"] == "team"
+
+
+def test_groups_name_every_problem() -> None:
+    topology = {"highestTierAllowed": 1, "highestTierName": "rack"}
+    spec = {"queue": "no", "networkTopology": topology, "subGroupPolicy": [{"name": "s", "networkTopology": topology}]}
+    with pytest.raises(Denied) as caught:
+        admit(catalog.PODGROUP, {"metadata": {"name": "x"}, "spec": spec}, FakeWorld())
+    assert caught.value.explanation.count("; ") == 2
+    assert "subGroupPolicy s" in caught.value.explanation
+
+
+def pod(annotations: Json | None = None, **spec: Any) -> Json:
+    body = {"containers": [{"name": "c", "image": "i", "resources": {}}], "schedulerName": "volcano", **spec}
+    return {"metadata": {"name": "x", "annotations": annotations or {}}, "spec": body}
+
+
+MIN, MAX = "volcano.sh/jdb-min-available", "volcano.sh/jdb-max-unavailable"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "fine"),
+    [
+        ({MIN: "1"}, True),
+        ({MIN: "50%"}, True),
+        ({MIN: "0"}, False),
+        ({MAX: "100%"}, False),
+        ({MIN: "1", MAX: "1"}, False),
+    ],
+)
+def test_disruption_annotations(annotations: Json, fine: bool) -> None:
+    if fine:
+        admit(catalog.POD, pod(annotations), FakeWorld())
+    else:
+        with pytest.raises(Denied, match=r"validatepod\.volcano\.sh"):
+            admit(catalog.POD, pod(annotations), FakeWorld())
+    admit(catalog.POD, pod(annotations, schedulerName="other"), FakeWorld())
+
+
+def test_resource_groups_shape_pods() -> None:
+    group = ResourceGroup(
+        resource_group="gpu",
+        object_key="namespace",
+        object_values=("default",),
+        scheduler_name="special",
+        labels={"pool": "gpu"},
+        tolerations=({"key": "t", "operator": "Exists"},),
+        affinity='{"nodeAffinity":{}}',
+    )
+    options = ChainOptions(resource_groups=(group,), queue_gates=True)
+    spec = admit(catalog.POD, pod({GATE: "true"}, nodeSelector={"pool": "x", "a": "b"}), FakeWorld(), options=options)[
+        "spec"
+    ]
+    assert spec["nodeSelector"] == {"pool": "gpu", "a": "b"}
+    assert spec["schedulerName"] == "special"
+    assert spec["schedulingGates"] == [{"name": GATE}]
+    assert spec["affinity"] == {"nodeAffinity": {}}
+    assert {"key": "t", "operator": "Exists"} in spec["tolerations"]
+
+
+FLOWS: list[tuple[Kind, Json, str]] = [
+    (
+        catalog.JOBFLOW,
+        {"flows": [{"name": "a", "dependsOn": {"targets": ["b"]}}]},
+        "is not DAG: vertex b is not defined",
+    ),
+    (catalog.JOBFLOW, {"flows": [{"name": "a", "dependsOn": {"targets": ["a"]}}]}, "is not DAG"),
+    (catalog.HYPERNODE, {"tier": 1}, "at least one member"),
+    (catalog.HYPERNODE, {"members": [{"selector": {"regexMatch": {"pattern": "("}}}]}, "error parsing regexp"),
+    (
+        catalog.HYPERNODE,
+        {"members": [{"selector": {"regexMatch": {"pattern": "(?=a)"}}}]},
+        "invalid or unsupported Perl",
+    ),
+    (catalog.VCCRONJOB, {"schedule": ""}, "schedule is required"),
+    (catalog.VCCRONJOB, {"schedule": "TZ=UTC * * * * *"}, "cannot use TZ"),
+    (catalog.VCCRONJOB, {"schedule": "61 * * * *"}, "invalid schedule"),
+    (catalog.VCCRONJOB, {"schedule": "* * *"}, "expected exactly 5 fields"),
+    (catalog.VCCRONJOB, {"schedule": "@hourly", "timeZone": "Nowhere/City"}, "unknown time zone"),
+    (catalog.VCCRONJOB, {"schedule": "@hourly", "timeZone": "Local"}, "explicit time zone"),
+    (catalog.VCCRONJOB, {"schedule": "@hourly", "timeZone": "../etc"}, "unknown timeZone"),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "want"), FLOWS)
+def test_flows_cron_jobs_and_hyper_nodes_are_refused(kind: Kind, spec: Json, want: str) -> None:
+    with pytest.raises(Denied, match=want):
+        admit(kind, {"metadata": {"name": "x"}, "spec": spec}, FakeWorld())
+
+
+def test_good_flows_cron_jobs_and_hyper_nodes_pass() -> None:
+    flows = [{"name": "a"}, {"name": "b", "dependsOn": {"targets": ["a", "a"]}}]
+    admit(catalog.JOBFLOW, {"metadata": {"name": "x"}, "spec": {"flows": flows}}, FakeWorld())
+    spec = {"schedule": "*/5 0-3 * * 1", "timeZone": "Europe/Berlin"}
+    admit(catalog.VCCRONJOB, {"metadata": {"name": "x"}, "spec": spec}, FakeWorld())
+    members = [{"type": "Node", "selector": {"regexMatch": {"pattern": r"^n-\d+$"}}}]
+    admit(catalog.HYPERNODE, {"metadata": {"name": "x"}, "spec": {"members": members}}, FakeWorld())
+
+
+def test_a_pod_gets_what_a_real_server_gives_it() -> None:
+    spec = admit(catalog.POD, pod(), FakeWorld())["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (0, "PreemptLowerPriority")
+    assert (spec["serviceAccountName"], spec["serviceAccount"]) == ("default", "default")
+    assert [toleration["key"] for toleration in spec["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
+
+
+def test_priority_comes_from_the_class_or_the_global_default() -> None:
+    world = FakeWorld().add(catalog.PRIORITYCLASS, "high", value=7, preemptionPolicy="Never")
+    spec = admit(catalog.POD, pod(priorityClassName="high"), world)["spec"]
+    assert (spec["priority"], spec["preemptionPolicy"]) == (7, "Never")
+    world.add(catalog.PRIORITYCLASS, "usual", value=3, globalDefault=True)
+    spec = admit(catalog.POD, pod(), world)["spec"]
+    assert (spec["priority"], spec["priorityClassName"]) == (3, "usual")
+    spec = admit(catalog.POD, pod(priorityClassName="system-node-critical"), world)["spec"]
+    assert spec["priority"] == 2_000_001_000
+
+
+@pytest.mark.parametrize(
+    ("spec", "want"),
+    [
+        ({"priorityClassName": "no"}, 'pods "x" is forbidden: no PriorityClass with name no was found'),
+        ({"priority": 5}, "the integer value of priority"),
+        ({"serviceAccountName": "no"}, 'serviceaccount "no" not found'),
+    ],
+)
+def test_pods_that_name_what_is_not_there(spec: Json, want: str) -> None:
+    with pytest.raises(Forbidden, match=want):
+        admit(catalog.POD, pod(**spec), FakeWorld())
+
+
+def test_tolerations_of_the_pods_own_win() -> None:
+    spec = admit(catalog.POD, pod(tolerations=[{"operator": "Exists"}]), FakeWorld())["spec"]
+    assert spec["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_limit_ranges_default_and_bound() -> None:
+    item = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "max": {"cpu": "3"}}
+    world = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [item]})
+    resources = admit(catalog.POD, pod(), world)["spec"]["containers"][0]["resources"]
+    assert resources == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
+    big = [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "4"}}}]
+    with pytest.raises(Forbidden, match="maximum cpu usage per Container is 3, but limit is 4"):
+        admit(catalog.POD, pod(containers=big), world)
+
+
+def test_tokens_are_mounted_when_asked() -> None:
+    spec = admit(catalog.POD, pod(), FakeWorld(), options=ChainOptions(mount_service_account_tokens=True))["spec"]
+    assert spec["containers"][0]["volumeMounts"][0]["name"] == spec["volumes"][0]["name"]
+
+
+def test_claims_get_the_default_class() -> None:
+    mark = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
+    world = FakeWorld().add(catalog.STORAGECLASS, "fast", metadata=mark)
+    made = admit(catalog.PERSISTENTVOLUMECLAIM, {"metadata": {"name": "x"}, "spec": {}}, world)
+    assert made["spec"]["storageClassName"] == "fast"
+
+
+@pytest.mark.parametrize("kind", [catalog.VCJOB, catalog.QUEUE, catalog.POD, catalog.JOBFLOW])
+@pytest.mark.parametrize("spec", ["x", {"tasks": 3}, {"containers": 3}, {"flows": "abc"}, {"capability": [1]}])
+def test_wrong_types_never_escape_as_tracebacks(kind: Kind, spec: object) -> None:
+    body = {"metadata": {"name": "x"}, "spec": spec}
+    with contextlib.suppress(BadRequest, Forbidden):
+        admit(kind, body, FakeWorld().queue("default"))

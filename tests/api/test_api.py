@@ -1,0 +1,164 @@
+"""Catalog, CRDs, status objects, names and effective requests."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from strato.api import catalog, crds, names, pods, status
+from strato.api.core import Pod, PodSpec
+from strato.errors import AlreadyExists, ApiError, Cause, Conflict, Gone, NotFound
+
+
+def test_every_kind_is_found_by_its_resource_its_name_and_its_view() -> None:
+    for kind in catalog.BUILTIN + catalog.VOLCANO:
+        assert catalog.find(kind.group, kind.version, kind.plural) is kind
+        assert catalog.find_named(kind.api_version, kind.name) is kind
+        assert catalog.kind_of(kind.view) is kind
+
+
+def test_every_view_reads_an_empty_object_and_one_with_unknown_fields() -> None:
+    for kind in catalog.BUILTIN + catalog.VOLCANO:
+        msgspec.json.decode(b"{}", type=kind.view)
+        read = msgspec.json.decode(b'{"metadata":{"name":"x","foo":1},"bar":[]}', type=kind.view)
+        assert read.metadata.name == "x"
+
+
+def test_a_pod_may_write_quantities_as_numbers() -> None:
+    body = b'{"spec":{"containers":[{"name":"a","resources":{"requests":{"cpu":0.5,"memory":4}}}]}}'
+    assert pods.request_units(msgspec.json.decode(body, type=Pod).spec) == {"cpu": 500, "memory": 4}
+
+
+def _spec(**body: object) -> PodSpec:
+    return msgspec.convert(body, PodSpec)
+
+
+def _container(cpu: str, **more: object) -> dict[str, object]:
+    return {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more}
+
+
+REQUESTS = [
+    ("containers add up", {"containers": [_container("1"), _container("500m")]}, 1500),
+    (
+        "the largest init container counts when it is larger",
+        {"containers": [_container("1")], "initContainers": [_container("3"), _container("2")]},
+        3000,
+    ),
+    (
+        "a sidecar stays",
+        {"containers": [_container("1")], "initContainers": [_container("2", restartPolicy="Always")]},
+        3000,
+    ),
+    (
+        "an init container runs beside earlier sidecars only",
+        {
+            "containers": [_container("1")],
+            "initContainers": [_container("1", restartPolicy="Always"), _container("4"), _container("9m")],
+        },
+        5000,
+    ),
+    ("overhead comes on top", {"containers": [_container("1")], "overhead": {"cpu": "250m"}}, 1250),
+    (
+        "pod-level requests win",
+        {"containers": [_container("1")], "resources": {"requests": {"cpu": "7"}}, "overhead": {"cpu": "1"}},
+        8000,
+    ),
+    ("nothing asked is nothing", {"containers": [{"name": "c"}]}, None),
+]
+
+
+@pytest.mark.parametrize(("spec", "want"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS])
+def test_effective_requests(spec: dict[str, object], want: int | None) -> None:
+    read = _spec(**spec)
+    assert pods.request_units(read).get("cpu") == want
+    exact = pods.effective_requests(read).get("cpu")
+    assert (exact.milli_value if exact is not None else None) == want
+
+
+WORDING = [
+    (status.not_found(catalog.POD, "x"), NotFound, 'pods "x" not found'),
+    (status.already_exists(catalog.VCJOB, "x"), AlreadyExists, 'jobs.batch.volcano.sh "x" already exists'),
+    (
+        status.conflict(catalog.POD, "x"),
+        Conflict,
+        'Operation cannot be fulfilled on pods "x": the object has been modified; please apply your changes to the '
+        "latest version and try again",
+    ),
+    (
+        status.invalid(catalog.POD, "x", [status.required("spec.containers")]),
+        ApiError,
+        'Pod "x" is invalid: spec.containers: Required value',
+    ),
+    (
+        status.invalid(catalog.VCJOB, "x", [status.required("a"), status.required("b"), status.required("a")]),
+        ApiError,
+        'Job.batch.volcano.sh "x" is invalid: [a: Required value, b: Required value]',
+    ),
+]
+
+
+@pytest.mark.parametrize(("error", "type_", "text"), WORDING)
+def test_errors_are_worded_as_kubernetes_words_them_and_survive_the_wire(
+    error: ApiError, type_: type[ApiError], text: str
+) -> None:
+    assert error.message == text
+    back = status.from_status(status.to_status(error))
+    assert isinstance(back, type_)
+    assert (back.message, back.reason, back.code, back.causes) == (text, error.reason, error.code, error.causes)
+
+
+@pytest.mark.parametrize("body", [{}, {"code": "x"}, {"details": 3}, {"details": {"causes": [1]}}, {"reason": None}])
+def test_any_body_becomes_an_error(body: dict[str, object]) -> None:
+    assert status.from_status(body, 410).code == 410
+    assert isinstance(status.from_status(body, 410), Gone)
+
+
+def test_a_cause_without_a_field_is_its_message() -> None:
+    assert status.aggregate([Cause("x", "boo")]) == "boo"
+
+
+@pytest.mark.parametrize(
+    ("check", "good", "bad"),
+    [
+        (names.check_label, "a-1", "a.b"),
+        (names.check_subdomain, "a.b-1", "A"),
+        (names.check_label_1035, "a1", "1a"),
+        (names.check_qualified_name, "x.y/Z_1", "a/b/c"),
+        (names.check_label_value, "", "-a"),
+        (names.check_config_key, "a.b_C", ".."),
+        (names.check_port_name, "http-1", "a--b"),
+        (names.check_env_name, "A B", "a=b"),
+        (names.check_ip, "10.0.0.1", "10.0.0"),
+        (names.check_path_segment, "system:x", "a/b"),
+    ],
+)
+def test_names(check: object, good: str, bad: str) -> None:
+    assert check(good) == []  # type: ignore[operator]  # a table of functions
+    assert check(bad) != []  # type: ignore[operator]  # a table of functions
+
+
+def test_crds_carry_what_the_catalog_says() -> None:
+    manifests = {manifest["metadata"]["name"]: manifest for manifest in crds.manifests()}
+    assert set(manifests) == {kind.resource for kind in catalog.VOLCANO}
+    for kind in catalog.VOLCANO:
+        manifest = manifests[kind.resource]
+        version = manifest["spec"]["versions"][0]
+        assert manifest["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+        assert ("subresources" in version) is kind.has_status
+        assert tuple(manifest["spec"]["names"].get("shortNames", ())) == kind.short_names
+        assert len(version.get("additionalPrinterColumns", ())) == len(kind.columns)
+        _assert_structural(version["schema"]["openAPIV3Schema"])
+
+
+def _assert_structural(schema: dict[str, object]) -> None:
+    assert "type" in schema or schema.get("x-kubernetes-int-or-string"), schema
+    for child in (schema.get("properties") or {}).values():  # type: ignore[attr-defined]  # plain JSON
+        _assert_structural(child)
+    for member in ("items", "additionalProperties"):
+        child = schema.get(member)
+        if isinstance(child, dict):
+            _assert_structural(child)
+
+
+def test_pod_groups_have_no_status_subresource() -> None:
+    assert not catalog.PODGROUP.has_status

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.api.selectors import (
+    EVERYTHING,
+    NOTHING,
+    InvalidSelector,
+    from_label_selector,
+    parse_field_selector,
+    parse_selector,
+)
+from strato.api.shapes import LabelSelector, LabelSelectorRequirement
+
+MATCHES = [
+    ("a=b", {"a": "b"}, True),
+    ("a=b", {"a": "c"}, False),
+    ("a==b,c", {"a": "b", "c": ""}, True),
+    ("a!=b", {}, True),
+    ("a in (x, y)", {"a": "y"}, True),
+    ("a notin (x)", {"a": "x"}, False),
+    ("!a", {"a": ""}, False),
+    ("a>4", {"a": "5"}, True),
+    ("a<4", {"a": "x"}, False),
+    ("a=", {"a": ""}, True),
+    ("", {"any": "thing"}, True),
+]
+
+
+@pytest.mark.parametrize(("text", "labels", "want"), MATCHES)
+def test_selector_matches(text: str, labels: dict[str, str], want: bool) -> None:
+    assert parse_selector(text).matches(labels) is want
+
+
+ERRORS = [
+    ("a=b=", "found '=', expected: ',' or 'end of string'"),
+    ("a in ()", "unable to parse requirement: values: Invalid value: []: for 'in', 'notin' operators"),
+    ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+    ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+    ("x,", "found '', expected: identifier after ','"),
+    ("=a", "found '=', expected: !, identifier, or 'end of string'"),
+    ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+    ("-a=b", 'unable to parse requirement: <nil>: Invalid value: "-a": name part must consist'),
+    ("a=-b-", 'unable to parse requirement: values[0][a]: Invalid value: "-b-": a valid label must be'),
+    ("a>x", "unable to parse requirement: values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators"),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), ERRORS)
+def test_selector_errors_are_worded_as_kubernetes_words_them(text: str, want: str) -> None:
+    with pytest.raises(InvalidSelector) as caught:
+        parse_selector(text)
+    assert str(caught.value).startswith(want)
+
+
+@given(st.text(alphabet="ab=!(),<> in", max_size=20))
+def test_any_text_is_a_selector_or_an_error(text: str) -> None:
+    try:
+        selector = parse_selector(text)
+    except InvalidSelector:
+        return
+    assert parse_selector(str(selector)) is not None
+
+
+def test_absent_selects_nothing_and_empty_everything() -> None:
+    assert from_label_selector(None) is NOTHING
+    assert from_label_selector(LabelSelector()) is EVERYTHING
+    bad = LabelSelector(match_expressions=(LabelSelectorRequirement(key="a", operator="Foo"),))
+    with pytest.raises(InvalidSelector):
+        from_label_selector(bad)
+
+
+def test_field_selector_escapes_and_indexes() -> None:
+    selector = parse_field_selector(r"spec.nodeName=n1,metadata.name!=a\,b\=c")
+    assert selector.exact("spec.nodeName") == "n1"
+    assert selector.exact("metadata.name") is None
+    values = {"spec.nodeName": "n1", "metadata.name": "a,b=c"}
+    assert not selector.matches(values.__getitem__)
+    assert parse_field_selector(str(selector)) == selector
+
+
+def test_field_selector_names_the_term_it_does_not_understand() -> None:
+    with pytest.raises(InvalidSelector, match="invalid selector: 'foo'; can't understand 'foo'"):
+        parse_field_selector("foo")
