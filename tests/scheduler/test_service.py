@@ -72,6 +72,8 @@ async def running(clock: VirtualClock, **options: Any) -> AsyncIterator[tuple[Fr
     try:
         await asyncio.wait_for(scheduler.ready.wait(), 60)
         await clock.sleep(1.0)
+        queue = options.get("default_queue", "default")
+        await cluster.patch(catalog.QUEUE, queue, "", {"status": {"state": "Open"}}, subresource="status")
         yield cluster, scheduler
     finally:
         task.cancel()

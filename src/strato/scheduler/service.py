@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -98,6 +99,7 @@ class Scheduler:
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
         self._feed = Feed(self.world, self.wake, self._on_refused)
         self._changed = asyncio.Event()
+        self._urgent = asyncio.Event()
         self._reported = asyncio.Event()
         self._decided_openings = -1
         self._decided_version = -1
@@ -113,8 +115,10 @@ class Scheduler:
         return self._config
 
     def wake(self) -> None:
-        """Have a cycle run soon."""
+        """Have a cycle run soon; at once when something may be placed that could not before."""
         self._changed.set()
+        if self.world.openings != self._decided_openings:
+            self._urgent.set()
 
     def diagnosis(self, key: str) -> Diagnosis | None:
         """Explain why a pod or PodGroup (``namespace/name``) waits; None when it is unknown."""
@@ -143,13 +147,15 @@ class Scheduler:
             await self._changed.wait()
             world = self.world
             if world.openings == self._decided_openings:
-                await self._clock.sleep(_STATUS_SECONDS)
-            elif self._clock.monotonic() < busy_until:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._urgent.wait(), _STATUS_SECONDS)
+            if self._clock.monotonic() < busy_until:
                 await self._clock.sleep(min(_BUSY_SECONDS, busy_until - self._clock.monotonic()))
             else:
                 for _ in range(_TICKS):
                     await self._clock.sleep(0)
             self._changed.clear()
+            self._urgent.clear()
             started = self._clock.monotonic()
             self._run_once()
             took = self._clock.monotonic() - started
