@@ -1,0 +1,437 @@
+"""The graph manager: turns events into network edits, rounds into decisions.
+
+Events (tasks and machines coming, going, failing) change the `World` and mark what has to be re-priced.
+A round reconciles the rows of what is marked with what the cost model lists now (arcs that are equal
+stay, flow included), solves warm, and reads the decisions off the flow.
+
+Preemption off: a placed task leaves the network and its machine's arc to the sink loses a slot; this is
+the pinned arc with lower bound 1 of the original with the constant taken out. Preemption on: it stays, with
+a RUNNING arc to its machine and the price of eviction on its waiting arc.
+
+PUs of a machine are one node; a machine's arcs to the sink carry the PUs' slots, level by level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from strato.errors import Problem
+from strato.flow import gangs
+from strato.flow.decide import assign
+from strato.flow.models.base import Arcs, CostModel
+from strato.flow.network import Int64s, Network, NetworkError
+from strato.flow.solver import Outcome, Solution, Solver
+from strato.flow.world import Machine, Task, Vector, World
+
+
+class DeltaType(IntEnum):
+    """What happens to a task (numbers of the wire protocol)."""
+
+    NOOP = 0
+    PLACE = 1
+    PREEMPT = 2
+    MIGRATE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One decision. `machine` is where the task goes; for PREEMPT, where it leaves."""
+
+    type: DeltaType
+    task: int
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round decided.
+
+    Attributes:
+        deltas: Decisions, evictions first.
+        unscheduled: Tasks that wait on.
+        solution: The solver's answer (of the last re-solve).
+        changed_arcs: Arcs the reconcile added, removed or re-priced.
+    """
+
+    deltas: tuple[Delta, ...]
+    unscheduled: tuple[int, ...]
+    solution: Solution
+    changed_arcs: int
+
+
+class FlowScheduler:
+    """Schedules tasks on machines by minimum-cost flow.
+
+    Args:
+        world: Tasks and machines (empty at first; change it through this object only).
+        model: The policy.
+        solver: Solves each round.
+        refresh_seconds: How often all tasks are re-priced for the time that passed.
+        check_vectors: Defer placements whose requests exceed the machine in any dimension.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        model: CostModel,
+        solver: Solver | None = None,
+        *,
+        refresh_seconds: float = 10.0,
+        check_vectors: bool = False,
+    ) -> None:
+        self.world, self.model = world, model
+        self.network = Network()
+        self._solver = solver or Solver()
+        self._refresh_seconds, self._check_vectors = refresh_seconds, check_vectors
+        self._refreshed = float("-inf")
+        self._sink = int(self.network.add_nodes(1)[0])
+        self._task_node: dict[int, int] = {}
+        self._job_node: dict[str, int] = {}
+        self._job_size: dict[str, int] = {}
+        self._class_node: dict[int, int] = {}
+        self._machine_node: dict[int, int] = {}
+        self._dirty: set[int] = set()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def add_machine(self, machine: Machine) -> None:
+        """A machine joins, empty.
+
+        Raises:
+            NetworkError: It is there already.
+        """
+        index = self.world.add_machine(machine)
+        self._machine_node[index] = int(self.network.add_nodes(1)[0])
+        self.model.add_machine(index, self._at(index))
+        self._dirty.update(self._task_node)
+
+    def remove_machine(self, name: str, *, fail_tasks: bool = False) -> tuple[int, ...]:
+        """A machine leaves; its tasks wait again, or are removed with `fail_tasks`. Return them.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        machine = self.world.machine(name)
+        index = self.world.machine_index[name]
+        tasks = tuple(machine.tasks)
+        for task in tasks:
+            self.evict(task, self._refreshed if self._refreshed > 0 else 0.0)
+        self.network.remove_nodes([self._machine_node.pop(index)])
+        self.world.machines[index] = None
+        del self.world.machine_index[name]
+        self.model.remove_machine(index, machine)
+        if fail_tasks:
+            for task in tasks:
+                self.remove(task)
+        self._dirty.update(self._task_node)
+        return tasks
+
+    def submit(self, task: Task, now: float) -> None:
+        """A task arrives and waits.
+
+        Raises:
+            NetworkError: Its number is in use.
+        """
+        if task.id in self.world.tasks:
+            raise NetworkError([Problem(f"task {task.id}", "was submitted already")])
+        task.machine, task.submitted, task.waiting_since = None, now, now
+        self.world.tasks[task.id] = task
+        self.model.add_task(task)
+        self._enter(task)
+
+    def complete(self, task_id: int, now: float) -> Task:
+        """A task ends, well or not; its slot is free from now on. Return it.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        if task.machine is not None:
+            task.ran = task.run_seconds(now)
+        return self.remove(task_id)
+
+    def remove(self, task_id: int) -> Task:
+        """Forget a task in whatever state it is.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        self._leave_machine(task)
+        self._leave(task)
+        del self.world.tasks[task_id]
+        self.model.remove_task(task)
+        return task
+
+    def place(self, task_id: int, machine: str, now: float) -> None:
+        """Record that a task runs on a machine (a decision carried out, or found at start).
+
+        Raises:
+            NetworkError: The task or the machine is unknown.
+        """
+        task, host = self._task(task_id), self.world.machine(machine)
+        task.waited = task.waiting_seconds(now)
+        self._leave_machine(task)
+        task.machine, task.started = machine, now
+        host.tasks[task_id] = task
+        host.used = host.used + task.request
+        if self.world.preemption:
+            self._dirty.add(task_id)
+        else:
+            self._leave(task)
+
+    def evict(self, task_id: int, now: float) -> None:
+        """Record that a running task waits again.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        if task.machine is None:
+            return
+        task.ran = task.run_seconds(now)
+        self._leave_machine(task)
+        task.waiting_since = now
+        self._enter(task)
+
+    def reprice(self, task_ids: Iterable[int]) -> None:
+        """Ask the model anew for these tasks in the next round."""
+        self._dirty.update(task for task in task_ids if task in self._task_node)
+
+    # -- a round -----------------------------------------------------------------------------------
+
+    def round(self, now: float, *, apply: bool = True) -> Round:
+        """Find the best placement for what is known now.
+
+        Args:
+            now: Seconds; waiting and running times are counted up to it.
+            apply: Carry the decisions out in the `World`; False leaves that to `place` and `evict`.
+        """
+        if now - self._refreshed >= self._refresh_seconds:
+            self._dirty.update(self._task_node)
+            self._refreshed = now
+        changed = self.refresh(now)
+        solution, targets = self._solve_and_read()
+        dropped: set[int] = set()
+        while True:
+            late = self._overflow(targets) if self._check_vectors else set()
+            late |= gangs.short_of_minimum(self.world, targets)
+            late = {task for task in late if self.world.tasks[task].machine is None} - dropped
+            if not late:
+                break
+            dropped |= late
+            self._hold_back(late)
+            solution, targets = self._solve_and_read()
+        self._dirty |= dropped
+        found = self._deltas(targets)
+        unscheduled = tuple(t for t in self._task_node if t not in targets)
+        if apply:
+            self.apply(found, now)
+        return Round(found, unscheduled, solution, changed)
+
+    def apply(self, deltas: Sequence[Delta], now: float) -> tuple[Delta, ...]:
+        """Carry decisions out; those that events made void are passed over. Return what was done."""
+        done = []
+        for delta in deltas:
+            if delta.task not in self.world.tasks or delta.machine not in self.world.machine_index:
+                continue
+            if delta.type is DeltaType.PREEMPT:
+                self.evict(delta.task, now)
+            elif delta.type is not DeltaType.NOOP:
+                self.place(delta.task, delta.machine, now)
+            done.append(delta)
+        return tuple(done)
+
+    def refresh(self, now: float) -> int:
+        """Reconcile the network with what the model lists now; return the number of arcs changed."""
+        tasks = [self.world.tasks[task] for task in self._dirty if task in self._task_node]
+        self._dirty.clear()
+        changed = self._refresh_tasks(tasks, now) if tasks else 0
+        changed += self._refresh_classes()
+        changed += self._refresh_machines()
+        changed += self._refresh_jobs()
+        waiting = len(self._task_node)
+        self.network.set_supply([self._sink], -waiting)
+        return changed
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _refresh_tasks(self, tasks: list[Task], now: float) -> int:
+        model = self.model
+        found = model.task_arcs(tasks, now)
+        rows, targets, costs = [found.row], [self._nodes_of(found.target)], [found.cost]
+        every = np.arange(len(tasks))
+        running = np.array([t.machine is not None for t in tasks])
+        price = model.task_to_unscheduled(tasks, now)
+        if running.any():
+            hosts = np.flatnonzero(running)
+            runners = [tasks[i] for i in hosts.tolist()]
+            price = price.copy()
+            price[hosts] = model.preemption(runners, now)
+            here = np.array([self._machine_node[self.world.machine_index[t.machine or ""]] for t in runners])
+            stays = np.zeros(len(found.row), np.bool_)
+            position = np.full(len(tasks), -1, np.int64)
+            position[hosts] = here
+            stays = position[found.row] == targets[0]
+            rows[0], targets[0], costs[0] = found.row[~stays], targets[0][~stays], found.cost[~stays]
+            rows.append(hosts)
+            targets.append(here)
+            costs.append(model.continuation(runners, now))
+        rows.append(every)
+        targets.append(np.array([self._job_node[t.job] for t in tasks], np.int64))
+        costs.append(price)
+        nodes = np.array([self._task_node[t.id] for t in tasks], np.int64)
+        row, head, cost = np.concatenate(rows), np.concatenate(targets), np.concatenate(costs)
+        known = head >= 0
+        return self._write(nodes, row[known], head[known], cost[known], np.ones(int(known.sum()), np.int64))
+
+    def _refresh_classes(self) -> int:
+        """Re-price classes that tasks reach, and the classes those reach."""
+        changed = 0
+        fresh = list(self._class_node)
+        seen: set[int] = set()
+        demand = len(self._task_node)
+        while fresh:
+            seen.update(fresh)
+            nodes = np.array([self._class_node[c] for c in fresh], np.int64)
+            found = self.model.class_arcs(fresh, np.full(len(fresh), demand, np.int64))
+            head = self._nodes_of(found.target)
+            known = head >= 0
+            changed += self._write(nodes, found.row[known], head[known], found.cost[known], found.capacity[known])
+            fresh = [c for c in self._class_node if c not in seen]
+        return changed
+
+    def purge_classes(self) -> int:
+        """Drop classes no arc leads to any more; return how many."""
+        first = self.network.arrays.first_in
+        idle = [c for c, node in self._class_node.items() if first[node] < 0]
+        self.network.remove_nodes([self._class_node.pop(c) for c in idle])
+        return len(idle)
+
+    def _refresh_machines(self) -> int:
+        indices = list(self._machine_node)
+        found = self.model.machine_to_sink(indices)
+        nodes = np.array([self._machine_node[i] for i in indices], np.int64)
+        return self._write(nodes, found.row, np.full(len(found.row), self._sink), found.cost, found.capacity)
+
+    def _refresh_jobs(self) -> int:
+        jobs = list(self._job_node)
+        idle = [job for job in jobs if not self._job_size.get(job)]
+        self.network.remove_nodes([self._job_node.pop(job) for job in idle])
+        jobs = list(self._job_node)
+        nodes = np.array([self._job_node[job] for job in jobs], np.int64)
+        size = np.array([self._job_size[job] for job in jobs], np.int64)
+        cost = self.model.unscheduled_to_sink(jobs)
+        return self._write(nodes, np.arange(len(jobs)), np.full(len(jobs), self._sink), cost, size)
+
+    def _write(self, nodes: Int64s, row: Int64s, head: Int64s, cost: Int64s, capacity: Int64s) -> int:
+        if len(nodes) == 0:
+            return 0
+        if len(cost) and (int(cost.max()) >= 1 << 40 or int(cost.min()) <= -(1 << 40)):
+            raise NetworkError([Problem(f"cost model {self.model.name}", "gives a cost beyond ±2^40")])
+        order = np.argsort(row, kind="stable")
+        offsets = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=len(nodes)), out=offsets[1:])
+        return self.network.set_rows(nodes, offsets, head[order], cost[order], capacity[order])
+
+    def _nodes_of(self, targets: Int64s) -> Int64s:
+        """Translate arc targets into nodes; new classes get one, machines that left become −1."""
+        unique, inverse = np.unique(targets, return_inverse=True)
+        nodes = np.empty(len(unique), np.int64)
+        for i, target in enumerate(unique.tolist()):
+            if target >= 0:
+                nodes[i] = self._machine_node.get(target, -1)
+            else:
+                if target not in self._class_node:
+                    self._class_node[target] = int(self.network.add_nodes(1)[0])
+                nodes[i] = self._class_node[target]
+        return nodes[inverse]
+
+    def _solve_and_read(self) -> tuple[Solution, dict[int, str]]:
+        solution = self._solver.solve(self.network)
+        if solution.outcome is not Outcome.OPTIMAL:
+            raise NetworkError([Problem("round", f"is {solution.outcome.value}; no decision was made")])
+        tasks = list(self._task_node)
+        current = [
+            -1 if (m := self.world.tasks[t].machine) is None else self._machine_node[self.world.machine_index[m]]
+            for t in tasks
+        ]
+        names = {node: self._at(index).id for index, node in self._machine_node.items()}
+        is_machine = np.zeros(self.network.node_count, np.bool_)
+        is_machine[list(self._machine_node.values())] = True
+        nodes = np.array([self._task_node[t] for t in tasks], np.int64)
+        ends = assign(self.network, nodes, np.array(current, np.int64), is_machine).tolist()
+        return solution, {task: names[end] for task, end in zip(tasks, ends, strict=True) if end >= 0}
+
+    def _deltas(self, targets: dict[int, str]) -> tuple[Delta, ...]:
+        evictions, moves, places = [], [], []
+        for task_id in self._task_node:
+            old, new = self.world.tasks[task_id].machine, targets.get(task_id)
+            if old is not None and new is None:
+                evictions.append(Delta(DeltaType.PREEMPT, task_id, old))
+            elif new is not None and old is None:
+                places.append(Delta(DeltaType.PLACE, task_id, new))
+            elif new is not None and old != new:
+                moves.append(Delta(DeltaType.MIGRATE, task_id, new))
+        return (*evictions, *moves, *places)
+
+    def _overflow(self, targets: dict[int, str]) -> set[int]:
+        """Find new placements that exceed a machine in some dimension, by the real requests."""
+        room: dict[str, Vector] = {}
+        late = set()
+        for task_id, name in sorted(targets.items(), key=lambda item: -self.world.tasks[item[0]].priority):
+            task = self.world.tasks[task_id]
+            if task.machine == name:
+                continue
+            left = room.get(name)
+            if left is None:
+                left = self.world.machine(name).available
+            if task.request.fits(left):
+                room[name] = left - task.request
+            else:
+                late.add(task_id)
+        return late
+
+    def _hold_back(self, tasks: set[int]) -> None:
+        """Leave tasks only their waiting arc, so that the next solve gives their place to others."""
+        ids = sorted(tasks)
+        nodes = np.array([self._task_node[t] for t in ids], np.int64)
+        jobs = np.array([self._job_node[self.world.tasks[t].job] for t in ids], np.int64)
+        self._write(nodes, np.arange(len(ids)), jobs, np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64))
+
+    def _enter(self, task: Task) -> None:
+        if task.id not in self._task_node:
+            self._task_node[task.id] = int(self.network.add_nodes(1, supply=1)[0])
+            if task.job not in self._job_node:
+                self._job_node[task.job] = int(self.network.add_nodes(1)[0])
+            self._job_size[task.job] = self._job_size.get(task.job, 0) + 1
+        self._dirty.add(task.id)
+
+    def _leave(self, task: Task) -> None:
+        node = self._task_node.pop(task.id, None)
+        if node is not None:
+            self.network.remove_nodes([node])
+            self._job_size[task.job] -= 1
+
+    def _leave_machine(self, task: Task) -> None:
+        if task.machine is not None:
+            host = self.world.machine(task.machine)
+            host.tasks.pop(task.id, None)
+            host.used = host.used - task.request
+            task.machine = None
+
+    def _task(self, task_id: int) -> Task:
+        task = self.world.tasks.get(task_id)
+        if task is None:
+            raise NetworkError([Problem(f"task {task_id}", "is unknown; it was never submitted or is gone")])
+        return task
+
+    def _at(self, index: int) -> Machine:
+        machine = self.world.machines[index]
+        if machine is None:
+            raise NetworkError([Problem(f"machine index {index}", "was removed")])
+        return machine

@@ -1,0 +1,103 @@
+"""Placement: locality, equipment and priority together; the model to start from on a Kubernetes cluster.
+
+Builds on the CPU/memory model and adds what hardware labels say:
+
+- *equipment as declared*: a task that asks for a disk kind (``ssd``) may only go where the machine's label
+  ``disk`` says so; a task that asks for none pays for occupying rare equipment, so cheap disks go first;
+- *near its data*: machines in the zone, region or rack of a task's input cost less;
+- *priority*: waiting costs more per step of priority, and evicting a running task costs its own waiting
+  price and what it would lose, so a preemption happens only with proven gain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from strato.flow.models.base import Arcs, arcs
+from strato.flow.models.cpu import WAITING, CpuMemory
+from strato.flow.network import Int64s
+from strato.flow.world import Machine, Selector, Task
+
+PRIORITY_STEP = 10_000
+EVICTION_GAIN = 5_000
+"""A preemption must gain at least this much."""
+RARE_EQUIPMENT = 300
+"""Price of putting a task that needs no special disk on a machine that has one."""
+FAR = {"same rack": 200, "same zone": 400, "same region": 700, "elsewhere": 1000}
+ZONE, REGION, DISK = "topology.kubernetes.io/zone", "topology.kubernetes.io/region", "disk"
+PLAIN_DISKS = frozenset({"", "hdd"})
+
+
+class Placement(CpuMemory):
+    """CPU and memory, equipment, distance to data, and priority."""
+
+    name, number = "placement", -1
+
+    def task_to_unscheduled(self, tasks: Sequence[Task], now: float) -> Int64s:
+        """Grows with priority and, by one a second, with the wait."""
+        return np.array([WAITING + t.priority * PRIORITY_STEP + int(t.waiting_seconds(now)) for t in tasks], np.int64)
+
+    def preemption(self, tasks: Sequence[Task], now: float) -> Int64s:
+        """The price of waiting, what has run already, and the least gain."""
+        lost = np.array([min(PRIORITY_STEP // 2, int(t.run_seconds(now))) for t in tasks], np.int64)
+        return self.task_to_unscheduled(tasks, now) + lost + EVICTION_GAIN
+
+    def class_of(self, task: Task) -> tuple[Hashable, ...]:
+        """As CPU/memory, and where the data are and which disk is asked for."""
+        places = tuple(sorted({name for _, holders in task.inputs for name in holders}))
+        return (*super().class_of(task), task.disk, places)
+
+    def _levels(self, row: int, task: Task, demand: int) -> Arcs:
+        if task.disk:
+            task = _with_selector(task, Selector(DISK, "In", (task.disk,)))
+        found = super()._levels(row, task, demand)
+        extra = {i: self._extra(task, m) for i, m in self.world.present()}
+        more = np.array([extra[i] for i in found.target.tolist()], np.int64)
+        return arcs(found.row, found.target, found.cost + more, found.capacity)
+
+    def _extra(self, task: Task, machine: Machine) -> int:
+        rare = RARE_EQUIPMENT if not task.disk and machine.labels.get(DISK, "") not in PLAIN_DISKS else 0
+        total = sum(size for size, _ in task.inputs)
+        if total == 0:
+            return rare
+        fetch = sum(
+            size * min((self._distance(name, machine) for name in holders), default=FAR["elsewhere"])
+            for size, holders in task.inputs
+        )
+        return rare + fetch // total
+
+    def _distance(self, holder: str, machine: Machine) -> int:
+        if holder == machine.id:
+            return 0
+        index = self.world.machine_index.get(holder)
+        other = self.world.machines[index] if index is not None else None
+        if other is None:
+            return FAR["elsewhere"]
+        if other.rack and other.rack == machine.rack:
+            return FAR["same rack"]
+        for label, distance in ((ZONE, "same zone"), (REGION, "same region")):
+            if machine.labels.get(label) and machine.labels.get(label) == other.labels.get(label):
+                return FAR[distance]
+        return FAR["elsewhere"]
+
+
+def _with_selector(task: Task, selector: Selector) -> Task:
+    return Task(
+        task.id,
+        task.job,
+        task.binary,
+        task.request,
+        task.priority,
+        task.type,
+        task.labels,
+        (*task.selectors, selector),
+        task.preferred,
+        task.tolerations,
+        task.near,
+        task.apart,
+        task.inputs,
+        task.disk,
+        task.owner,
+    )

@@ -1,0 +1,194 @@
+"""The graph manager and the cost models: events, decisions, ties, gangs, vectors."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strato.flow.graph import DeltaType, FlowScheduler
+from strato.flow.models import SHIPPED, load
+from strato.flow.models.base import CostModel
+from strato.flow.models.cpu import CpuMemory
+from strato.flow.models.octopus import Octopus
+from strato.flow.models.quincy import GB, OFFSET, Quincy
+from strato.flow.network import NetworkError
+from strato.flow.solver import Solver
+from strato.flow.world import Machine, Task, Vector, World
+from strato.errors import UsageError
+
+ROOM = Vector(cpu=8000, ram=8000, net_rx=8000)
+SMALL = Vector(cpu=1000, ram=1000, net_rx=100)
+
+
+def scheduler(model: type[CostModel] = Octopus, machines: int = 3, slots: int = 2, **options: bool) -> FlowScheduler:
+    world = World(preemption=options.pop("preemption", False))
+    flow = FlowScheduler(world, model(world, random.Random(1)), Solver(check=True), **options)
+    for i in range(machines):
+        flow.add_machine(Machine(f"m{i}", slots=slots, capacity=ROOM, rack=f"r{i % 2}"))
+    return flow
+
+
+def task(number: int, job: str = "j", **fields: object) -> Task:
+    return Task(number, job, binary="b", request=SMALL, **fields)  # type: ignore[arg-type] # fields of Task by name
+
+
+@pytest.mark.parametrize("name", [n for n in SHIPPED if n not in {"void", "whare"}])
+@pytest.mark.parametrize("preemption", [False, True], ids=["preemption off", "preemption on"])
+def test_every_model_places_what_fits_and_keeps_slots(name: str, preemption: bool) -> None:
+    flow = scheduler(SHIPPED[name], preemption=preemption)
+    for i in range(8):
+        flow.submit(task(i), now=0.0)
+    first = flow.round(now=10.0)
+    assert all(len(m.tasks) <= m.slots for _, m in flow.world.present())
+    assert sum(d.type is DeltaType.PLACE for d in first.deltas) + len(first.unscheduled) == 8
+    if name not in {"trivial", "random", "sjf"}:
+        assert len(first.unscheduled) == 2
+
+
+@pytest.mark.parametrize("name", ["octopus", "cpu", "quincy", "placement"])
+def test_a_tie_never_moves_a_task(name: str) -> None:
+    flow = scheduler(SHIPPED[name], machines=6, preemption=True)
+    for i in range(6):
+        flow.submit(task(i), now=0.0)
+    flow.round(now=1.0)
+    assert flow.round(now=1.5).deltas == ()
+
+
+def test_completion_frees_the_slot_for_who_waits() -> None:
+    flow = scheduler(machines=1, slots=1)
+    flow.submit(task(1), 0.0)
+    flow.submit(task(2), 0.0)
+    (placed,) = flow.round(1.0).deltas
+    flow.complete(placed.task, 2.0)
+    (then,) = flow.round(2.0).deltas
+    assert {placed.task, then.task} == {1, 2}
+
+
+def test_a_removed_machine_sends_its_tasks_back() -> None:
+    flow = scheduler(machines=2, slots=1)
+    flow.submit(task(1), 0.0)
+    (delta,) = flow.round(1.0).deltas
+    flow.remove_machine(delta.machine)
+    (again,) = flow.round(2.0).deltas
+    assert again.machine != delta.machine
+    assert again.type is DeltaType.PLACE
+
+
+def test_decisions_that_events_made_void_are_dropped() -> None:
+    flow = scheduler()
+    flow.submit(task(1), 0.0)
+    flow.submit(task(2), 0.0)
+    found = flow.round(1.0, apply=False)
+    flow.remove(1)
+    assert [d.task for d in flow.apply(found.deltas, 1.0)] == [2]
+
+
+def test_gang_below_its_minimum_is_not_placed_and_leaves_its_room_to_others() -> None:
+    flow = scheduler(machines=1, slots=3)
+    for i in range(4):
+        flow.submit(task(i, "gang", gang_minimum=4), 0.0)
+    flow.submit(task(9, "single"), 0.0)
+    assert [d.task for d in flow.round(1.0).deltas] == [9]
+    flow.add_machine(Machine("more", slots=3, capacity=ROOM))
+    assert len(flow.round(2.0).deltas) == 4
+
+
+def test_real_request_vectors_are_checked() -> None:
+    flow = scheduler(CpuMemory, machines=1, slots=10, check_vectors=True)
+    flow.submit(Task(1, "a", request=Vector(cpu=5000, ram=1)), 0.0)
+    flow.submit(Task(2, "b", request=Vector(cpu=6000, ram=1)), 0.0)
+    found = flow.round(1.0)
+    assert len(found.deltas) == len(found.unscheduled) == 1
+
+
+def test_cpu_model_spreads_a_burst_within_one_round() -> None:
+    flow = scheduler(CpuMemory, machines=3, slots=10)
+    for i in range(6):
+        flow.submit(task(i), 0.0)
+    flow.round(1.0)
+    assert [len(m.tasks) for _, m in flow.world.present()] == [2, 2, 2]
+
+
+def test_quincy_prices_follow_the_data() -> None:
+    flow = scheduler(Quincy)
+    model = flow.model
+    assert isinstance(model, Quincy)
+    reader = task(1, inputs=((10 * GB, ("m0",)),))
+    data = model.locality(reader)
+    assert [model.transfer(data, i) for i in range(3)] == [0, 20, 10]
+    flow.submit(reader, 0.0)
+    (delta,) = flow.round(10.0).deltas
+    assert delta.machine == "m0"
+    assert model.task_to_unscheduled([task(2, submitted=0.0)], 10.0).tolist() == [OFFSET + 5]
+
+
+@pytest.mark.parametrize("name", list(SHIPPED))
+def test_waiting_price_never_falls(name: str) -> None:
+    flow = scheduler(SHIPPED[name])
+    waiting = [task(1), task(2, priority=3)]
+    prices = [flow.model.task_to_unscheduled(waiting, now).tolist() for now in (0.0, 1.0, 100.0)]
+    assert all(
+        a <= b for early, late in zip(prices, prices[1:], strict=False) for a, b in zip(early, late, strict=True)
+    )
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data(), st.booleans(), st.sampled_from(["octopus", "quincy", "cpu", "net", "placement", "coco"]))
+def test_random_events_keep_slots_and_warm_equals_cold(data: st.DataObject, preemption: bool, name: str) -> None:
+    flow = scheduler(SHIPPED[name], preemption=preemption)
+    number, now = 0, 0.0
+    for _ in range(data.draw(st.integers(3, 12))):
+        now += 1.0
+        event = data.draw(st.sampled_from(["submit", "submit", "complete", "evict", "machine", "lose", "round"]))
+        known = list(flow.world.tasks)
+        if event == "submit":
+            number += 1
+            flow.submit(task(number, f"j{number % 3}", priority=number % 4), now)
+        elif event == "complete" and known:
+            flow.complete(data.draw(st.sampled_from(known)), now)
+        elif event == "evict" and known:
+            flow.evict(data.draw(st.sampled_from(known)), now)
+        elif event == "machine":
+            flow.add_machine(Machine(f"x{now}", slots=1, capacity=ROOM, rack="r0"))
+        elif event == "lose" and flow.world.machine_index:
+            flow.remove_machine(data.draw(st.sampled_from(list(flow.world.machine_index))))
+        elif event == "round":
+            flow.round(now)
+        assert all(len(m.tasks) <= m.slots for _, m in flow.world.present())
+    warm = flow.round(now, apply=False).solution.objective
+    flow.network.arrays.flow[:] = 0
+    flow.network.arrays.potential[:] = 0
+    flow.network.lists_valid = False
+    assert Solver(check=True).solve(flow.network).objective == warm
+
+
+@pytest.mark.parametrize(
+    ("event", "message"),
+    [
+        (lambda f: f.submit(task(1), 1.0), "task 1: was submitted already"),
+        (lambda f: f.complete(7, 1.0), "task 7: is unknown"),
+        (lambda f: f.remove_machine("nope"), "machine 'nope': is unknown"),
+        (lambda f: f.add_machine(Machine("m0")), "machine 'm0': exists already"),
+    ],
+    ids=["a task twice", "an unknown task", "an unknown machine", "a machine twice"],
+)
+def test_bad_events_are_refused_and_change_nothing(event: object, message: str) -> None:
+    flow = scheduler()
+    flow.submit(task(1), 0.0)
+    with pytest.raises(NetworkError) as caught:
+        event(flow)  # type: ignore[operator] # a row of the table
+    assert message in str(caught.value)
+    assert len(flow.round(1.0).deltas) == 1
+
+
+def test_models_load_by_name_number_and_file(tmp_path: object) -> None:
+    assert load("6") is load("octopus") is Octopus
+    path = f"{tmp_path}/mine.py"
+    with open(path, "w") as out:
+        out.write("from strato.flow.models.octopus import Octopus\nclass Mine(Octopus):\n    name = 'mine'\n")
+    assert load(f"{path}:Mine").name == "mine"
+    with pytest.raises(UsageError, match="unknown"):
+        load("nope")
