@@ -87,7 +87,7 @@ def test_the_pod_group_comes_before_its_pods_and_passes_through_inqueue(world: W
                 break
     finally:
         watch.kill()
-        watch.wait()
+        watch.communicate()
     assert seen == ["Pending", "Inqueue", "Running"]
     group = world.items("podgroups", "-n", namespace)[0]
     assert group["metadata"]["ownerReferences"][0]["name"] == "phases"

@@ -74,7 +74,7 @@ def test_get_watch_sees_changes_as_they_happen(world: World, namespace: str) -> 
                 break
     finally:
         watch.kill()
-        watch.wait()
+        watch.communicate()
     assert types == ["ADDED", "DELETED"]
 
 

@@ -144,7 +144,7 @@ def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
             stop.wait(chance.uniform(0.02, 0.5))
             world.kill()
             world.own("up", *world.options, "--port", str(_port_of(world)))
-            kept = set(world.kubectl("get", "vcjobs", "-o", "name").split())
+            kept = set(world.kubectl("get", "vcjob", "-o", "name").split())
             lost = [name for name in list(acknowledged) if f"job.batch.volcano.sh/{name}" not in kept]
             assert not lost, f"acknowledged and lost: {lost}"
     finally:
@@ -155,7 +155,7 @@ def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
     def unfinished() -> list[str]:
         return [
             f"{job['metadata']['name']}: {job.get('status', {}).get('state', {}).get('phase')}"
-            for job in world.items("vcjobs")
+            for job in world.items("vcjob")
             if job.get("status", {}).get("state", {}).get("phase") != "Completed"
         ]
 
@@ -191,12 +191,12 @@ def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -
         jobs = [vcjob(f"{name}-{number}", replicas=100, seconds=0.1) for number in range(50)]
         world.kubectl("create", "-f", "-", stdin="\n---\n".join(json.dumps(job) for job in jobs))
         eventually(
-            lambda: world.kubectl("get", "vcjobs", "--no-headers").count("Completed") == 50,
+            lambda: world.kubectl("get", "vcjob", "--no-headers").count("Completed") == 50,
             timeout=120,
             what="50 jobs of 100 pods complete",
             every=1,
         )
-        world.kubectl("delete", "vcjobs", "--all", "--timeout=60s")
+        world.kubectl("delete", "vcjob", "--all", "--timeout=60s")
         eventually(
             lambda: world.kubectl("get", "pods", "-o", "name", "--chunk-size=0") == "",
             timeout=120,

@@ -18,9 +18,14 @@ pytestmark = pytest.mark.e2e
 def scenario(world: World, namespace: str, request: pytest.FixtureRequest) -> Iterator[str]:
     """Apply one file of examples/queues; jobs go into the test's namespace."""
     path = EXAMPLES / "queues" / f"{request.param}.yaml"
+    # All jobs must wait before any runs: otherwise the first one takes what is idle, as it should.
+    world.kubectl("cordon", "--selector", "node.kubernetes.io/instance-type=hollow")
     world.kubectl("apply", "-n", namespace, "-f", str(path))
+    jobs = sum(document["kind"] == "Job" for document in yaml.safe_load_all(path.read_text()))
+    eventually(lambda: len(world.items("pods", "-n", namespace)) == 16 * jobs, what="all pods wait")
+    world.kubectl("uncordon", "--selector", "node.kubernetes.io/instance-type=hollow")
     yield namespace
-    world.kubectl("delete", "vcjobs", "--all", "-n", namespace)
+    world.kubectl("delete", "jobs.batch.volcano.sh", "--all", "-n", namespace)
     eventually(lambda: not world.items("podgroups", "-n", namespace), what="no pod groups are left")
     for document in yaml.safe_load_all(path.read_text()):
         if document["kind"] == "Queue":

@@ -1,0 +1,83 @@
+"""``strato sim``: traces through the real server, controllers and scheduler in virtual time."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strato.clock import SystemClock
+from strato.units import human_duration
+
+if TYPE_CHECKING:
+    from strato.sim.run import Progress
+
+_REDRAW_SECONDS = 0.2
+
+
+@click.group()
+def sim() -> None:
+    """Simulate."""
+
+
+@sim.command()
+@click.argument("trace", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--nodes", default="100x32cpu,256Gi", show_default=True, help="Shapes: COUNTxCPUcpu,MEMORY[,Ngpu]+…")
+@click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option("--queues", type=click.Path(path_type=Path), default=None, help="YAML file with Queue manifests.")
+@click.option("--queue-by", type=click.Choice(["queue", "user", "group"]), default=None, help="Queues of an SWF log.")
+@click.option("--limit", default=0, type=click.IntRange(0), help="Only the first so many jobs; 0 is all.")
+@click.option("--seed", default=0, show_default=True, help="The same seed gives the same bytes.")
+@click.option("--json", "json_file", type=click.Path(path_type=Path), default=None, help="Write the report here too.")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+def run(
+    trace: Path,
+    nodes: str,
+    config: Path | None,
+    queues: Path | None,
+    queue_by: str | None,
+    limit: int,
+    seed: int,
+    json_file: Path | None,
+    output: str,
+) -> None:
+    """Run TRACE (CSV or Standard Workload Format, may be gzipped) and print waits, use and makespan."""
+    from strato.sim.run import SimulationOptions, simulate
+
+    report = simulate(
+        SimulationOptions(
+            trace=trace,
+            nodes=nodes,
+            config=config,
+            queues=queues,
+            queue_by=queue_by or "",
+            limit=limit,
+            seed=seed,
+            progress=_Line().show if sys.stderr.isatty() else None,
+        )
+    )
+    if json_file is not None:
+        json_file.write_text(report.to_json())
+    click.echo(report.to_json() if output == "json" else report.to_table(), nl=not output == "json")
+
+
+class _Line:
+    """One line on standard error that tells how far the simulation is."""
+
+    def __init__(self) -> None:
+        self._clock = SystemClock()
+        self._drawn_at = 0.0
+
+    def show(self, progress: Progress) -> None:
+        now = self._clock.monotonic()
+        done = progress.finished == progress.total
+        if now - self._drawn_at < _REDRAW_SECONDS and not done:
+            return
+        self._drawn_at = now
+        text = (
+            f"{human_duration(progress.virtual_seconds)} simulated, {progress.finished} of {progress.total} jobs ended, "
+            f"{progress.running_pods} pods run"
+        )
+        click.echo(f"\r\033[K{text}" + ("\n" if done else ""), err=True, nl=False)
