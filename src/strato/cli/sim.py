@@ -59,7 +59,7 @@ def run(
         )
     )
     if json_file is not None:
-        json_file.write_text(report.to_json())
+        json_file.write_bytes(report.to_json())
     click.echo(report.to_json() if output == "json" else report.to_table(), nl=not output == "json")
 
 
