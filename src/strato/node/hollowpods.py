@@ -6,7 +6,6 @@ active deadline are those of a kubelet. Init containers pass at once, sidecars e
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import math
 import random
@@ -22,7 +21,6 @@ from strato.node.runplan import plan_run, problems
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
-_FIRST_ADDRESS = int(ipaddress.IPv4Address("10.0.0.1"))
 _ADDRESSES = 2**24 - 2
 _KILLED = 137
 """Exit code of a container that the node killed."""
@@ -134,7 +132,8 @@ class HollowPods:
         record = held.record
         if not record.pod_ip:
             self._addresses_given += 1
-            record.pod_ip = str(ipaddress.IPv4Address(_FIRST_ADDRESS + self._addresses_given % _ADDRESSES))
+            number = 1 + self._addresses_given % _ADDRESSES
+            record.pod_ip = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
         deadline = held.pod.spec.active_deadline_seconds
         if deadline is not None:
             self._timers.after(record.start_time + deadline - self._clock.now(), self._exceed_deadline, held)

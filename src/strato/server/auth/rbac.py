@@ -82,6 +82,8 @@ class Authorizer:
         self._revision: int | None = None
         self._users: dict[User, dict[str, list[Rule]]] = {}
         self._answers: dict[User, dict[Question, bool]] = {}
+        self._named: dict[User, bool] = {}
+        """Whether any rule of a user is about single objects; otherwise an answer holds for every name."""
 
     def allows(
         self,
@@ -112,13 +114,24 @@ class Authorizer:
             self._revision = self._reader.rbac_revision
             self._users.clear()
             self._answers.clear()
+            self._named.clear()
         answers = self._answers.get(user)
         if answers is None or len(answers) > _MAX_ANSWERS:
             answers = self._answers[user] = {}
+        if name and not self._minds_names(user):
+            name = ""
         question = (verb, group, resource, subresource, namespace, name, path)
         known = answers.get(question)
         if known is None:
             known = answers[question] = self._decide(user, question)
+        return known
+
+    def _minds_names(self, user: User) -> bool:
+        known = self._named.get(user)
+        if known is None:
+            self.rules(user, "")
+            known = any(rule.names for rules in self._users[user].values() for rule in rules)
+            self._named[user] = known
         return known
 
     def rules(self, user: User, namespace: str) -> list[Rule]:
