@@ -16,7 +16,8 @@ from strato.node.sandbox import linux
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "kfd", "dri")
 _LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
-_PRIVATE = ("/tmp", "/var/tmp", "/run")
+PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
+"""Of a container on the machine's root; what the machine has there is not shown."""
 _OWN = ("proc", "sys", "dev", "tmp", "run")
 
 
@@ -73,7 +74,7 @@ class RootBuilder:
         linux.bind("/sys", self._root + "/sys", read_only=True)
         self._devices()
         if self._skeleton is not None:
-            for path in _PRIVATE:
+            for path in PRIVATE_DIRECTORIES:
                 source = os.path.join(self._scratch, path.strip("/").replace("/", "-"))
                 os.makedirs(source, exist_ok=True)
                 os.chmod(source, 0o1777 if "tmp" in path else 0o755)

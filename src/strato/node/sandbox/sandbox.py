@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from strato.node.sandbox.environment import ConfigProblem, Place, References, co
 from strato.node.sandbox.hosts import hostname_of
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.network import veth_name
+from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
 from strato.node.sandbox.runtime import Launch, Runtime
 from strato.node.sandbox.volumes import (
     Inputs,
@@ -60,6 +62,17 @@ class Machine:
     strict_images: bool = False
     substituted: int = 0
     """Containers that ran on the machine's root instead of their image."""
+
+
+def interpreter_mounts(taken: Set[str] = frozenset()) -> list[Mount]:
+    """Return mounts that keep this Python visible on the machine's root where it lies below a private directory.
+
+    ``PATH`` on the machine's root begins with this Python's programs, so a virtual environment in ``/tmp`` must not
+    vanish behind the container's own ``/tmp``.
+    """
+    prefixes = dict.fromkeys((sys.prefix, sys.base_prefix))
+    hidden = [path for path in prefixes if path.startswith(tuple(f"{private}/" for private in PRIVATE_DIRECTORIES))]
+    return [Mount(path, path, read_only=True) for path in hidden if path not in taken]
 
 
 class PodSandbox:
@@ -234,6 +247,8 @@ class PodSandbox:
         if not argv:
             raise ImageMissing(f"container {container.name!r} names no command and image {container.image!r} has none")
         mounts = self._mounts(container, variables, attempt)
+        if choice.image.is_host:
+            mounts += interpreter_mounts({mount.target for mount in mounts})
         key = f"{pod.metadata.uid}/{container.name}"
         security, pod_security = container.security_context, pod.spec.security_context
         return Launch(
