@@ -14,6 +14,7 @@ from strato.api.kinds import Kind
 from strato.api.status import invalid
 from strato.clock import Clock, format_time
 from strato.errors import BadRequest, TooLarge, UnsupportedMedia
+from strato.server import protobuf
 from strato.server.registry import Served
 from strato.server.schema import builtin
 
@@ -26,7 +27,7 @@ Json = dict[str, Any]
 
 
 def read_body(body: bytes, content_type: str) -> Any:
-    """Decode a request body, JSON or YAML.
+    """Decode a request body: JSON, YAML or, for built-in kinds, Kubernetes' protobuf.
 
     Raises:
         BadRequest: It cannot be decoded.
@@ -46,9 +47,11 @@ def read_body(body: bytes, content_type: str) -> Any:
             return yaml.safe_load(body)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise BadRequest(f"the object provided is not valid YAML: {error}") from error
+    if media == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body)
     raise UnsupportedMedia(
         f"the body of the request was in an unknown format - accepted media types include: "
-        f"application/json, application/yaml; got {media}"
+        f"application/json, application/yaml, {protobuf.MEDIA_TYPE}; got {media}"
     )
 
 

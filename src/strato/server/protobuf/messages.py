@@ -1,0 +1,224 @@
+"""Messages to dicts, driven by the table that ``tools/extract_protobuf.py`` makes from the API's descriptions.
+
+The result is what the same Go object would give as JSON. Go's protobuf writes every field that is no pointer, also
+when it is zero; so zero values are dropped where the Go type says ``omitempty``, and filled in where it does not.
+Of a singular field that comes twice the last one counts; unknown fields are skipped, as Go does.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from strato.server.protobuf.scalars import SCALARS, Scalar
+from strato.server.protobuf.special import RAW, STRUCTURED, raw_json
+from strato.server.protobuf.wire import BYTES, blob, broken, payload, varint
+
+Json = dict[str, Any]
+Read = Callable[[Any, int], Any]
+Store = Callable[[Json, Any, int], None]
+"""Put one field's value, read at a depth, into its object."""
+
+_LIST_OF_STRINGS = {"1": ["items", "string", "lw"]}
+_KEPT_AT_ZERO = frozenset(("apimachinery.pkg.api.resource.Quantity",))
+
+MAX_DEPTH = 100
+"""Messages within messages; the deepest real ones, schemas of custom resources, stay well below."""
+
+
+class Message:
+    """One message type; its fields are looked up when it is first decoded, since messages may hold themselves."""
+
+    __slots__ = ("_fields", "_name", "_required", "_stores", "_template", "_types")
+
+    def __init__(self, name: str, fields: Mapping[str, list[str]], types: Mapping[str, Message]) -> None:
+        """Describe a message by its row of the table."""
+        self._name = name
+        self._fields = fields
+        self._types = types
+        self._stores: dict[int, Store] = {}
+        self._template: Json = {}
+        self._required: list[tuple[str, Message]] = []
+
+    def decode(self, data: bytes, depth: int = 0) -> Json:
+        """Return the message as a dict.
+
+        Raises:
+            BadRequest: The bytes are no such message.
+        """
+        if depth > MAX_DEPTH:
+            raise broken(f"it is over {MAX_DEPTH} levels deep")
+        stores = self._stores or self._prepare()
+        out = self._template.copy()
+        at, size = 0, len(data)
+        while at < size:
+            tag = data[at]
+            if tag < 0x80:
+                at += 1
+            else:
+                tag, at = varint(data, at)
+            value, at = payload(data, at, tag & 7)
+            store = stores.get(tag)
+            if store is not None:
+                store(out, value, depth)
+            else:
+                self._unknown(tag)
+        for name, inner in self._required:
+            if name not in out:
+                out[name] = inner.zero()
+        return out
+
+    @property
+    def is_list(self) -> bool:
+        """Whether JSON has a plain list of strings in its place (``ExtraValue``, ``Verbs``)."""
+        return self._fields == _LIST_OF_STRINGS
+
+    def zero(self) -> Json:
+        """Return the message with nothing set, as a new dict."""
+        return self.decode(b"", 0)
+
+    def _unknown(self, tag: int) -> None:
+        number = tag >> 3
+        if not number:
+            raise broken("a field has the number 0")
+        if str(number) in self._fields:
+            raise broken(f"field {number} of {self._name} has the wrong type {tag & 7}")
+
+    def _prepare(self) -> dict[int, Store]:
+        for number, (name, kind, flags) in self._fields.items():
+            self._field(int(number), name, kind, flags)
+        return self._stores
+
+    def _field(self, number: int, name: str, kind: str, flags: str) -> None:
+        scalar = SCALARS.get(kind)
+        full = kind if "." in kind else f"{self._name.rpartition('.')[0]}.{kind}"
+        wire_type = scalar.wire_type if scalar else BYTES
+        read = _scalar_read(scalar) if scalar else _message_read(full, self._types)
+        tag = number << 3 | wire_type
+        if "m" in flags:
+            self._stores[number << 3 | BYTES] = _map_store(name, read, wire_type, scalar)
+        elif "l" in flags:
+            self._stores[tag] = _list_store(name, read)
+            if scalar is not None and wire_type != BYTES:
+                self._stores[number << 3 | BYTES] = _packed_store(name, read, wire_type)
+        elif "i" in flags:
+            self._stores[tag] = _inline_store(read)
+            self._template.update(self._types[full].zero())
+        elif "p" in flags or "w" in flags:
+            self._stores[tag] = _present_store(name, read)
+        elif "o" in flags:
+            self._stores[tag] = _omitted_store(name, read, scalar.zero if scalar else self._zero_of(full))
+        else:
+            self._stores[tag] = _present_store(name, read)
+            if scalar is not None:
+                self._template[name] = scalar.zero
+            elif full not in STRUCTURED and full not in RAW:
+                self._required.append((name, self._types[full]))
+
+    def _zero_of(self, name: str) -> Any:
+        """Return the JSON that a field may leave out; a quantity's zero stays, as Go always writes it."""
+        return None if name in _KEPT_AT_ZERO else _message_read(name, self._types)(b"", 0)
+
+
+@cache
+def table() -> tuple[Mapping[str, Message], Mapping[str, str]]:
+    """Return every message by name and the messages of kinds (a few milliseconds, once, on the first request)."""
+    packed = files("strato.server").joinpath("protobuf/data/messages.json.gz").read_bytes()
+    content = msgspec.json.decode(gzip.decompress(packed), type=dict[str, Any])
+    messages: dict[str, Message] = {}
+    messages.update((name, Message(name, fields, messages)) for name, fields in content["messages"].items())
+    return messages, content["kinds"]
+
+
+def _scalar_read(scalar: Scalar) -> Read:
+    read = scalar.read
+    return lambda value, _depth: read(value)
+
+
+def _message_read(name: str, types: Mapping[str, Message]) -> Read:
+    if name in RAW:
+        return lambda value, _depth: raw_json(blob(value, 1))
+    message = types[name]
+    form = STRUCTURED.get(name)
+    if form is not None:
+        return lambda value, depth: form(message.decode(value, depth + 1))
+    if message.is_list:
+        return lambda value, depth: message.decode(value, depth + 1).get("items", [])
+    return lambda value, depth: message.decode(value, depth + 1)
+
+
+def _present_store(name: str, read: Read) -> Store:
+    """Return a store for a field that is set whenever it is there, also to zero."""
+
+    def store(out: Json, value: Any, depth: int) -> None:
+        found = read(value, depth)
+        if found is not None:
+            out[name] = found
+
+    return store
+
+
+def _omitted_store(name: str, read: Read, zero: Any) -> Store:
+    """Return a store for a field that JSON leaves out when it is zero."""
+
+    def store(out: Json, value: Any, depth: int) -> None:
+        found = read(value, depth)
+        if found is None or found == zero:
+            out.pop(name, None)
+        else:
+            out[name] = found
+
+    return store
+
+
+def _list_store(name: str, read: Read) -> Store:
+    def store(out: Json, value: Any, depth: int) -> None:
+        found = read(value, depth)
+        if name in out:
+            out[name].append(found)
+        else:
+            out[name] = [found]
+
+    return store
+
+
+def _packed_store(name: str, read: Read, wire_type: int) -> Store:
+    """Return a store for many numbers in one field, another form that any reader must take."""
+
+    def store(out: Json, value: Any, depth: int) -> None:
+        found, at = out.setdefault(name, []), 0
+        while at < len(value):
+            number, at = payload(value, at, wire_type)
+            found.append(read(number, depth))
+
+    return store
+
+
+def _map_store(name: str, read: Read, wire_type: int, scalar: Scalar | None) -> Store:
+    read_key = SCALARS["string"].read
+    key_tag, value_tag = 1 << 3 | BYTES, 2 << 3 | wire_type
+
+    def store(out: Json, value: Any, depth: int) -> None:
+        key, found, given = "", None, False
+        at, size = 0, len(value)
+        while at < size:
+            tag, at = varint(value, at)
+            part, at = payload(value, at, tag & 7)
+            if tag == key_tag:
+                key = read_key(part)
+            elif tag == value_tag:
+                found, given = read(part, depth), True
+        if not given:
+            found = scalar.zero if scalar is not None else read(b"", depth)
+        out.setdefault(name, {})[key] = found
+
+    return store
+
+
+def _inline_store(read: Read) -> Store:
+    return lambda out, value, depth: out.update(read(value, depth))

@@ -1,0 +1,72 @@
+"""Protobuf's scalar types as they stand in JSON."""
+
+from __future__ import annotations
+
+import base64
+import math
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from strato.server.protobuf.wire import BYTES, FIXED64, VARINT, broken
+
+_double = struct.Struct("<d").unpack
+
+
+class Scalar(NamedTuple):
+    """A scalar type: its wire type, how its value is read, and its zero."""
+
+    wire_type: int
+    read: Callable[[Any], Any]
+    zero: Any
+
+
+def int64(value: int) -> int:
+    """Return a varint as the two's complement number it carries."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def int32(value: int) -> int:
+    """Return the low 32 bits of a varint as a signed number."""
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def text(value: bytes) -> str:
+    """Return a string.
+
+    Raises:
+        BadRequest: It is not UTF-8.
+    """
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise broken(f"a string is not UTF-8 ({error.reason})") from error
+
+
+def double(value: bytes) -> float:
+    """Return a floating point number.
+
+    Raises:
+        BadRequest: It is infinite or no number, which JSON cannot say.
+    """
+    (number,) = _double(value)
+    if not math.isfinite(number):
+        raise broken(f"{number} is not a number that JSON can hold")
+    return float(number)
+
+
+def base64_text(value: bytes) -> str:
+    """Return bytes the way JSON carries them."""
+    return base64.b64encode(value).decode()
+
+
+SCALARS = {
+    "string": Scalar(BYTES, text, ""),
+    "bytes": Scalar(BYTES, base64_text, ""),
+    "bool": Scalar(VARINT, bool, False),
+    "int32": Scalar(VARINT, int32, 0),
+    "int64": Scalar(VARINT, int64, 0),
+    "double": Scalar(FIXED64, double, 0.0),
+}
+"""Every scalar type in the table."""

@@ -1,0 +1,129 @@
+"""Types whose form in JSON is not what their message says: times, quantities, raw JSON and the like.
+
+Each function takes the message's fields as decoded by its description and returns the JSON value, or None where JSON
+has nothing (null). Source: the ``MarshalJSON`` and ``Unmarshal`` behaviour of the Go types of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from strato.server.protobuf.wire import broken
+
+Json = dict[str, Any]
+_META = "apimachinery.pkg.apis.meta.v1."
+_APIEXTENSIONS = "apiextensions_apiserver.pkg.apis.apiextensions."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = 1_000_000_000
+_parse_json = msgspec.json.Decoder().decode
+
+
+def time(fields: Json) -> str | None:
+    """Return a time, to the second; nothing for the empty message, which is Go's zero time."""
+    return _moment(fields).strftime("%Y-%m-%dT%H:%M:%SZ").rjust(20, "0") if fields else None
+
+
+def micro_time(fields: Json) -> str | None:
+    """Return a time, to the microsecond."""
+    return _moment(fields).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0") if fields else None
+
+
+def duration(fields: Json) -> str:
+    """Return nanoseconds as Go writes durations: ``1h0m5.25s``, ``1.5ms``, ``0s``."""
+    whole = fields.get("duration", 0)
+    sign, rest = ("-" if whole < 0 else ""), abs(whole)
+    if rest < _SECOND:
+        for unit, size in (("ms", 1_000_000), ("µs", 1_000), ("ns", 1)):
+            if rest >= size:
+                return f"{sign}{_decimal(rest, size)}{unit}"
+        return "0s"
+    minutes, rest = divmod(rest, 60 * _SECOND)
+    hours, minutes = divmod(minutes, 60)
+    head = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{sign}{head}{_decimal(rest, _SECOND)}s"
+
+
+def quantity(fields: Json) -> str:
+    """Return a quantity as written; one that is missing is 0."""
+    return fields.get("string") or "0"
+
+
+def int_or_string(fields: Json) -> int | str:
+    """Return whichever of the two the type says."""
+    kind = fields.get("type", 0)
+    if kind not in (0, 1):
+        raise broken(f"{kind} is no type of an IntOrString (0 is a number, 1 a string)")
+    value: int | str = fields.get("strVal", "") if kind else fields.get("intVal", 0)
+    return value
+
+
+def raw_json(content: bytes) -> Any:
+    """Return the JSON that a message carries as bytes; no bytes are null."""
+    if not content:
+        return None
+    try:
+        return _parse_json(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise broken(f"a raw value is not JSON: {error}") from error
+
+
+def schema_or_bool(fields: Json) -> Any:
+    """Return ``JSONSchemaPropsOrBool``: the schema when there is one, else the flag."""
+    return fields.get("schema", fields.get("allows", False))
+
+
+def schema_or_list(fields: Json) -> Any:
+    """Return ``JSONSchemaPropsOrArray``: the list when it holds anything, else the schema."""
+    return fields.get("jSONSchemas", fields.get("schema"))
+
+
+def schema_or_names(fields: Json) -> Any:
+    """Return ``JSONSchemaPropsOrStringArray``: the names when there are any, else the schema."""
+    return fields.get("property", fields.get("schema"))
+
+
+def _moment(fields: Json) -> datetime:
+    try:
+        return _EPOCH + timedelta(seconds=fields.get("seconds", 0), microseconds=fields.get("nanos", 0) // 1000)
+    except OverflowError as error:
+        raise broken(f"a time of {fields.get('seconds', 0)} seconds is outside the years 1 to 9999") from error
+
+
+def _decimal(value: int, unit: int) -> str:
+    whole, rest = divmod(value, unit)
+    digits = f"{rest:0{len(str(unit)) - 1}d}".rstrip("0") if rest else ""
+    return f"{whole}.{digits}" if digits else str(whole)
+
+
+STRUCTURED: Mapping[str, Callable[[Json], Any]] = {
+    _META + "Time": time,
+    _META + "MicroTime": micro_time,
+    _META + "Duration": duration,
+    "apimachinery.pkg.api.resource.Quantity": quantity,
+    "apimachinery.pkg.api.resource.QuantityValue": quantity,
+    "apimachinery.pkg.util.intstr.IntOrString": int_or_string,
+    **{
+        f"{_APIEXTENSIONS}{version}.{name}": form
+        for version in ("v1", "v1beta1")
+        for name, form in (
+            ("JSONSchemaPropsOrBool", schema_or_bool),
+            ("JSONSchemaPropsOrArray", schema_or_list),
+            ("JSONSchemaPropsOrStringArray", schema_or_names),
+        )
+    },
+}
+"""Message to what makes JSON of its fields."""
+
+RAW = frozenset(
+    (
+        _META + "FieldsV1",
+        "apimachinery.pkg.runtime.RawExtension",
+        _APIEXTENSIONS + "v1.JSON",
+        _APIEXTENSIONS + "v1beta1.JSON",
+    )
+)
+"""Messages whose field 1 is JSON as bytes."""

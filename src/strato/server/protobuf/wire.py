@@ -1,0 +1,89 @@
+"""The protobuf wire format: tags, variable-length integers, and where a field's bytes end.
+
+Source: the protocol buffers encoding guide. Groups (wire types 3 and 4) are refused: no type of Kubernetes has any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from strato.errors import BadRequest
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+_LONGEST_VARINT = 63  # shift of the tenth and last byte
+_64_BITS = (1 << 64) - 1
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the unsigned integer at a position and the position after it.
+
+    Raises:
+        BadRequest: The data ends within it, or it has more than ten bytes.
+    """
+    value = shift = 0
+    size = len(data)
+    while at < size:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & _64_BITS, at
+        if shift == _LONGEST_VARINT:
+            raise broken("an integer is over ten bytes long")
+        shift += 7
+    raise broken("it ends within an integer")
+
+
+def payload(data: bytes, at: int, wire_type: int) -> tuple[int | bytes, int]:
+    """Return one field's value (an integer, or bytes for the other wire types) and the position after it.
+
+    Raises:
+        BadRequest: The data ends within it, or there is no such wire type.
+    """
+    if wire_type == VARINT:
+        return varint(data, at)
+    if wire_type == BYTES:
+        length, at = varint(data, at)
+    elif wire_type == FIXED64:
+        length = 8
+    elif wire_type == FIXED32:
+        length = 4
+    else:
+        raise broken(f"wire type {wire_type} is not used by Kubernetes")
+    end = at + length
+    if end > len(data):
+        raise broken("it ends within a field")
+    return data[at:end], end
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield every field: its number, wire type and value.
+
+    Raises:
+        BadRequest: The bytes are no protobuf.
+    """
+    at, size = 0, len(data)
+    while at < size:
+        tag, at = varint(data, at)
+        value, at = payload(data, at, tag & 7)
+        yield tag >> 3, tag & 7, value
+
+
+def blob(data: bytes, number: int) -> bytes:
+    """Return the bytes of one field, none when it is missing.
+
+    Raises:
+        BadRequest: The bytes are no protobuf, or the field holds something else.
+    """
+    found = b""
+    for at, _, value in fields(data):
+        if at == number:
+            if isinstance(value, int):
+                raise broken(f"field {number} has the wrong type {VARINT}")
+            found = value
+    return found
+
+
+def broken(what: str) -> BadRequest:
+    """Return the error for bytes that are no protobuf of Kubernetes."""
+    return BadRequest(f"the object provided is not valid protobuf: {what}; send it again as application/json")
