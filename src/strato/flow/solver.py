@@ -56,6 +56,8 @@ class Solution:
 SIMPLEX_BLOCK = 150
 """Arcs priced per pivot; 60–300 are within 20 % of each other, √arcs is 2–5 times slower."""
 DENSE_ARCS_PER_NODE = 20
+SMALL = 2000
+"""Nodes and arcs up to which a second thread costs more than it saves."""
 FEW_CHANGES_RATIO = 0.02
 """Unserved supply, as a share of the nodes, up to which local searches run alone."""
 
@@ -94,7 +96,7 @@ class Solver:
             raise NetworkError([Problem("supplies", f"sum to {total}, must sum to 0")])
         root = int(np.argmin(g.supply))
         kernels = self._kernels or choose(network)
-        runs = [self._prepare(network, kernel, root) for kernel in kernels]
+        runs = [self._prepare(network, g, kernel, root) for kernel in kernels]
         self._stops = [run.stop for run in runs]
         outcome, index = _race([run.start for run in runs], self._stops)
         kernel, run = kernels[index], runs[index]
@@ -110,16 +112,14 @@ class Solver:
         unserved = int(np.flatnonzero(run.excess)[0]) if outcome == INFEASIBLE and run.excess.any() else -1
         return Solution(Outcome.INFEASIBLE if outcome == INFEASIBLE else Outcome.STOPPED, 0, kernel, unserved)
 
-    def _prepare(self, network: Network, kernel: Kernel, root: int) -> _Run:
+    def _prepare(self, network: Network, g: Arrays, kernel: Kernel, root: int) -> _Run:
         stop = np.zeros(1, np.uint8)
         excess = np.empty(network.node_count, np.int64)
-        g = network.arrays
         if kernel is Kernel.PATHS:
-            own = g._replace(flow=g.flow, potential=g.potential)
             if self._scratch is None or len(self._scratch.stamp) < network.node_count:
                 self._scratch = paths.new_scratch(network.node_count * 5 // 4 + 16)
             scratch = self._scratch
-            return _Run(g, stop, excess, lambda: self._run_paths(network, own, root, stop, scratch, excess))
+            return _Run(g, stop, excess, lambda: self._run_paths(network, g, root, stop, scratch, excess))
         mine = g._replace(flow=g.flow.copy(), potential=g.potential.copy())
         cold = not mine.flow.any()
         if kernel is Kernel.SIMPLEX:
@@ -165,13 +165,14 @@ class _Run:
 def choose(network: Network) -> tuple[Kernel, ...]:
     """Pick the kernels to race for a network with its present flow. O(nodes + arcs)."""
     g = network.arrays
+    root = int(np.argmin(g.supply))
     supply = int(g.supply[g.supply > 0].sum())
-    carried = int(g.flow[g.head == int(np.argmin(g.supply))].sum())
-    if abs(supply - carried) <= max(64, FEW_CHANGES_RATIO * len(g.supply)):
-        return (Kernel.PATHS,) if carried or supply <= 64 else (Kernel.PATHS, Kernel.SCALING)
-    if _is_dense(network):
-        return (Kernel.PATHS, Kernel.SCALING)
-    return (Kernel.PATHS, Kernel.SIMPLEX) if carried else (Kernel.PATHS, Kernel.SCALING)
+    carried = int(g.flow[g.head == root].sum())
+    if carried and abs(supply - carried) <= max(64, FEW_CHANGES_RATIO * len(g.supply)):
+        return (Kernel.PATHS,)
+    if len(g.supply) + len(g.tail) <= SMALL or (supply <= 0.01 * len(g.tail) and not _is_dense(network)):
+        return (Kernel.PATHS,)
+    return (Kernel.PATHS, Kernel.SCALING)
 
 
 def _is_dense(network: Network) -> bool:

@@ -80,14 +80,6 @@ def repair(g: Arrays, excess: Int64s) -> None:
     """Make the flow obey the signs of the reduced costs; write what is then out of balance to `excess`."""
     excess[:] = g.supply
     for node in range(len(g.row_start)):
-        if g.first_in[node] < 0 and g.row_length[node] > 0 and g.supply[node] > 0:
-            # Nothing enters: its best arc may set its price, so that no arc of it is overfilled below.
-            best = -_FAR
-            for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-                if g.capacity[arc] > 0:
-                    best = max(best, g.potential[g.head[arc]] - g.cost[arc])
-            if best > -_FAR:
-                g.potential[node] = best
         base = g.potential[node]
         for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
             head = g.head[arc]

@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,7 +65,7 @@ class Machine:
     """Containers that ran on the machine's root instead of their image."""
 
 
-def interpreter_mounts(taken: Set[str] = frozenset()) -> list[Mount]:
+def interpreter_mounts(taken: AbstractSet[str] = frozenset()) -> list[Mount]:
     """Return mounts that keep this Python visible on the machine's root where it lies below a private directory.
 
     ``PATH`` on the machine's root begins with this Python's programs, so a virtual environment in ``/tmp`` must not
