@@ -198,6 +198,19 @@ class FlowScheduler:
         task.waiting_since = now
         self._enter(task)
 
+    def change_request(self, task_id: int, request: Vector) -> None:
+        """Replace a task's request; a running task's machine is charged the difference.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        if task.machine is not None:
+            host = self.world.machine(task.machine)
+            host.used = host.used - task.request + request
+        task.request = request
+        self.reprice([task_id])
+
     def reprice(self, task_ids: Iterable[int]) -> None:
         """Ask the model anew for these tasks in the next round."""
         self._dirty.update(task for task in task_ids if task in self._task_node)

@@ -1,0 +1,219 @@
+"""The service's requests, answered on a `FlowScheduler`: plain functions from message to message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from strato.clock import Clock
+from strato.flow.graph import FlowScheduler
+from strato.flow.network import NetworkError
+from strato.flow.service import messages as m
+from strato.flow.service.codec import Message
+from strato.flow.world import Machine, Selector, Taint, Task, TaskType, Toleration, Vector
+
+TASK_COMPLETED_OK, TASK_SUBMITTED_OK, TASK_REMOVED_OK, TASK_FAILED_OK, TASK_UPDATED_OK = range(5)
+TASK_NOT_FOUND, TASK_JOB_NOT_FOUND, TASK_ALREADY_SUBMITTED, TASK_STATE_NOT_CREATED = range(5, 9)
+NODE_ADDED_OK, NODE_FAILED_OK, NODE_REMOVED_OK, NODE_UPDATED_OK, NODE_NOT_FOUND, NODE_ALREADY_EXISTS = range(6)
+CREATED, SERVING = 0, 1
+PU, MACHINE = 0, 6
+OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+Values = dict[str, Any]
+
+
+class Service:
+    """Keeps names of the wire and of the engine together.
+
+    A decision names a PU, tasks and statistics name PUs or machines; the engine knows machines.
+    """
+
+    def __init__(self, flow: FlowScheduler, clock: Clock) -> None:
+        self._flow, self._clock = flow, clock
+        self._machine_of: dict[str, str] = {}
+        self._pu_of: dict[str, str] = {}
+        self._others: dict[str, tuple[str, Vector]] = {}
+
+    def schedule(self, _: Values) -> Values:
+        """Run a round; the answer carries its decisions and who waits."""
+        found = self._flow.round(self._clock.now())
+        return {
+            "deltas": [
+                {"task_id": d.task, "resource_id": self._pu_of[d.machine], "type": int(d.type)} for d in found.deltas
+            ],
+            "unscheduled_tasks": list(found.unscheduled),
+        }
+
+    def task_submitted(self, request: Values) -> Values:
+        """A pod waits for a node."""
+        described = request["task_descriptor"]
+        if described is None or request["job_descriptor"] is None:
+            return {"type": TASK_JOB_NOT_FOUND}
+        if described["state"] != CREATED:
+            return {"type": TASK_STATE_NOT_CREATED}
+        if described["uid"] in self._flow.world.tasks:
+            return {"type": TASK_ALREADY_SUBMITTED}
+        self._flow.submit(to_task(described, request["job_descriptor"]), self._clock.now())
+        return {"type": TASK_SUBMITTED_OK}
+
+    def task_updated(self, request: Values) -> Values:
+        """Requests, priority, labels or selectors of a pod changed."""
+        described, job = request["task_descriptor"], request["job_descriptor"]
+        task = self._flow.world.tasks.get(described["uid"]) if described else None
+        if task is None:
+            return {"type": TASK_NOT_FOUND}
+        fresh = to_task(described, job or {})
+        self._flow.change_request(task.id, fresh.request)
+        task.priority, task.labels, task.selectors = fresh.priority, fresh.labels, fresh.selectors
+        self._flow.reprice([task.id])
+        return {"type": TASK_UPDATED_OK}
+
+    def task_completed(self, request: Values) -> Values:
+        """A pod succeeded."""
+        return self._end(request, TASK_COMPLETED_OK)
+
+    def task_failed(self, request: Values) -> Values:
+        """A pod failed."""
+        return self._end(request, TASK_FAILED_OK)
+
+    def task_removed(self, request: Values) -> Values:
+        """A pod was deleted."""
+        return self._end(request, TASK_REMOVED_OK)
+
+    def _end(self, request: Values, done: int) -> Values:
+        try:
+            self._flow.complete(request["task_uid"], self._clock.now())
+        except NetworkError:
+            return {"type": TASK_NOT_FOUND}
+        return {"type": done}
+
+    def node_added(self, request: Values) -> Values:
+        """A node with its PUs joins."""
+        resource = request["resource_desc"]
+        if resource is None:
+            return {"type": NODE_NOT_FOUND}
+        if resource["uuid"] in self._pu_of:
+            return {"type": NODE_ALREADY_EXISTS}
+        leaves = _pus(request)
+        slots = resource["max_pods"] or sum(pu["task_capacity"] or 1 for pu in leaves)
+        self._flow.add_machine(
+            Machine(
+                resource["uuid"], slots=slots, capacity=to_vector(resource["resource_capacity"]),
+                labels=_labels(resource["labels"]), taints=_taints(resource["taints"]),
+            )
+        )
+        self._pu_of[resource["uuid"]] = leaves[0]["uuid"] if leaves else resource["uuid"]
+        for known in (resource, *leaves):
+            self._machine_of[known["uuid"]] = resource["uuid"]
+        return {"type": NODE_ADDED_OK}
+
+    def node_updated(self, request: Values) -> Values:
+        """Labels and taints of a node changed."""
+        resource = request["resource_desc"]
+        name = self._machine_of.get(resource["uuid"]) if resource else None
+        if name is None:
+            return {"type": NODE_NOT_FOUND}
+        machine = self._flow.world.machine(name)
+        machine.labels, machine.taints = _labels(resource["labels"]), _taints(resource["taints"])
+        return {"type": NODE_UPDATED_OK}
+
+    def node_failed(self, request: Values) -> Values:
+        """A node is not ready; its tasks are gone."""
+        return self._lose(request, NODE_FAILED_OK)
+
+    def node_removed(self, request: Values) -> Values:
+        """A node was removed; its tasks are gone."""
+        return self._lose(request, NODE_REMOVED_OK)
+
+    def _lose(self, request: Values, done: int) -> Values:
+        name = self._machine_of.get(request["resource_uid"])
+        if name is None:
+            return {"type": NODE_NOT_FOUND}
+        self._flow.remove_machine(name, fail_tasks=True)
+        del self._pu_of[name]
+        self._machine_of = {key: value for key, value in self._machine_of.items() if value != name}
+        self._others = {key: value for key, value in self._others.items() if value[0] != name}
+        return {"type": done}
+
+    def add_task_info(self, request: Values) -> Values:
+        """A pod of another scheduler takes or gives back room."""
+        name = self._machine_of.get(request["resource_id"])
+        known = self._others.pop(request["task_name"], None)
+        if known is not None:
+            host = self._flow.world.machine(known[0])
+            host.used, host.others = host.used - known[1], host.others - 1
+        if request["type"] == 1:
+            return {"type": TASK_REMOVED_OK if known else TASK_NOT_FOUND}
+        if name is None:
+            return {"type": TASK_NOT_FOUND}
+        used = Vector(
+            cpu=int(request["cpu_utilization"]), ram=request["mem_utilization"],
+            ephemeral=request["ephemeral_storage_utilization"],
+        )
+        host = self._flow.world.machine(name)
+        host.used, host.others = host.used + used, host.others + 1
+        self._others[request["task_name"]] = (name, used)
+        return {"type": TASK_SUBMITTED_OK}
+
+    def check(self, _: Values) -> Values:
+        """Say that the service serves."""
+        return {"status": SERVING}
+
+    def methods(self) -> Mapping[str, tuple[Callable[[Values], Values], Message, Message]]:
+        """List the service's methods: handler, request type, reply type."""
+        return {
+            "Schedule": (self.schedule, m.EMPTY, m.DELTAS),
+            "TaskSubmitted": (self.task_submitted, m.TASK_DESCRIPTION, m.REPLY),
+            "TaskUpdated": (self.task_updated, m.TASK_DESCRIPTION, m.REPLY),
+            "TaskCompleted": (self.task_completed, m.TASK_UID, m.REPLY),
+            "TaskFailed": (self.task_failed, m.TASK_UID, m.REPLY),
+            "TaskRemoved": (self.task_removed, m.TASK_UID, m.REPLY),
+            "NodeAdded": (self.node_added, m.TOPOLOGY, m.REPLY),
+            "NodeUpdated": (self.node_updated, m.TOPOLOGY, m.REPLY),
+            "NodeFailed": (self.node_failed, m.RESOURCE_UID, m.REPLY),
+            "NodeRemoved": (self.node_removed, m.RESOURCE_UID, m.REPLY),
+            "AddTaskInfo": (self.add_task_info, m.TASK_INFO, m.REPLY),
+            "Check": (self.check, m.HEALTH_REQUEST, m.HEALTH),
+        }
+
+
+def to_task(described: Values, job: Values) -> Task:
+    """Turn a TaskDescriptor into a task."""
+    return Task(
+        described["uid"], described["job_id"] or job.get("uuid", ""), binary=described["binary"],
+        request=to_vector(described["resource_request"]), priority=described["priority"],
+        type=TaskType(described["task_type"]) if described["task_type"] in set(TaskType) else TaskType.SHEEP,
+        labels=_labels(described["labels"]),
+        selectors=tuple(
+            Selector(s["key"], OPERATORS[s["type"]] if s["type"] < len(OPERATORS) else "In", tuple(s["values"]))
+            for s in described["label_selectors"]
+        ),
+        tolerations=tuple(
+            Toleration(t["key"], t["operator"] or "Equal", t["value"], t["effect"]) for t in described["tolerations"]
+        ),
+        owner=described["owner_ref_uid"],
+        gang_minimum=job.get("min_number_of_tasks", 0) if job.get("is_gang_scheduling_job") else 0,
+    )
+
+
+def to_vector(values: Values | None) -> Vector:
+    """Turn a ResourceVector into ours (Poseidon sends millicores as cores)."""
+    if values is None:
+        return Vector()
+    return Vector(
+        cpu=int(values["cpu_cores"]), ram=values["ram_cap"], ephemeral=values["ephemeral_storage"],
+        net_rx=values["net_rx_bw"], net_tx=values["net_tx_bw"], disk_bw=values["disk_bw"],
+    )
+
+
+def _labels(found: list[Values]) -> dict[str, str]:
+    return {label["key"]: label["value"] for label in found}
+
+
+def _taints(found: list[Values]) -> tuple[Taint, ...]:
+    return tuple(Taint(t["key"], t["value"], t["effect"]) for t in found)
+
+
+def _pus(node: Values) -> list[Values]:
+    here = node["resource_desc"]
+    own = [here] if here is not None and here["type"] == PU and not node["children"] else []
+    return own + [pu for child in node["children"] for pu in _pus(child)]
