@@ -85,7 +85,10 @@ def run_server(index: int) -> None:
     address = socket.gethostbyname(socket.gethostname())
     with Server((address, PORT), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        print(f"ps {index}: rows {rows.start}-{rows.stop - 1} at {address}:{PORT}, waiting for {workers} workers", flush=True)
+        print(
+            f"ps {index}: rows {rows.start}-{rows.stop - 1} at {address}:{PORT}, waiting for {workers} workers",
+            flush=True,
+        )
         with shard.lock:
             shard.lock.wait_for(lambda: shard.finished_workers == workers)
         server.shutdown()
