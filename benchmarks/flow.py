@@ -25,7 +25,7 @@ def oracle_seconds(network: Network) -> tuple[float, int]:
     from ortools.graph.python import min_cost_flow
 
     g = network.arrays
-    used = certificate._slots_in_use(g)
+    used = network.slots_in_use()
     solver = min_cost_flow.SimpleMinCostFlow()
     solver.add_arcs_with_capacity_and_unit_cost(g.tail[used], g.head[used], g.capacity[used], g.cost[used])
     solver.set_nodes_supplies(np.arange(network.node_count), g.supply)
@@ -78,7 +78,9 @@ def main() -> None:
         ours = time.perf_counter() - start
         theirs, optimum = oracle_seconds(synthetic.network)
         assert solution.objective == optimum, "the objectives differ"
-        print(f"cold {fill:.0%}: {ours:7.3f} s ({solution.winner.value}), OR-tools {theirs:7.3f} s, {theirs / ours:5.1f} x")
+        print(
+            f"cold {fill:.0%}: {ours:.3f} s ({solution.winner.value}), OR-tools {theirs:.3f} s, {theirs / ours:5.1f} x"
+        )
         if options.cold_only:
             continue
         for count in (10, 100, 1000):
@@ -89,8 +91,10 @@ def main() -> None:
                 solution = solver.solve(synthetic.network)
                 rounds.append(time.perf_counter() - start)
             assert certificate.certify(synthetic.network).ok
-            print(f"warm {fill:.0%}, {count:5d} changes: {1000 * min(rounds):8.1f} … {1000 * max(rounds):.1f} ms "
-                  f"({solution.winner.value}), edit {1000 * min(edits):6.1f} ms")
+            print(
+                f"warm {fill:.0%}, {count:5d} changes: {1000 * min(rounds):8.1f} … {1000 * max(rounds):.1f} ms "
+                f"({solution.winner.value}), edit {1000 * min(edits):6.1f} ms"
+            )
     pinned(options.machines, 1000)
     pinned(options.machines, 1000)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB (with OR-tools)")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.errors import UsageError
 from strato.flow.graph import DeltaType, FlowScheduler
 from strato.flow.models import SHIPPED, load
 from strato.flow.models.base import CostModel
@@ -17,7 +20,6 @@ from strato.flow.models.quincy import GB, OFFSET, Quincy
 from strato.flow.network import NetworkError
 from strato.flow.solver import Solver
 from strato.flow.world import Machine, Task, Vector, World
-from strato.errors import UsageError
 
 ROOM = Vector(cpu=8000, ram=8000, net_rx=8000)
 SMALL = Vector(cpu=1000, ram=1000, net_rx=100)
@@ -130,9 +132,7 @@ def test_waiting_price_never_falls(name: str) -> None:
     flow = scheduler(SHIPPED[name])
     waiting = [task(1), task(2, priority=3)]
     prices = [flow.model.task_to_unscheduled(waiting, now).tolist() for now in (0.0, 1.0, 100.0)]
-    assert all(
-        a <= b for early, late in zip(prices, prices[1:], strict=False) for a, b in zip(early, late, strict=True)
-    )
+    assert all(a <= b for early, late in itertools.pairwise(prices) for a, b in zip(early, late, strict=True))
 
 
 @settings(max_examples=40, deadline=None)
@@ -184,11 +184,11 @@ def test_bad_events_are_refused_and_change_nothing(event: object, message: str) 
     assert len(flow.round(1.0).deltas) == 1
 
 
-def test_models_load_by_name_number_and_file(tmp_path: object) -> None:
+def test_models_load_by_name_number_and_file(tmp_path: Path) -> None:
     assert load("6") is load("octopus") is Octopus
     path = f"{tmp_path}/mine.py"
-    with open(path, "w") as out:
-        out.write("from strato.flow.models.octopus import Octopus\nclass Mine(Octopus):\n    name = 'mine'\n")
+    text = "from strato.flow.models.octopus import Octopus\nclass Mine(Octopus):\n    name = 'mine'\n"
+    Path(path).write_text(text)
     assert load(f"{path}:Mine").name == "mine"
     with pytest.raises(UsageError, match="unknown"):
         load("nope")

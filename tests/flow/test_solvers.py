@@ -28,7 +28,7 @@ def oracle(network: Network) -> int | None:
     """OR-tools' optimum, None when infeasible."""
     g = network.arrays
     solver = min_cost_flow.SimpleMinCostFlow()
-    used = certificate._slots_in_use(g)
+    used = network.slots_in_use()
     solver.add_arcs_with_capacity_and_unit_cost(g.tail[used], g.head[used], g.capacity[used], g.cost[used])
     solver.set_nodes_supplies(np.arange(network.node_count), g.supply)
     if solver.solve() != solver.OPTIMAL:

@@ -13,11 +13,12 @@ import numba
 import numpy as np
 
 if TYPE_CHECKING:
+    from strato.flow.kernels import Int
     from strato.flow.network import Arrays, Int64s
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def unlink(g: Arrays, arc: int) -> None:
+def unlink(g: Arrays, arc: Int) -> None:
     """Take an arc out of the in-list of its head."""
     before, after, node = g.prev_in[arc], g.next_in[arc], g.head[arc]
     if before >= 0:
@@ -31,7 +32,7 @@ def unlink(g: Arrays, arc: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def link(g: Arrays, arc: int) -> None:
+def link(g: Arrays, arc: Int) -> None:
     """Put an arc into the in-list of its head: at the front with flow, else at the back."""
     node = g.head[arc]
     if g.flow[arc] > 0:
@@ -53,7 +54,7 @@ def link(g: Arrays, arc: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def change_flow(g: Arrays, arc: int, amount: int) -> None:
+def change_flow(g: Arrays, arc: Int, amount: Int) -> None:
     """Add to an arc's flow, keeping its in-list in order."""
     old = g.flow[arc]
     new = old + amount
@@ -64,7 +65,7 @@ def change_flow(g: Arrays, arc: int, amount: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def link_all(g: Arrays, nodes: int) -> None:
+def link_all(g: Arrays, nodes: Int) -> None:
     """Build all in-lists from the rows. O(nodes + arcs)."""
     g.first_in[:] = -1
     g.last_in[:] = -1
@@ -74,7 +75,7 @@ def link_all(g: Arrays, nodes: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _drop_arc(g: Arrays, arc: int) -> None:
+def _drop_arc(g: Arrays, arc: Int) -> None:
     """Remove one arc; the last arc of its row takes its slot."""
     node = g.tail[arc]
     last = g.row_start[node] + g.row_length[node] - 1
@@ -92,7 +93,7 @@ def _drop_arc(g: Arrays, arc: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def withdraw(g: Arrays, arc: int, amount: int) -> None:
+def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
     """Take units off an arc and off some path that carries them on to where they are absorbed."""
     while amount > 0:
         change_flow(g, arc, -amount)
@@ -140,7 +141,7 @@ def move_rows(g: Arrays, nodes: Int64s, starts: Int64s, sizes: Int64s) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _kept_flow(g: Arrays, node: int, head: int, capacity: int) -> int:
+def _kept_flow(g: Arrays, node: Int, head: Int, capacity: Int) -> int:
     """Take over the flow of the node's first arc to that head that still has any."""
     for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
         if g.head[arc] == head and g.flow[arc] > 0:
@@ -151,10 +152,10 @@ def _kept_flow(g: Arrays, node: int, head: int, capacity: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _same_heads(g: Arrays, node: int, heads: Int64s, begin: int, wanted: int) -> bool:
+def _same_heads(g: Arrays, node: Int, heads: Int64s, begin: Int, wanted: Int) -> bool:
     if g.row_length[node] != wanted:
         return False
-    for k in range(wanted):
+    for k in range(wanted):  # noqa: SIM110 - compiled code takes no generator
         if g.head[g.row_start[node] + k] != heads[begin + k]:
             return False
     return True

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strato.errors import InvariantError
-from strato.flow.network import Arrays, Network
+from strato.flow.network import Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,21 +35,25 @@ def certify(network: Network) -> Certificate:
     """Check a network's flow against its potentials. O(nodes + arcs)."""
     g = network.arrays
     faults: list[str] = []
-    used = _slots_in_use(g)
+    used = network.slots_in_use()
     tail, head, flow, capacity = g.tail[used], g.head[used], g.flow[used], g.capacity[used]
-    for arc in np.flatnonzero((flow < 0) | (flow > capacity))[:3].tolist():
-        faults.append(f"arc {tail[arc]} → {head[arc]}: flow {flow[arc]} is outside 0 … {capacity[arc]}")
+    faults.extend(
+        f"arc {tail[arc]} → {head[arc]}: flow {flow[arc]} is outside 0 … {capacity[arc]}"
+        for arc in np.flatnonzero((flow < 0) | (flow > capacity))[:3].tolist()
+    )
     balance = g.supply.copy()
     np.subtract.at(balance, tail, flow)
     np.add.at(balance, head, flow)
-    for node in np.flatnonzero(balance)[:3].tolist():
-        faults.append(f"node {node}: {balance[node]} of its supply {g.supply[node]} is not carried away")
+    faults.extend(
+        f"node {node}: {balance[node]} of its supply {g.supply[node]} is not carried away"
+        for node in np.flatnonzero(balance)[:3].tolist()
+    )
     reduced = g.cost[used] + g.potential[tail] - g.potential[head]
     wrong = ((reduced < 0) & (flow < capacity)) | ((reduced > 0) & (flow > 0))
-    for arc in np.flatnonzero(wrong)[:3].tolist():
-        faults.append(
-            f"arc {tail[arc]} → {head[arc]}: reduced cost {reduced[arc]} at flow {flow[arc]} of {capacity[arc]}"
-        )
+    faults.extend(
+        f"arc {tail[arc]} → {head[arc]}: reduced cost {reduced[arc]} at flow {flow[arc]} of {capacity[arc]}"
+        for arc in np.flatnonzero(wrong)[:3].tolist()
+    )
     dual = -int(g.supply @ g.potential) + int(np.minimum(reduced, 0) @ capacity)
     return Certificate(network.objective, dual + network.base_cost, tuple(faults))
 
@@ -70,7 +74,7 @@ def require_optimal(network: Network) -> None:
 def has_negative_cycle(network: Network) -> bool:
     """Search the residual graph for a cycle of negative cost (Bellman-Ford, O(nodes × arcs), for tests)."""
     g = network.arrays
-    used = _slots_in_use(g)
+    used = network.slots_in_use()
     below, above = used[g.flow[used] < g.capacity[used]], used[g.flow[used] > 0]
     tail = np.concatenate([g.tail[below], g.head[above]])
     head = np.concatenate([g.head[below], g.tail[above]])
@@ -82,10 +86,3 @@ def has_negative_cycle(network: Network) -> bool:
         if np.array_equal(before, distance):
             return False
     return True
-
-
-def _slots_in_use(g: Arrays) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    starts, lengths = g.row_start, g.row_length
-    total = int(lengths.sum())
-    offsets = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
-    return np.arange(total, dtype=np.int64) + offsets

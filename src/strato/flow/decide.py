@@ -17,13 +17,14 @@ import numpy.typing as npt
 from strato.flow._layout import link_all
 
 if TYPE_CHECKING:
+    from strato.flow.kernels import Int
     from strato.flow.network import Arrays, Int64s, Network
 
 _LONGEST = 64
 
 
 @numba.njit(cache=True, nogil=True)
-def _entry(g: Arrays, task: int, left: Int64s) -> int:
+def _entry(g: Arrays, task: Int, left: Int64s) -> int:
     for arc in range(g.row_start[task], g.row_start[task] + g.row_length[task]):
         if left[arc] > 0:
             return int(arc)
@@ -31,7 +32,7 @@ def _entry(g: Arrays, task: int, left: Int64s) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _trace_back(g: Arrays, machine: int, goal: int, left: Int64s, path: Int64s) -> int:
+def _trace_back(g: Arrays, machine: Int, goal: Int, left: Int64s, path: Int64s) -> int:
     """Find arcs with flow left from `goal` to `machine`, walking back depth-first; return their number."""
     depth = 0
     path[0] = g.first_in[machine]

@@ -57,7 +57,7 @@ def parse(lines: Iterable[str], name: str = "input") -> Instance:
             if words[0] == "p":
                 announced, supply = int(words[3]), _problem_line(words, supply)
             elif supply is None:
-                raise ValueError("comes before the line 'p min NODES ARCS'")  # noqa: TRY301 - one place words them all
+                raise ValueError("comes before the line 'p min NODES ARCS'")
             elif words[0] == "n":
                 node, amount = _integers(words, 2)
                 supply[_node(node, supply)] = amount
@@ -65,7 +65,7 @@ def parse(lines: Iterable[str], name: str = "input") -> Instance:
                 tail, head, low, cap, cost = _integers(words, 5)
                 arcs.append((_node(tail, supply), _node(head, supply), low, cap, cost))
             else:
-                raise ValueError(f"unknown line type {words[0]!r}; expected c, p, n or a")  # noqa: TRY301 - as above
+                raise ValueError(f"unknown line type {words[0]!r}; expected c, p, n or a")
         except (ValueError, IndexError, OverflowError) as err:
             problems.append(Problem(f"{name}: line {number}", f"{err} (in {line.strip()!r})"))
             if len(problems) == _MOST_PROBLEMS:

@@ -22,7 +22,7 @@ import numpy as np
 from strato.errors import Problem
 from strato.flow import gangs
 from strato.flow.decide import assign
-from strato.flow.models.base import Arcs, CostModel
+from strato.flow.models.base import CostModel
 from strato.flow.network import Int64s, Network, NetworkError
 from strato.flow.solver import Outcome, Solution, Solver
 from strato.flow.world import Machine, Task, Vector, World

@@ -130,10 +130,7 @@ class Network:
         """Views of all arrays, cut to the numbers in use."""
         nodes, slots = self.node_count, self.slot_count
         a = self._arrays
-        return Arrays(
-            *(column[:slots] for column in a[:7]),
-            *(column[:nodes] for column in a[7:]),
-        )
+        return Arrays._make([column[:slots] for column in a[:7]] + [column[:nodes] for column in a[7:]])
 
     @property
     def objective(self) -> int:
@@ -223,6 +220,13 @@ class Network:
         hits = np.flatnonzero(a.head[start : start + length] == head)
         return start + int(hits[0]) if len(hits) else -1
 
+    def slots_in_use(self) -> Int64s:
+        """List the arc slots of all rows, in order of their tails."""
+        starts, lengths = self.arrays.row_start, self.arrays.row_length
+        offsets = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+        slots: Int64s = np.arange(len(offsets), dtype=np.int64) + offsets
+        return slots
+
     def is_alive(self, node: int) -> bool:
         """Tell whether a node number is in use."""
         return 0 <= node < self.node_count and bool(self._alive[node])
@@ -253,14 +257,14 @@ class Network:
         have = len(self._arrays.supply)
         if count > have:
             size = max(count, have + have // 2, 16)
-            self._arrays = Arrays(*self._arrays[:7], *(_grown(column, size) for column in self._arrays[7:]))
+            self._arrays = Arrays._make([*self._arrays[:7], *(_grown(column, size) for column in self._arrays[7:])])
             self._row_size, self._alive = _grown(self._row_size, size), _grown(self._alive, size)
 
     def _reserve_slots(self, count: int) -> None:
         have = len(self._arrays.tail)
         if count > have:
             size = max(count, have + have // 4, 64)
-            self._arrays = Arrays(*(_grown(column, size) for column in self._arrays[:7]), *self._arrays[7:])
+            self._arrays = Arrays._make([*(_grown(column, size) for column in self._arrays[:7]), *self._arrays[7:]])
 
 
 def check_network(supply: Int64s, tail: Int64s, head: Int64s, cost: Int64s, capacity: Int64s, lower: Int64s) -> None:

@@ -22,7 +22,6 @@ from strato.flow._layout import link_all
 from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, paths, scaling, simplex
 from strato.flow.network import Arrays, Int64s, Network, NetworkError
 
-
 StopFlag = npt.NDArray[np.uint8]
 
 

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.flow._layout import change_flow
-from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED
+from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int32s, Int64s
@@ -60,7 +60,7 @@ class Scratch(NamedTuple):
     """[heap size, stack size, settled nodes, work done in arcs]"""
 
 
-def new_scratch(nodes: int) -> Scratch:
+def new_scratch(nodes: Int) -> Scratch:
     """Allocate the arrays for networks of that many nodes."""
     return Scratch(
         np.zeros(nodes, np.int64),
@@ -97,7 +97,7 @@ def repair(g: Arrays, excess: Int64s) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _sift_up(s: Scratch, index: int) -> None:
+def _sift_up(s: Scratch, index: Int) -> None:
     node = s.heap[index]
     key = s.distance[node]
     while index > 0:
@@ -113,7 +113,7 @@ def _sift_up(s: Scratch, index: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _pop(s: Scratch) -> int:
+def _pop(s: Scratch) -> Int:
     top = s.heap[0]
     s.size[0] -= 1
     count = s.size[0]
@@ -139,7 +139,7 @@ def _pop(s: Scratch) -> int:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _label(s: Scratch, number: int, node: int, distance: int, here: int, arrival: int) -> None:
+def _label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival: Int) -> None:
     """Note a shorter way to a node: at the present distance it goes on the stack, else into the heap."""
     known = s.stamp[node] == number
     s.stamp[node] = number
@@ -161,7 +161,7 @@ def _label(s: Scratch, number: int, node: int, distance: int, here: int, arrival
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _next(s: Scratch, number: int, best: int) -> int:
+def _next(s: Scratch, number: Int, best: Int) -> Int:
     """Return the next node to settle, or −1 when none is nearer than the best target."""
     if s.size[1] > 0:
         s.size[1] -= 1
@@ -177,7 +177,7 @@ def _next(s: Scratch, number: int, best: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _start(s: Scratch, number: int, node: int) -> None:
+def _start(s: Scratch, number: Int, node: Int) -> None:
     s.size[0] = s.size[2] = 0
     s.size[1] = 1
     s.stack[0] = node
@@ -186,7 +186,7 @@ def _start(s: Scratch, number: int, node: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: int, source: int, number: int) -> int:
+def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int, number: Int) -> Int:
     """Find the nearest node that can take a unit of the source's excess, or −1; update potentials."""
     best, target = _FAR, -1
     _start(s, number, source)
@@ -235,7 +235,7 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: int, source: in
 
 
 @numba.njit(cache=True, nogil=True)
-def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: int, sink: int, number: int) -> int:
+def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int, number: Int) -> Int:
     """Find the nearest node that can give the sink a unit, or −1; update potentials."""
     best, target = _FAR, -1
     _start(s, number, sink)
@@ -285,7 +285,7 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: int, sink: int
 
 
 @numba.njit(cache=True, nogil=True)
-def _send(g: Arrays, s: Scratch, excess: Int64s, root: int, origin: int, target: int, forward: bool) -> None:
+def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target: Int, forward: bool) -> None:
     """Send as much as fits between a search's origin and target along the arcs it arrived by."""
     amount = abs(excess[origin])
     if target != root:
@@ -308,7 +308,7 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: int, origin: int, target:
 
 
 @numba.njit(cache=True, nogil=True)
-def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], s: Scratch, excess: Int64s) -> int:
+def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess: Int64s) -> Int:
     """Make flow and potentials optimal in place.
 
     Args:

@@ -28,7 +28,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED
+from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int32s, Int64s
@@ -101,7 +101,7 @@ def _residual(g: Arrays) -> Residual:
 
 
 @numba.njit(cache=True, nogil=True)
-def _worst(r: Residual, price: Int64s) -> int:
+def _worst(r: Residual, price: Int64s) -> Int:
     """Return the smallest ε for which the flow is ε-optimal."""
     worst = np.int64(0)
     for node in range(len(price)):
@@ -113,7 +113,7 @@ def _worst(r: Residual, price: Int64s) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _refine_prices(r: Residual, price: Int64s, epsilon: int) -> bool:
+def _refine_prices(r: Residual, price: Int64s, epsilon: Int) -> bool:
     """Look for prices that make the flow ε-optimal; write them and return True if found in eight passes."""
     nodes = len(price)
     trial = price.copy()
@@ -137,7 +137,7 @@ def _refine_prices(r: Residual, price: Int64s, epsilon: int) -> bool:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _file_under(b: Buckets, node: int, bucket: int) -> None:
+def _file_under(b: Buckets, node: Int, bucket: Int) -> None:
     first = b.first[bucket]
     b.distance[node], b.before[node], b.after[node] = bucket, -1, first
     b.first[bucket] = node
@@ -146,7 +146,7 @@ def _file_under(b: Buckets, node: int, bucket: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _take_out(b: Buckets, node: int) -> None:
+def _take_out(b: Buckets, node: Int) -> None:
     before, after = b.before[node], b.after[node]
     if before >= 0:
         b.after[before] = after
@@ -157,7 +157,7 @@ def _take_out(b: Buckets, node: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _update_prices(r: Residual, price: Int64s, excess: Int64s, epsilon: int, b: Buckets) -> bool:
+def _update_prices(r: Residual, price: Int64s, excess: Int64s, epsilon: Int, b: Buckets) -> bool:
     """Lower prices by ε × distance to the nearest deficit; return False if some excess can reach none."""
     nodes, far = len(price), np.int64(len(b.first))
     b.distance[:] = far
@@ -197,7 +197,7 @@ def _update_prices(r: Residual, price: Int64s, excess: Int64s, epsilon: int, b: 
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _find_admissible(r: Residual, price: Int64s, current: Int64s, node: int) -> int:
+def _find_admissible(r: Residual, price: Int64s, current: Int64s, node: Int) -> Int:
     """Return the node's next admissible arc from its current one on, or −1."""
     base, end = price[node], r.start[node + 1]
     arc = current[node]
@@ -211,7 +211,7 @@ def _find_admissible(r: Residual, price: Int64s, current: Int64s, node: int) -> 
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _relabel(r: Residual, price: Int64s, current: Int64s, node: int, epsilon: int) -> bool:
+def _relabel(r: Residual, price: Int64s, current: Int64s, node: Int, epsilon: Int) -> bool:
     """Lower the node's price until an arc is admissible; return False if it has no residual arc."""
     most = -_UNREACHED * 2
     for arc in range(r.start[node], r.start[node + 1]):
@@ -229,13 +229,13 @@ def _discharge(
     r: Residual,
     price: Int64s,
     excess: Int64s,
-    epsilon: int,
+    epsilon: Int,
     current: Int64s,
     queue: Int32s,
     b: Buckets,
     stop: npt.NDArray[np.uint8],
-    floor: int,
-) -> int:
+    floor: Int,
+) -> Int:
     """Move all excess to deficits, keeping the flow ε-optimal."""
     nodes = len(price)
     current[:] = r.start[:-1]
@@ -307,7 +307,7 @@ def _price_sources(r: Residual, supply: Int64s, price: Int64s) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], excess: Int64s, alpha: int, warm: bool) -> int:
+def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], excess: Int64s, alpha: Int, warm: bool) -> Int:
     """Make flow and potentials optimal in place.
 
     Args:
@@ -349,10 +349,13 @@ def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], excess: Int64s, alp
         np.empty(max(1024, 8 * nodes), np.int32),
     )
     # Excess has to travel, so ε must be of the order of the costs on its way, however good the prices are.
-    epsilon = max(np.int64(1), _worst(r, price), largest // 64 if warm and np.any(excess) else np.int64(1))
+    epsilon: Int = np.int64(max(1, _worst(r, price)))
     if not warm:
         epsilon = largest
-    outcome, first = OPTIMAL, True
+    elif np.any(excess):
+        epsilon = max(epsilon, largest // 64)
+    first = True
+    outcome: Int = OPTIMAL
     while first or epsilon > 1:
         epsilon = max(np.int64(1), epsilon // alpha)
         if stop[0]:
@@ -389,7 +392,7 @@ def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], excess: Int64s, alp
 
 
 @numba.njit(cache=True, nogil=True)
-def _tighten(r: Residual, potential: Int64s, nodes: int) -> None:
+def _tighten(r: Residual, potential: Int64s, nodes: Int) -> None:
     """Turn an optimal flow into exact potentials: shortest residual distances in unscaled costs."""
     factor = np.int64(nodes + 1)
     moved = True

@@ -30,7 +30,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED
+from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int32s, Int64s
@@ -58,19 +58,15 @@ class Tree(NamedTuple):
     queue: Int32s
 
 
-def new_tree(nodes: int, slots: int) -> Tree:
+def new_tree(nodes: Int, slots: Int) -> Tree:
     """Allocate a tree."""
-    return Tree(
-        *(np.full(nodes, -1, np.int32) for _ in range(6)),
-        np.zeros(slots, np.int8),
-        np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.bool_),
-        np.zeros(nodes, np.int32),
-    )
+    links = [np.full(nodes, -1, np.int32) for _ in range(6)]
+    state, carried, upward = np.zeros(slots, np.int8), np.zeros(nodes, np.int64), np.zeros(nodes, np.bool_)
+    return Tree._make([*links, state, carried, upward, np.zeros(nodes, np.int32)])
 
 
 @numba.njit(cache=True, nogil=True)
-def crash(g: Arrays, root: int) -> None:
+def crash(g: Arrays, root: Int) -> None:
     """Send every supply along its widest way to the root, as far as capacities allow. Mutates `flow`."""
     nodes = len(g.row_start)
     width = np.zeros(nodes, np.int64)
@@ -116,7 +112,7 @@ def crash(g: Arrays, root: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _find(group: Int32s, node: int) -> int:
+def _find(group: Int32s, node: Int) -> Int:
     while group[node] != node:
         group[node] = group[group[node]]
         node = group[node]
@@ -124,7 +120,7 @@ def _find(group: Int32s, node: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _choose_tree(g: Arrays, t: Tree, root: int, excess: Int64s, chosen: Int64s) -> int:
+def _choose_tree(g: Arrays, t: Tree, root: Int, excess: Int64s, chosen: Int64s) -> Int:
     """Fill `chosen` with the arcs of a spanning tree; return how many arcs lie strictly inside off it."""
     nodes, slots = len(g.row_start), len(g.tail)
     group = np.arange(nodes).astype(np.int32)
@@ -167,7 +163,7 @@ def _choose_tree(g: Arrays, t: Tree, root: int, excess: Int64s, chosen: Int64s) 
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _attach(t: Tree, node: int, parent: int) -> None:
+def _attach(t: Tree, node: Int, parent: Int) -> None:
     first = t.child[parent]
     t.parent[node], t.before[node], t.after[node] = parent, -1, first
     t.child[parent] = node
@@ -176,7 +172,7 @@ def _attach(t: Tree, node: int, parent: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def _detach(t: Tree, node: int) -> None:
+def _detach(t: Tree, node: Int) -> None:
     before, after = t.before[node], t.after[node]
     if before >= 0:
         t.after[before] = after
@@ -187,7 +183,7 @@ def _detach(t: Tree, node: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _price_subtree(g: Arrays, t: Tree, top: int, slots: int, big: int) -> None:
+def _price_subtree(g: Arrays, t: Tree, top: Int, slots: Int, big: Int) -> None:
     """Set depth and potential of a subtree from its parent, walking in pre-order."""
     node = top
     while True:
@@ -207,7 +203,7 @@ def _price_subtree(g: Arrays, t: Tree, top: int, slots: int, big: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _plant(g: Arrays, t: Tree, root: int, excess: Int64s, big: int) -> int:
+def _plant(g: Arrays, t: Tree, root: Int, excess: Int64s, big: Int) -> Int:
     """Build the tree from the flow; return the number of inside arcs left out of it."""
     nodes, slots = len(g.row_start), len(g.tail)
     chosen = np.empty(nodes, np.int64)
@@ -269,7 +265,7 @@ def _plant(g: Arrays, t: Tree, root: int, excess: Int64s, big: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _room(g: Arrays, t: Tree, node: int, upward_flow: bool, slots: int) -> int:
+def _room(g: Arrays, t: Tree, node: Int, upward_flow: bool, slots: Int) -> Int:
     """How much more can flow on the node's tree arc, towards the parent or away from it."""
     arc = t.arc[node]
     if arc >= slots:
@@ -280,7 +276,7 @@ def _room(g: Arrays, t: Tree, node: int, upward_flow: bool, slots: int) -> int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _add_flow(g: Arrays, t: Tree, node: int, amount: int, slots: int) -> None:
+def _add_flow(g: Arrays, t: Tree, node: Int, amount: Int, slots: Int) -> None:
     """Add flow towards the parent (negative: away from it) on the node's tree arc."""
     arc = t.arc[node]
     if arc >= slots:
@@ -292,7 +288,7 @@ def _add_flow(g: Arrays, t: Tree, node: int, amount: int, slots: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _pivot(g: Arrays, t: Tree, entering: int, big: int) -> None:
+def _pivot(g: Arrays, t: Tree, entering: Int, big: Int) -> None:
     """Send flow around the cycle of the entering arc and exchange it for the arc that blocks."""
     slots = len(g.tail)
     forward = t.state[entering] == 1
@@ -349,7 +345,7 @@ def _pivot(g: Arrays, t: Tree, entering: int, big: int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def solve(g: Arrays, root: int, stop: npt.NDArray[np.uint8], t: Tree, excess: Int64s, block: int) -> int:
+def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], t: Tree, excess: Int64s, block: Int) -> Int:
     """Make flow and potentials optimal in place.
 
     Args:

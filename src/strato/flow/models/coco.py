@@ -55,14 +55,16 @@ class Coco(CostModel):
         parts = []
         for row, target in enumerate(classes):
             key = self.world.class_key(target)
-            task = first.get(str(key[1])) if isinstance(key, tuple) else None
-            if task is None:
+            example = first.get(str(key[1])) if isinstance(key, tuple) else None
+            if example is None:
                 continue
             found = []
             for index, machine in present:
-                times = min(_times(task.request, machine.available), self.world.capacity_of(machine), int(demand[row]))
+                times = min(
+                    _times(example.request, machine.available), self.world.capacity_of(machine), int(demand[row])
+                )
                 if times > 0:
-                    found.append((index, interference(task.type, machine) + load(machine), times))
+                    found.append((index, interference(example.type, machine) + load(machine), times))
             parts.append(arcs([row] * len(found), [f[0] for f in found], [f[1] for f in found], [f[2] for f in found]))
         return join(parts)
 

@@ -96,8 +96,6 @@ def _need(value: Any, field: Field) -> bytes:
     return value
 
 
-
-
 def _varint(data: bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while True:

@@ -8,33 +8,59 @@ from __future__ import annotations
 from strato.flow.service.codec import Field, Message
 
 VECTOR: Message = {
-    1: Field("cpu_cores", "float"), 2: Field("ram_bw"), 3: Field("ram_cap"), 4: Field("disk_bw"), 5: Field("disk_cap"),
-    6: Field("net_tx_bw"), 7: Field("net_rx_bw"), 8: Field("ephemeral_storage"),
+    1: Field("cpu_cores", "float"),
+    2: Field("ram_bw"),
+    3: Field("ram_cap"),
+    4: Field("disk_bw"),
+    5: Field("disk_cap"),
+    6: Field("net_tx_bw"),
+    7: Field("net_rx_bw"),
+    8: Field("ephemeral_storage"),
 }
 LABEL: Message = {1: Field("key", "string"), 2: Field("value", "string")}
 SELECTOR: Message = {1: Field("type"), 2: Field("key", "string"), 3: Field("values", "string", repeated=True)}
 TOLERATION: Message = {
-    1: Field("key", "string"), 2: Field("operator", "string"), 3: Field("value", "string"), 4: Field("effect", "string"),
+    1: Field("key", "string"),
+    2: Field("operator", "string"),
+    3: Field("value", "string"),
+    4: Field("effect", "string"),
 }
 TAINT: Message = {1: Field("key", "string"), 2: Field("value", "string"), 3: Field("effect", "string")}
 REPORT: Message = {}
 TASK: Message = {
-    1: Field("uid"), 2: Field("name", "string"), 3: Field("state"), 4: Field("job_id", "string"), 5: Field("index"),
-    8: Field("binary", "string"), 26: Field("resource_request", "message", VECTOR), 27: Field("priority"),
-    28: Field("task_type"), 32: Field("labels", "message", LABEL, repeated=True),
-    33: Field("label_selectors", "message", SELECTOR, repeated=True), 35: Field("task_namespace", "string"),
-    36: Field("tolerations", "message", TOLERATION, repeated=True), 37: Field("owner_ref_kind", "string"),
+    1: Field("uid"),
+    2: Field("name", "string"),
+    3: Field("state"),
+    4: Field("job_id", "string"),
+    5: Field("index"),
+    8: Field("binary", "string"),
+    26: Field("resource_request", "message", VECTOR),
+    27: Field("priority"),
+    28: Field("task_type"),
+    32: Field("labels", "message", LABEL, repeated=True),
+    33: Field("label_selectors", "message", SELECTOR, repeated=True),
+    35: Field("task_namespace", "string"),
+    36: Field("tolerations", "message", TOLERATION, repeated=True),
+    37: Field("owner_ref_kind", "string"),
     38: Field("owner_ref_uid", "string"),
 }
 JOB: Message = {
-    1: Field("uuid", "string"), 2: Field("name", "string"), 3: Field("state"), 6: Field("min_number_of_tasks"),
+    1: Field("uuid", "string"),
+    2: Field("name", "string"),
+    3: Field("state"),
+    6: Field("min_number_of_tasks"),
     8: Field("is_gang_scheduling_job", "bool"),
 }
 TASK_DESCRIPTION: Message = {1: Field("task_descriptor", "message", TASK), 2: Field("job_descriptor", "message", JOB)}
 RESOURCE: Message = {
-    1: Field("uuid", "string"), 2: Field("friendly_name", "string"), 5: Field("task_capacity"), 7: Field("type"),
-    8: Field("schedulable", "bool"), 18: Field("resource_capacity", "message", VECTOR),
-    32: Field("labels", "message", LABEL, repeated=True), 33: Field("taints", "message", TAINT, repeated=True),
+    1: Field("uuid", "string"),
+    2: Field("friendly_name", "string"),
+    5: Field("task_capacity"),
+    7: Field("type"),
+    8: Field("schedulable", "bool"),
+    18: Field("resource_capacity", "message", VECTOR),
+    32: Field("labels", "message", LABEL, repeated=True),
+    33: Field("taints", "message", TAINT, repeated=True),
     35: Field("max_pods"),
 }
 _TOPOLOGY: dict[int, Field] = {1: Field("resource_desc", "message", RESOURCE), 3: Field("parent_id", "string")}
@@ -45,11 +71,16 @@ RESOURCE_UID: Message = {1: Field("resource_uid", "string")}
 REPLY: Message = {1: Field("type")}
 DELTA: Message = {1: Field("task_id"), 2: Field("resource_id", "string"), 3: Field("type")}
 DELTAS: Message = {
-    1: Field("deltas", "message", DELTA, repeated=True), 2: Field("unscheduled_tasks", repeated=True),
+    1: Field("deltas", "message", DELTA, repeated=True),
+    2: Field("unscheduled_tasks", repeated=True),
 }
 TASK_INFO: Message = {
-    1: Field("task_name", "string"), 2: Field("resource_id", "string"), 3: Field("cpu_utilization", "double"),
-    4: Field("mem_utilization"), 5: Field("ephemeral_storage_utilization"), 6: Field("type"),
+    1: Field("task_name", "string"),
+    2: Field("resource_id", "string"),
+    3: Field("cpu_utilization", "double"),
+    4: Field("mem_utilization"),
+    5: Field("ephemeral_storage_utilization"),
+    6: Field("type"),
 }
 HEALTH_REQUEST: Message = {1: Field("grpc_service", "string")}
 HEALTH: Message = {1: Field("status")}

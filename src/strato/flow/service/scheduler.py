@@ -97,8 +97,11 @@ class Service:
         slots = resource["max_pods"] or sum(pu["task_capacity"] or 1 for pu in leaves)
         self._flow.add_machine(
             Machine(
-                resource["uuid"], slots=slots, capacity=to_vector(resource["resource_capacity"]),
-                labels=_labels(resource["labels"]), taints=_taints(resource["taints"]),
+                resource["uuid"],
+                slots=slots,
+                capacity=to_vector(resource["resource_capacity"]),
+                labels=_labels(resource["labels"]),
+                taints=_taints(resource["taints"]),
             )
         )
         self._pu_of[resource["uuid"]] = leaves[0]["uuid"] if leaves else resource["uuid"]
@@ -146,7 +149,8 @@ class Service:
         if name is None:
             return {"type": TASK_NOT_FOUND}
         used = Vector(
-            cpu=int(request["cpu_utilization"]), ram=request["mem_utilization"],
+            cpu=int(request["cpu_utilization"]),
+            ram=request["mem_utilization"],
             ephemeral=request["ephemeral_storage_utilization"],
         )
         host = self._flow.world.machine(name)
@@ -179,8 +183,11 @@ class Service:
 def to_task(described: Values, job: Values) -> Task:
     """Turn a TaskDescriptor into a task."""
     return Task(
-        described["uid"], described["job_id"] or job.get("uuid", ""), binary=described["binary"],
-        request=to_vector(described["resource_request"]), priority=described["priority"],
+        described["uid"],
+        described["job_id"] or job.get("uuid", ""),
+        binary=described["binary"],
+        request=to_vector(described["resource_request"]),
+        priority=described["priority"],
         type=TaskType(described["task_type"]) if described["task_type"] in set(TaskType) else TaskType.SHEEP,
         labels=_labels(described["labels"]),
         selectors=tuple(
@@ -200,8 +207,12 @@ def to_vector(values: Values | None) -> Vector:
     if values is None:
         return Vector()
     return Vector(
-        cpu=int(values["cpu_cores"]), ram=values["ram_cap"], ephemeral=values["ephemeral_storage"],
-        net_rx=values["net_rx_bw"], net_tx=values["net_tx_bw"], disk_bw=values["disk_bw"],
+        cpu=int(values["cpu_cores"]),
+        ram=values["ram_cap"],
+        ephemeral=values["ephemeral_storage"],
+        net_rx=values["net_rx_bw"],
+        net_tx=values["net_tx_bw"],
+        disk_bw=values["disk_bw"],
     )
 
 

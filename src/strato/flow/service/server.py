@@ -34,7 +34,7 @@ async def start(service: Service, address: str = DEFAULT_ADDRESS) -> tuple[Any, 
         UsageError: ``grpcio`` is not installed, or the address is taken.
     """
     try:
-        import grpc
+        import grpc  # type: ignore[import-untyped,import-not-found,unused-ignore] # an extra, without type stubs
     except ImportError as err:
         raise UsageError("the flow service needs the package grpcio: pip install 'strato[flow]'") from err
     turn = asyncio.Lock()
