@@ -20,6 +20,8 @@ class Served:
     """Of a custom kind; built-in kinds are checked by `strato.server.schema.builtin`."""
     openapi: Mapping[str, Any] | None = None
     """The schema as written in the CRD."""
+    status: Served | None = None
+    """The same kind with only the schema of its status: all that a write of the status needs to pass."""
 
     @property
     def is_custom(self) -> bool:
@@ -110,7 +112,15 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Served
     )
     if known is not None and _same_shape(known, kind):
         kind = known  # admission and views know our own kinds by identity
-    return Served(kind, StructuralSchema(schema), schema)
+    return Served(kind, StructuralSchema(schema), schema, _status_of(kind, schema))
+
+
+def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
+    """Return what checks a status alone; None when rules of the whole object may be about it."""
+    status = (schema.get("properties") or {}).get("status")
+    if not kind.has_status or status is None or schema.get("x-kubernetes-validations"):
+        return None
+    return Served(kind, StructuralSchema({"type": "object", "properties": {"status": status}}))
 
 
 def _same_shape(known: Kind, kind: Kind) -> bool:

@@ -12,7 +12,7 @@ _MAX_OPERATIONS = 10_000
 
 
 def apply_json_patch(target: Any, operations: Any) -> Any:
-    """Return ``target`` with the operations applied in order; mutates it.
+    """Return ``target`` with the operations applied in order; mutates it and takes over the operations' values.
 
     Raises:
         BadRequest: The patch is not a list of operations.
@@ -37,16 +37,16 @@ def _apply(target: Any, operation: Any) -> Any:
     path, kind = _pointer(operation["path"]), operation.get("op")
     match kind:
         case "add":
-            return _add(target, path, copy.deepcopy(operation.get("value")))
+            return _add(target, path, operation.get("value"))
         case "remove":
             _, result = _remove(target, path)
             return result
         case "replace":
             if path:
                 _get(target, path)
-                _set(target, path, copy.deepcopy(operation.get("value")))
+                _set(target, path, operation.get("value"))
                 return target
-            return copy.deepcopy(operation.get("value"))
+            return operation.get("value")
         case "move":
             moved, rest = _remove(target, _pointer(operation["from"]))
             return _add(rest, path, moved)

@@ -142,9 +142,15 @@ class Writer:
                 f'Operation cannot be fulfilled on {kind.resource} "{target.name}": Precondition failed: UID in '
                 f"precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
             )
-        only_status = target.subresource == "status" and not served.is_custom
-        if not only_status:
+        status = _status_part(served, obj) if target.subresource == "status" else None
+        if any(metadata.get(member) != old["metadata"].get(member) for member in ("labels", "annotations")):
+            status = None  # new metadata has to pass as well
+        if status is None:
             objects.fill_defaults(served, obj)
+        elif served.status is not None:
+            objects.fill_defaults(served.status, status)
+            if "status" in status:
+                obj["status"] = status["status"]
         objects.continue_life(kind, obj, old, subresource=target.subresource)
         if target.subresource == "finalize":
             obj = {**old, "spec": obj.get("spec", {})}
@@ -152,8 +158,10 @@ class Writer:
         self._state.admission.mutate(question, self._state)
         if kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now(), old)
-        if not only_status:
+        if status is None:
             objects.validate(served, obj, old)
+        elif served.status is not None:
+            objects.validate(served.status, status, {**status, "status": old.get("status")})
         self._state.admission.validate(question, self._state)
         key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -284,9 +292,9 @@ class Writer:
     # shared steps
 
     def _read(self, request: Request, served: Served) -> Json:
-        obj = objects.read_body(request.body, request.headers.get("content-type", ""))
-        mode = request.param("fieldValidation")
-        if mode == "Strict":
+        content_type = request.headers.get("content-type", "")
+        obj = objects.read_body(request.body, content_type)
+        if request.param("fieldValidation") == "Strict" and objects.is_json(content_type):
             repeated = builtin.duplicate_fields(request.body, obj)
             if repeated:
                 raise BadRequest("strict decoding error: " + ", ".join(repeated))
@@ -294,11 +302,10 @@ class Writer:
 
     def _check_fields(self, request: Request, served: Served, obj: Json, subresource: str = "") -> list[str]:
         mode = request.param("fieldValidation") or "Warn"
-        if subresource != "status" or served.is_custom:
-            return objects.check_fields(served, obj, mode)
-        # Of a status write only the status is stored; the rest was checked when it came.
-        part: Json = {name: obj[name] for name in ("apiVersion", "kind", "status") if name in obj}
-        return objects.check_fields(served, part, mode)
+        status = _status_part(served, obj) if subresource == "status" else None
+        if status is not None:
+            return objects.check_fields(served.status or served, status, mode)
+        return objects.check_fields(served, obj, mode)
 
     def _question(
         self, request: Request, target: ResourcePath, kind: Kind, operation: str, obj: Json | None, old: Json | None
@@ -321,6 +328,13 @@ class Writer:
         if warnings:
             response.headers = {"warning": ", ".join(f'299 - "{_escaped(text)}"' for text in warnings)}
         return response
+
+
+def _status_part(served: Served, obj: Json) -> Json | None:
+    """Return what of a status write is new: the rest was checked when it came. None when all must be looked at."""
+    if served.is_custom and served.status is None:
+        return None
+    return {name: obj[name] for name in ("apiVersion", "kind", "status") if name in obj}
 
 
 def _escaped(text: str) -> str:
