@@ -84,6 +84,8 @@ def _scalar(field: Field, wire: int, value: Any) -> Any:
     if field.kind == "string":
         return _need(value, field).decode()
     if field.kind in {"float", "double"}:
+        if wire == _VARINT:
+            return float(value)
         return struct.unpack("<f" if wire == _FIXED32 else "<d", _need(value, field))[0]
     if not isinstance(value, int):
         raise WireError(f"field {field.name!r} is no number on the wire")

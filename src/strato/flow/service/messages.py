@@ -26,7 +26,6 @@ TOLERATION: Message = {
     4: Field("effect", "string"),
 }
 TAINT: Message = {1: Field("key", "string"), 2: Field("value", "string"), 3: Field("effect", "string")}
-REPORT: Message = {}
 TASK: Message = {
     1: Field("uid"),
     2: Field("name", "string"),
@@ -81,6 +80,32 @@ TASK_INFO: Message = {
     4: Field("mem_utilization"),
     5: Field("ephemeral_storage_utilization"),
     6: Field("type"),
+}
+CPU_STATS: Message = {
+    1: Field("cpu_allocatable"),
+    2: Field("cpu_capacity"),
+    3: Field("cpu_reservation", "double"),
+    4: Field("cpu_utilization", "double"),
+}
+RESOURCE_STATS: Message = {
+    1: Field("resource_id", "string"),
+    2: Field("timestamp"),
+    3: Field("cpus_stats", "message", CPU_STATS, repeated=True),
+    7: Field("mem_utilization", "double"),
+    8: Field("disk_bw"),
+    9: Field("net_rx_bw"),
+    10: Field("net_tx_bw"),
+}
+TASK_STATS: Message = {
+    1: Field("task_id"),
+    2: Field("hostname", "string"),
+    3: Field("timestamp"),
+    5: Field("cpu_request"),
+    6: Field("cpu_usage"),
+    8: Field("mem_request"),
+    9: Field("mem_usage"),
+    17: Field("net_rx"),
+    21: Field("net_tx"),
 }
 HEALTH_REQUEST: Message = {1: Field("grpc_service", "string")}
 HEALTH: Message = {1: Field("status")}

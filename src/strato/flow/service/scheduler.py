@@ -10,6 +10,7 @@ from strato.flow.graph import FlowScheduler
 from strato.flow.network import NetworkError
 from strato.flow.service import messages as m
 from strato.flow.service.codec import Message
+from strato.flow.stats import Sample, Statistics
 from strato.flow.world import Machine, Selector, Taint, Task, TaskType, Toleration, Vector
 
 TASK_COMPLETED_OK, TASK_SUBMITTED_OK, TASK_REMOVED_OK, TASK_FAILED_OK, TASK_UPDATED_OK = range(5)
@@ -31,6 +32,7 @@ class Service:
         self._flow, self._clock = flow, clock
         self._machine_of: dict[str, str] = {}
         self._pu_of: dict[str, str] = {}
+        self.statistics = Statistics()
         self._others: dict[str, tuple[str, Vector]] = {}
 
     def schedule(self, _: Values) -> Values:
@@ -158,6 +160,37 @@ class Service:
         self._others[request["task_name"]] = (name, used)
         return {"type": TASK_SUBMITTED_OK}
 
+    def add_node_stats(self, request: Values) -> Values:
+        """Keep a node's measurement."""
+        name = self._machine_of.get(request["resource_id"])
+        if name is None:
+            return {"type": NODE_NOT_FOUND}
+        cpus = request["cpus_stats"]
+        cpu = sum(c["cpu_utilization"] for c in cpus) / len(cpus) if cpus else 0.0
+        self.statistics.add_machine_sample(
+            name,
+            Sample(
+                request["timestamp"],
+                cpu,
+                request["mem_utilization"],
+                request["net_rx_bw"],
+                request["net_tx_bw"],
+                request["disk_bw"],
+            ),
+        )
+        return {"type": NODE_UPDATED_OK}
+
+    def add_task_stats(self, request: Values) -> Values:
+        """Keep a task's measurement."""
+        if request["task_id"] not in self._flow.world.tasks:
+            return {"type": TASK_NOT_FOUND}
+        cpu = request["cpu_usage"] / request["cpu_request"] if request["cpu_request"] else 0.0
+        memory = request["mem_usage"] / request["mem_request"] if request["mem_request"] else 0.0
+        self.statistics.add_task_sample(
+            request["task_id"], Sample(request["timestamp"], cpu, memory, request["net_rx"], request["net_tx"])
+        )
+        return {"type": TASK_SUBMITTED_OK}
+
     def check(self, _: Values) -> Values:
         """Say that the service serves."""
         return {"status": SERVING}
@@ -175,6 +208,8 @@ class Service:
             "NodeUpdated": (self.node_updated, m.TOPOLOGY, m.REPLY),
             "NodeFailed": (self.node_failed, m.RESOURCE_UID, m.REPLY),
             "NodeRemoved": (self.node_removed, m.RESOURCE_UID, m.REPLY),
+            "AddTaskStats": (self.add_task_stats, m.TASK_STATS, m.REPLY),
+            "AddNodeStats": (self.add_node_stats, m.RESOURCE_STATS, m.REPLY),
             "AddTaskInfo": (self.add_task_info, m.TASK_INFO, m.REPLY),
             "Check": (self.check, m.HEALTH_REQUEST, m.HEALTH),
         }
