@@ -36,8 +36,8 @@ def read_body(body: bytes, content_type: str) -> Any:
     """
     if len(body) > MAX_BODY_BYTES:
         raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
-    media = content_type.split(";", 1)[0].strip().lower()
-    if media in ("", "application/json", "*/*") or media.endswith("+json"):
+    media = _media(content_type)
+    if is_json(content_type):
         try:
             return _decode(body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -53,6 +53,16 @@ def read_body(body: bytes, content_type: str) -> Any:
         f"the body of the request was in an unknown format - accepted media types include: "
         f"application/json, application/yaml, {protobuf.MEDIA_TYPE}; got {media}"
     )
+
+
+def is_json(content_type: str) -> bool:
+    """Tell whether a body is JSON, which is also what no content type means."""
+    media = _media(content_type)
+    return media in ("", "application/json", "*/*") or media.endswith("+json")
+
+
+def _media(content_type: str) -> str:
+    return content_type.split(";", 1)[0].strip().lower()
 
 
 def check_type(kind: Kind, obj: Any) -> Json:
