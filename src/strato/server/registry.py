@@ -118,7 +118,7 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Served
 def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
     """Return what checks a status alone; None when rules of the whole object may be about it."""
     status = (schema.get("properties") or {}).get("status")
-    if not kind.has_status or status is None or schema.get("x-kubernetes-validations"):
+    if status is None or schema.get("x-kubernetes-validations"):
         return None
     return Served(kind, StructuralSchema({"type": "object", "properties": {"status": status}}))
 

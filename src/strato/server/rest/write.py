@@ -35,6 +35,7 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _NAME_ATTEMPTS = 8
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _FINISHED = ("Succeeded", "Failed")
+_STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
 _PATCH_TYPES = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -127,7 +128,7 @@ class Writer:
                 f"({target.name})"
             )
         objects.check_namespace(kind, obj, target.namespace)
-        warnings = self._check_fields(request, served, obj, target.subresource)
+        warnings = self._check_fields(request, served, obj, _status_part(served, target, obj, old))
         stored = await self._replace(request, target, served, obj, old)
         return self._answer(request, kind, stored, warnings)
 
@@ -142,7 +143,7 @@ class Writer:
                 f'Operation cannot be fulfilled on {kind.resource} "{target.name}": Precondition failed: UID in '
                 f"precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
             )
-        status = _status_part(served, obj) if target.subresource == "status" else None
+        status = _status_part(served, target, obj, old)
         if any(metadata.get(member) != old["metadata"].get(member) for member in ("labels", "annotations")):
             status = None  # new metadata has to pass as well
         if status is None:
@@ -300,9 +301,8 @@ class Writer:
                 raise BadRequest("strict decoding error: " + ", ".join(repeated))
         return objects.check_type(served.kind, obj)
 
-    def _check_fields(self, request: Request, served: Served, obj: Json, subresource: str = "") -> list[str]:
+    def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
         mode = request.param("fieldValidation") or "Warn"
-        status = _status_part(served, obj) if subresource == "status" else None
         if status is not None:
             return objects.check_fields(served.status or served, status, mode)
         return objects.check_fields(served, obj, mode)
@@ -330,11 +330,20 @@ class Writer:
         return response
 
 
-def _status_part(served: Served, obj: Json) -> Json | None:
-    """Return what of a status write is new: the rest was checked when it came. None when all must be looked at."""
+def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
+    """Return the new part of a write that can only have changed the status; None when all must be looked at.
+
+    The rest was checked when it came. It is untouched in writes of the status subresource, and where a patch has
+    left every other member the very same object.
+    """
     if served.is_custom and served.status is None:
         return None
-    return {name: obj[name] for name in ("apiVersion", "kind", "status") if name in obj}
+    if target.subresource != "status":
+        if not served.is_custom or target.subresource:
+            return None
+        if any(value is not old.get(name) for name, value in obj.items() if name not in _STATUS_MEMBERS):
+            return None
+    return {name: obj[name] for name in _STATUS_MEMBERS if name in obj and name != "metadata"}
 
 
 def _escaped(text: str) -> str:
