@@ -319,6 +319,9 @@ class JobController:
         record.next_sync = self._clock.monotonic() + COALESCING_SECONDS
         if record.dirty:
             return 0.0  # the sync itself moved the job on
+        if record.counters_due is not None:
+            record.dirty = True
+            return max(0.0, record.counters_due - self._clock.monotonic())
         return ASSUMED_CHECK_SECONDS if record.assumed else None
 
     def _check_assumed(self, record: JobRecord) -> None:

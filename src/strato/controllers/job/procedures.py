@@ -34,6 +34,9 @@ from strato.controllers.job.terms import Phase
 from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound, StratoError
 
+COUNTERS_SECONDS = 0.05
+"""How long a status write may wait that would only change counters."""
+
 
 class Procedures:
     """See the module. One instance serves all jobs; what it learns goes into the record it is given."""
@@ -327,10 +330,21 @@ class Procedures:
         outcome = transition(record.facts, counts, job.status.retry_count)
         new = statuses.moved(new, outcome)
         if new == old:
+            record.counters_due = None
             return
         if outcome is not None:
             self._metrics.ended(job, outcome.phase)
+        elif self._may_wait(record):
+            return
+        record.counters_due = None
         await self._write_status(record, statuses.stamped(new, self._clock.now()))
+
+    def _may_wait(self, record: JobRecord) -> bool:
+        """Hold back a write of mere counters for a moment: while pods start, a change of phase soon makes it void."""
+        now = self._clock.monotonic()
+        if record.counters_due is None:
+            record.counters_due = now + COUNTERS_SECONDS
+        return now < record.counters_due
 
     # Shared
 

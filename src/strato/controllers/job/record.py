@@ -33,6 +33,7 @@ class JobRecord:
         "_gone_groups",
         "assumed",
         "blueprints",
+        "counters_due",
         "delays",
         "dirty",
         "facts",
@@ -79,6 +80,7 @@ class JobRecord:
         self.failures = 0
         """Attempts in a row that failed."""
         self.next_sync = 0.0
+        self.counters_due: float | None = None
         """Pod events before this monotonic instant wait for it, so that a burst is one sync."""
 
     # The job
@@ -109,6 +111,7 @@ class JobRecord:
         self.group = None
         self.failures = 0
         self.next_sync = 0.0
+        self.counters_due = None
         self.delays.clear()
         self.requests.clear()
         self.dirty = False
