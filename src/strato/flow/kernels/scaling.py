@@ -268,7 +268,12 @@ def _discharge(
                     length += 1
                     node = r.head[arc]
                     continue
-                if not _relabel(r, price, current, node, epsilon) or price[node] < floor:
+                if not _relabel(r, price, current, node, epsilon):
+                    if length == 0:
+                        return INFEASIBLE
+                    last = path[length - 1]  # a dead end: price it so that the way in is closed
+                    price[node] = price[r.head[r.reverse[last]]] + r.cost[last]
+                if price[node] < floor:
                     return INFEASIBLE
                 relabels += 1
                 if length > 0:
@@ -336,9 +341,10 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], excess: Int64s, alp
                 excess[r.head[arc]] += flow
     if not warm:
         _price_sources(r, g.supply, price)
-    largest = np.int64(1)
+    largest, dearest = np.int64(1), np.int64(1)
     for node in range(nodes):
         for arc in range(r.start[node], r.start[node + 1]):
+            dearest = max(dearest, abs(r.cost[arc]))
             largest = max(largest, abs(r.cost[arc] + price[node] - price[r.head[arc]]))
     current = np.empty(nodes, np.int64)
     queue = np.empty(nodes, np.int32)
@@ -375,7 +381,8 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], excess: Int64s, alp
                         excess[node] -= amount
                         excess[r.head[arc]] += amount
             # A node that can reach a deficit never falls below this, so one that does proves infeasibility.
-            floor = max(lowest - (largest + epsilon) * (nodes + 1), -_UNREACHED * 3)
+            reach = 8.0 * (np.float64(dearest) + np.float64(largest) + np.float64(epsilon)) * (nodes + 1)
+            floor = lowest - np.int64(reach) if reach < 1e18 else -3 * _UNREACHED
             _update_prices(r, price, excess, epsilon, b)
             outcome = _discharge(r, price, excess, epsilon, current, queue, b, stop, floor)
             if outcome != OPTIMAL:
