@@ -70,7 +70,6 @@ BAD: list[tuple[str, Json, list[str]]] = [
     ("unknown plugin", job(task("a"), plugins={"zz": []}), ["unable to find job plugin: zz"]),
     ("no such queue", job(task("a"), queue="nope"), ['unable to find job queue: queues.scheduling.volcano.sh "nope"']),
     ("closed queue", job(task("a"), queue="shut"), ["queue `shut` status is `Closed`"]),
-    ("queue without a state yet", job(task("a"), queue="new"), ["queue `new` status is ``"]),
     ("root queue", job(task("a"), queue="root"), ["can not submit job to root queue"]),
     ("queue with children", job(task("a"), queue="parent"), ["leaf queue, queue `parent` has 1 child queues"]),
     ("template without containers", job(task("a", template={})), ["spec.task[0].template.spec.containers: Required"]),
@@ -125,6 +124,11 @@ def test_bad_jobs_are_refused(body: Json, want: list[str]) -> None:
     assert caught.value.message.startswith('admission webhook "validatejob.volcano.sh" denied the request: ')
     for text in want:
         assert text in caught.value.message
+
+
+def test_a_queue_without_a_state_yet_takes_jobs() -> None:
+    """A queue and its first job may come in one manifest."""
+    assert admit(catalog.VCJOB, job(task("a"), queue="new"), world())["spec"]["queue"] == "new"
 
 
 def test_all_problems_come_at_once() -> None:

@@ -9,12 +9,16 @@ ROOT = "root"
 
 
 def queue_problem(name: str, world: World) -> str:
-    """Return why pods may not be put into the queue, or "": it must exist and be open."""
+    """Return why pods may not be put into the queue, or "": it must exist and be open.
+
+    A queue so new that its controller has not written a state yet counts as open: a queue and its first job may come
+    in one manifest.
+    """
     queue = world.get(catalog.QUEUE, "", name)
     if queue is None:
         return f'unable to find job queue: queues.scheduling.volcano.sh "{name}" not found'
     state = state_of(queue)
-    if state != "Open":
+    if state not in ("", "Open"):
         return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
     return ""
 
