@@ -15,13 +15,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from strato.client.http import HttpCluster
-
 from benchmarks.cluster import Running, embedded
 from benchmarks.report import publish
 from strato.api import catalog
 from strato.client import kubeconfig
 from strato.client.cluster import EventType
+from strato.client.http import HttpCluster
 from strato.clock import SystemClock
 
 

@@ -5,6 +5,7 @@ computes a gradient and pushes it (asynchronous stochastic gradient descent). Wh
 plugin (``/etc/volcano/ps.host``, ``/etc/volcano/worker.host``) and the ``env`` plugin (``VC_TASK_INDEX``).
 """
 
+import itertools
 import os
 import socket
 import socketserver
@@ -39,7 +40,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 def slices(servers: int) -> list[slice]:
     edges = np.linspace(0, FEATURES + 1, servers + 1).astype(int)
-    return [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [slice(a, b) for a, b in itertools.pairwise(edges)]
 
 
 class Shard:

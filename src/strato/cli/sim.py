@@ -60,7 +60,7 @@ def run(
     )
     if json_file is not None:
         json_file.write_bytes(report.to_json())
-    click.echo(report.to_json() if output == "json" else report.to_table(), nl=not output == "json")
+    click.echo(report.to_json() if output == "json" else report.to_table(), nl=output != "json")
 
 
 class _Line:
@@ -77,7 +77,7 @@ class _Line:
             return
         self._drawn_at = now
         text = (
-            f"{human_duration(progress.virtual_seconds)} simulated, {progress.finished} of {progress.total} jobs ended, "
-            f"{progress.running_pods} pods run"
+            f"{human_duration(progress.virtual_seconds)} simulated, "
+            f"{progress.finished} of {progress.total} jobs ended, {progress.running_pods} pods run"
         )
         click.echo(f"\r\033[K{text}" + ("\n" if done else ""), err=True, nl=False)
