@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
 from strato.scheduler.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.refusals import refusal
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -39,4 +40,6 @@ class Enqueue(Action):
             if job.min_resources is None or ssn.job_enqueueable(job):
                 ssn.job_enqueued(job)
                 ssn.world.set_phase(job, PHASE_INQUEUE)
+            else:
+                ssn.note(job).condition = refusal(ssn, job)
             heappush(queues, (ssn.queue_key(queue), name, queue))

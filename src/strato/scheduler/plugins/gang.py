@@ -65,6 +65,9 @@ class Gang(Plugin):
     def close(self, ssn: Session) -> None:
         """Set the condition Unschedulable or Scheduled on every job that was tried or changed."""
         for job in {**ssn.world.changed, **{k: ssn.world.jobs[k] for k in ssn.notes if k in ssn.world.jobs}}.values():
+            notes = ssn.notes.get(job.key)
+            if job.is_waiting_for_queue and notes is not None and notes.condition is not None:
+                continue  # enqueue refused it and said why
             if job.tasks and not job.solo and job.group is not None:
                 condition = self._condition(ssn, job)
                 if condition is not None:

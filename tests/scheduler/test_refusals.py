@@ -1,0 +1,28 @@
+"""Groups that are not let into their queue say why."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler import worlds
+
+
+@pytest.mark.parametrize(
+    ("asked", "capability", "words"),
+    [
+        ("20", None, ("cpu 20", "cpu 16", "no node is large enough even when empty: a pod needs cpu 5, the most is 4")),
+        ("8", "4", ("queue small", "insufficient cpu", "cpu 8")),
+    ],
+    ids=["more than the cluster, and each pod more than a node", "more than the queue may hold"],
+)
+def test_refused_group_has_a_condition_with_numbers(asked: str, capability: str | None, words: tuple[str, ...]) -> None:
+    spec = {"capability": {"cpu": capability}} if capability else {}
+    nodes = [worlds.node(f"n{i}") for i in range(4)]
+    group = worlds.group("huge", 4, phase="Pending", queue="small", minResources={"cpu": asked})
+    plan = worlds.cycle(worlds.world(worlds.queue("small", **spec), *nodes, group))
+    (status,) = plan.groups
+    assert status.phase == "Pending"
+    assert status.condition is not None
+    assert (status.condition.type, status.condition.reason) == ("Unschedulable", "NotEnoughResources")
+    for word in words:
+        assert word in status.condition.message
