@@ -15,7 +15,7 @@ from strato.api.kinds import Kind
 from strato.api.status import method_not_supported, to_status
 from strato.api.wire import Request, Response, User
 from strato.clock import Clock
-from strato.errors import ApiError, BadRequest, Forbidden, InternalError, NotFound
+from strato.errors import ApiError, BadRequest, Forbidden, InternalError, MethodNotAllowed, NotFound
 from strato.metrics import Registry as Metrics
 from strato.metrics import Sample
 from strato.server.crd import CustomKinds
@@ -35,6 +35,8 @@ from strato.server.store import Store
 _log = logging.getLogger(__name__)
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+_NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
+"""What is done in one namespace only: a bulk delete never reaches over all of them."""
 _COMMON_SUBRESOURCES = frozenset(("status", "scale"))
 
 
@@ -169,6 +171,8 @@ class ApiServer:
             return await self._dispatch_subresource(request, target, served, verb)
         if verb not in kind.verbs:
             raise method_not_supported(kind, verb)
+        if verb in _NAMESPACED_VERBS and kind.namespaced and not target.namespace:
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
         review = reviews.answer_for(kind)
         if review is not None:
             return review(request, target, self.authorizer)

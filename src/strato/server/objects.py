@@ -81,8 +81,8 @@ def check_type(kind: Kind, obj: Any) -> Json:
     version, name = obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name)
     if (version, name) != (kind.api_version, kind.name):
         raise BadRequest(
-            f"{name} in version {version!r} cannot be handled as a {kind.name}: the object provided is unrecognized "
-            f"(must be of type {kind.name} in version {kind.api_version!r})"
+            f'{name} in version "{version}" cannot be handled as a {kind.name}: the object provided is unrecognized '
+            f'(must be of type {kind.name} in version "{kind.api_version}")'
         )
     return obj
 
@@ -100,10 +100,7 @@ def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
         return
     found = metadata.get("namespace")
     if found and found != namespace:
-        raise BadRequest(
-            f"the namespace of the provided object does not match the namespace sent on the request "
-            f"({found} != {namespace})"
-        )
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     metadata["namespace"] = namespace
 
 
@@ -119,12 +116,16 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
     else:
         unknown, wrong = builtin.inspect(served.kind, obj)
         if wrong:
-            raise BadRequest(f"{served.kind.name} in version {served.kind.version!r} cannot be handled: {wrong[0]}")
+            raise BadRequest(_unhandled(served.kind, wrong[0]))
         if unknown:
             builtin.drop_unknown(served.kind, obj)
     if unknown and mode == "Strict":
-        raise BadRequest("strict decoding error: " + ", ".join(unknown))
+        raise BadRequest(_unhandled(served.kind, "strict decoding error: " + ", ".join(unknown)))
     return unknown if mode != "Ignore" else []
+
+
+def _unhandled(kind: Kind, reason: str) -> str:
+    return f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {reason}'
 
 
 def fill_defaults(served: Served, obj: Json) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from strato.api.status import conflict, invalid, not_found, required
+from strato.api.status import conflict, invalid, not_found, not_supported, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
+from strato.errors import BadRequest
 from strato.server import objects
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
@@ -30,10 +31,18 @@ class Binder:
         """Set the pod's node, merge the binding's annotations and mark the pod scheduled."""
         kind, state = served.kind, self._state
         binding = objects.read_body(request.body, request.headers.get("content-type", ""))
-        node = ((binding.get("target") or {}).get("name") or "") if isinstance(binding, dict) else ""
+        if not isinstance(binding, dict):
+            raise BadRequest(f"a binding is an object, not {type(binding).__name__}")
+        aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
+        if not isinstance(aim, dict) or not isinstance(metadata, dict):
+            raise BadRequest("metadata and target of a binding are objects")
+        if metadata.get("name", target.name) != target.name:
+            raise BadRequest("name in URL does not match name in Binding object")
+        if aim.get("kind") not in (None, "", "Node"):
+            raise invalid(kind, target.name, [not_supported("target.kind", aim["kind"], ("Node", "<empty>"))])
+        node = aim.get("name") or ""
         if not node:
             raise invalid(kind, target.name, [required("target.name")])
-        metadata = binding.get("metadata") or {}
         key = object_key(kind, target.namespace, target.name)
         body = state.bucket(kind).latest(key)
         if body is None:

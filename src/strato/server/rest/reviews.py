@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.wire import Request, Response, User
+from strato.errors import BadRequest
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
@@ -31,8 +32,15 @@ def answer_for(kind: Kind) -> Answer | None:
     return _ANSWERS.get(kind)
 
 
-def _access_review(request: Request, target: ResourcePath, authorizer: Authorizer | None) -> Response:
+def _read(request: Request) -> Json:
     review = objects.read_body(request.body, request.headers.get("content-type", ""))
+    if not isinstance(review, dict) or not isinstance(review.get("spec") or {}, dict):
+        raise BadRequest("a review is an object with an object as its spec")
+    return review
+
+
+def _access_review(request: Request, target: ResourcePath, authorizer: Authorizer | None) -> Response:
+    review = _read(request)
     spec = review.get("spec") or {}
     if target.plural == "selfsubjectaccessreviews":
         user = request.user or User("system:anonymous")
@@ -58,7 +66,7 @@ def _self_review(request: Request, target: ResourcePath, authorizer: Authorizer 
     del target, authorizer
     user = request.user or User("system:anonymous", ("system:unauthenticated",))
     info = {"username": user.name, "groups": list(user.groups), **({"uid": user.uid} if user.uid else {})}
-    return _created(objects.read_body(request.body, request.headers.get("content-type", "")), {"userInfo": info})
+    return _created(_read(request), {"userInfo": info})
 
 
 def _created(review: Json, status: Json) -> Response:

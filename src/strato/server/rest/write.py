@@ -17,7 +17,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
-from strato.api.status import already_exists, conflict, invalid, not_found, required
+from strato.api.status import already_exists, conflict, forbidden, invalid, not_found, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Conflict, TooManyRequests, UnsupportedMedia
@@ -35,6 +35,7 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _NAME_ATTEMPTS = 8
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _FINISHED = ("Succeeded", "Failed")
+_IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 _STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
 _PATCH_TYPES = (
     "application/json-patch+json",
@@ -143,6 +144,8 @@ class Writer:
                 f'Operation cannot be fulfilled on {kind.resource} "{target.name}": Precondition failed: UID in '
                 f"precondition: {metadata['uid']}, UID in object meta: {old['metadata']['uid']}"
             )
+        # an empty list of finalizers is what this subresource is for; defaults would fill it again
+        finalized = dict(obj.get("spec") or {}) if target.subresource == "finalize" else None
         status = _status_part(served, target, obj, old)
         if any(metadata.get(member) != old["metadata"].get(member) for member in ("labels", "annotations")):
             status = None  # new metadata has to pass as well
@@ -153,8 +156,8 @@ class Writer:
             if "status" in status:
                 obj["status"] = status["status"]
         objects.continue_life(kind, obj, old, subresource=target.subresource)
-        if target.subresource == "finalize":
-            obj = {**old, "spec": obj.get("spec", {})}
+        if finalized is not None:
+            obj = {**old, "metadata": {**old["metadata"]}, "spec": finalized}
         question = self._question(request, target, kind, "UPDATE", obj, old)
         self._state.admission.mutate(question, self._state)
         if kind is catalog.CUSTOMRESOURCEDEFINITION:
@@ -180,6 +183,8 @@ class Writer:
         options = self._delete_options(request)
         old = self._state.require(kind, target.namespace, target.name)
         _check_preconditions(kind, target.name, options, old)
+        if kind is catalog.NAMESPACE and target.name in _IMMORTAL_NAMESPACES:
+            raise forbidden(kind, target.name, "this namespace may not be deleted")
         self._state.admission.validate(self._question(request, target, kind, "DELETE", None, old), self._state)
         body, gone = await self._delete(request, kind, target, old, options)
         if gone and kind is not catalog.NAMESPACE:
@@ -326,7 +331,7 @@ class Writer:
     def _answer(self, request: Request, kind: Kind, body: bytes, warnings: list[str], status: int = 200) -> Response:
         response = shown(request, kind, body, now=self._state.clock.now(), status=status)
         if warnings:
-            response.headers = {"warning": ", ".join(f'299 - "{_escaped(text)}"' for text in warnings)}
+            response.headers = {"warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
         return response
 
 
@@ -382,6 +387,8 @@ def _apply(kind: Kind, media: str, old: Json, body: bytes, patch: Any) -> Any:
 
 def _check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None:
     wanted = options.get("preconditions") or {}
+    if not isinstance(wanted, dict):
+        raise BadRequest(f"preconditions must be an object, not {type(wanted).__name__}")
     for member, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
         asked, found = wanted.get(member), old["metadata"].get(member)
         if asked and asked != found:
