@@ -70,26 +70,27 @@ def test_a_gang_job_runs_to_completion(world: World, namespace: str) -> None:
 
 
 def test_the_pod_group_comes_before_its_pods_and_passes_through_inqueue(world: World, namespace: str) -> None:
-    watch = subprocess.Popen(
-        ["kubectl", "--kubeconfig", str(world.kubeconfig), "get", "podgroups", "-n", namespace, "-w"]
-        + ["-o", "jsonpath={.status.phase}{'\\n'}"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    command = ["kubectl", "--kubeconfig", str(world.kubeconfig), "get", "podgroups", "-n", namespace, "-w"]
+    line_format = "jsonpath={.metadata.name} {.status.phase}{'\\n'}"
+    submit(world, namespace, vcjob("first", replicas=1, seconds=600))  # its line shows that the watch is attached
+    eventually(lambda: world.items("podgroups", "-n", namespace), what="the first pod group")
+    watch = subprocess.Popen([*command, "-o", line_format], stdout=subprocess.PIPE, text=True)
     try:
+        assert watch.stdout is not None
+        watch.stdout.readline()
         submit(world, namespace, vcjob("phases", seconds=3))
         seen: list[str] = []
-        assert watch.stdout is not None
         for line in watch.stdout:
-            if line.strip() and line.strip() not in seen:
-                seen.append(line.strip())
+            name, _, phase = line.strip().partition(" ")
+            if name.startswith("phases-") and phase not in seen:
+                seen.append(phase)
             if "Running" in seen:
                 break
     finally:
         watch.kill()
         watch.communicate()
     assert seen == ["Pending", "Inqueue", "Running"]
-    group = world.items("podgroups", "-n", namespace)[0]
+    group = next(g for g in world.items("podgroups", "-n", namespace) if g["metadata"]["name"].startswith("phases-"))
     assert group["metadata"]["ownerReferences"][0]["name"] == "phases"
     for pod in pods_of(world, namespace, "phases"):
         assert pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] == group["metadata"]["name"]
