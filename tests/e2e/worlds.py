@@ -172,9 +172,8 @@ class KubeWorld(World):
 
     def start(self) -> None:
         self.start_control_plane()
-        from strato.api import crds  # the product's own manifests, as ``strato install`` will apply them
-
-        self.kubectl("apply", "-f", "-", stdin="---\n".join(json.dumps(crd) + "\n" for crd in crds.manifests()))
+        manifests = subprocess.run([*STRATO, "crds"], text=True, capture_output=True, check=True).stdout
+        self.kubectl("create", "-f", "-", stdin=manifests)
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         self.kubectl("create", "namespace", "volcano-system")
         for part in ("scheduler", "controllers"):
