@@ -131,10 +131,8 @@ def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
         number = 0
         while not stop.is_set():
             number += 1
-            manifests = [vcjob(f"load-{number}-{part}", replicas=2, seconds=0.2) for part in range(4)]
-            done = world.kubectl_process(
-                "create", "-f", "-", stdin="\n---\n".join(json.dumps(m) for m in manifests), check=False
-            )
+            job = vcjob(f"load-{number}", replicas=2, seconds=0.2)
+            done = world.kubectl_process("create", "-f", "-", stdin=json.dumps(job), check=False)
             acknowledged.extend(re.findall(r"job\.batch\.volcano\.sh/(\S+) created", done.stdout))
 
     loader = threading.Thread(target=load)
@@ -190,7 +188,7 @@ def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -
 
     def one_round(name: str) -> None:
         jobs = [vcjob(f"{name}-{number}", replicas=100, seconds=0.1) for number in range(50)]
-        world.kubectl("create", "-f", "-", stdin="\n---\n".join(json.dumps(job) for job in jobs))
+        world.kubectl("create", "-f", "-", stdin="\n".join(json.dumps(job) for job in jobs))
         eventually(
             lambda: world.kubectl("get", "vcjob", "--no-headers").count("Completed") == 50,
             timeout=120,
