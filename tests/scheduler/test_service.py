@@ -91,6 +91,21 @@ async def nodes_of(cluster: LocalCluster) -> dict[str, str]:
     return {pod.metadata.name: pod.spec.node_name for pod in page.items}
 
 
+@pytest.mark.parametrize("ticks", range(4))
+def test_scheduler_that_is_stopped_in_the_moment_it_wakes_stops(ticks: int) -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (_, scheduler):
+            await clock.sleep(10)
+            scheduler.wake()  # nothing to place: the status can wait a moment
+            await clock.sleep(0.001)
+            scheduler.world.openings += 1
+            scheduler.wake()
+            for _ in range(ticks):
+                await clock.sleep(0)
+
+    virtually(story)
+
+
 def test_gang_is_bound_and_told() -> None:
     async def story(clock: VirtualClock) -> None:
         async with running(clock) as (cluster, _):

@@ -147,8 +147,10 @@ class Scheduler:
             await self._changed.wait()
             world = self.world
             if world.openings == self._decided_openings:
+                # not wait_for: before Python 3.12 it loses a cancellation that comes with the event
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._urgent.wait(), _STATUS_SECONDS)
+                    async with asyncio.timeout(_STATUS_SECONDS):
+                        await self._urgent.wait()
             if self._clock.monotonic() < busy_until:
                 await self._clock.sleep(min(_BUSY_SECONDS, busy_until - self._clock.monotonic()))
             else:
