@@ -152,8 +152,9 @@ class JobEffects:
     async def _refresh(self, wanted: Wanted, namespace: str) -> None:
         kind, member = catalog.kind_of(wanted.view), wanted.data_member
         present = await self._cluster.get(kind, wanted.name, namespace)
-        if present.get(member) != wanted.body[member]:
-            changes = {**dict.fromkeys(present.get(member) or {}), **wanted.body[member]}
+        old, new, key = present.get(member) or {}, wanted.body[member], wanted.decisive_key
+        if (old.get(key) != new[key]) if key else (old != new):
+            changes = {**dict.fromkeys(old), **new}
             await self._cluster.patch(kind, wanted.name, namespace, {member: changes})
 
     async def remove(self, view: type[Object], name: str, namespace: str) -> None:

@@ -22,6 +22,7 @@ from strato.controllers.job import status as statuses
 from strato.controllers.job import terms
 from strato.controllers.job.effects import JobEffects, JobError, NameTaken
 from strato.controllers.job.kill import KillPlan, plan_full_kill, plan_target_kill
+from strato.controllers.job.plugins.base import PluginRefusal
 from strato.controllers.job.plugins.registry import JobPlugins, UnknownPlugin, controlled_key
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
@@ -296,7 +297,11 @@ class Procedures:
         plan = plan_pods(job, record.tasks)
         failures: list[StratoError] = []
         if plan.create:
-            blueprints = await self._effects.blueprints(record, group.metadata.name, forwarded=forwarded)
+            try:
+                blueprints = await self._effects.blueprints(record, group.metadata.name, forwarded=forwarded)
+            except PluginRefusal as refusal:
+                self._warn(job, "FailedCreate", f"Error creating pods: {refusal}")
+                raise
             for task, indexes in plan.create:
                 failures += await self._effects.create_pods(
                     record, blueprints[task.name or terms.DEFAULT_TASK], indexes

@@ -5,12 +5,23 @@ Source: volcano-controllers Part B.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from strato.api.meta import Object
 from strato.api.volcano.batch import Job, TaskSpec
+from strato.controllers.job import terms
+from strato.controllers.job.plugins.arguments import Value, parse_flags
+from strato.controllers.owners import controller_reference
+from strato.errors import StratoError
+
+_log = logging.getLogger(__name__)
+
+
+class PluginRefusal(StratoError):
+    """A plugin cannot shape the pods of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +32,8 @@ class Wanted:
     body: dict[str, Any]
     data_member: str = ""
     """Member to bring up to date when the object exists (``data`` of a ConfigMap); empty leaves it alone."""
+    decisive_key: str = ""
+    """Key of that member that alone says whether the object is up to date; empty compares all of the member."""
 
     @property
     def name(self) -> str:
@@ -38,11 +51,32 @@ class JobPlugin:
     tracked: ClassVar[bool] = True
     """Whether it owns objects, remembered in ``status.controlledResources``."""
 
+    defaults: ClassVar[Mapping[str, Value]] = {}
+    """Its flags and what they are when nobody sets them."""
+
     def __init__(self, arguments: Sequence[str]) -> None:
-        self.arguments = tuple(arguments)
+        self._flags, self.complaint = parse_flags(arguments, self.defaults) if self.defaults else ({}, "")
+        if self.complaint:
+            _log.warning("job plugin %s: %s; this argument and those after it are ignored", self.name, self.complaint)
+
+    def text(self, flag: str) -> str:
+        """Return the value of a flag that is text."""
+        return str(self._flags[flag])
+
+    def number(self, flag: str) -> int:
+        """Return the value of a flag that is a whole number."""
+        return int(self._flags[flag])
+
+    def switch(self, flag: str) -> bool:
+        """Return the value of a flag that is on or off."""
+        return bool(self._flags[flag])
 
     def shape(self, job: Job, task: TaskSpec, pod: dict[str, Any]) -> None:
-        """Change what all pods of a task share, in place. ``pod`` has labels, annotations and spec."""
+        """Change what all pods of a task share, in place. ``pod`` has labels, annotations and spec.
+
+        Raises:
+            PluginRefusal: The job lacks what the plugin needs.
+        """
 
     def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Change one pod. Members below ``spec`` are shared between pods: replace lists, never edit them."""
@@ -68,18 +102,62 @@ def every_container(pod: dict[str, Any]) -> list[dict[str, Any]]:
 
 def host_names(job: Job, task: TaskSpec) -> list[str]:
     """Return the host names of a task's pods; a fixed one in the template stands for all of them."""
-    fixed = task.template.spec.hostname
-    if fixed:
-        return [fixed]
+    if task.template.spec.hostname:
+        return [task.template.spec.hostname]
     return [f"{job.metadata.name}-{task.name}-{index}" for index in range(task.replicas)]
 
 
 def host_addresses(job: Job, task: TaskSpec) -> list[str]:
     """Return ``hostname.subdomain`` of a task's pods, the part of their names in DNS that tells them apart."""
-    subdomain = task.template.spec.subdomain or job.metadata.name
+    subdomain = subdomain_of(job, task)
     return [f"{host}.{subdomain}" for host in host_names(job, task)]
+
+
+def first_address(job: Job, task: TaskSpec) -> str:
+    """Return the address of a task's pod of index 0, whether or not there is one yet."""
+    host = task.template.spec.hostname or f"{job.metadata.name}-{task.name}-0"
+    return f"{host}.{subdomain_of(job, task)}"
+
+
+def subdomain_of(job: Job, task: TaskSpec) -> str:
+    """Return the subdomain of a task's pods."""
+    return task.template.spec.subdomain or job.metadata.name
 
 
 def find_task(job: Job, name: str) -> TaskSpec | None:
     """Return the task of that name."""
     return next((task for task in job.spec.tasks if task.name == name), None)
+
+
+def add_port(container: dict[str, Any], name: str, port: int) -> None:
+    """Declare a port of a container in place, unless the container declares that number already."""
+    ports = container.get("ports") or ()
+    if all(declared.get("containerPort") != port for declared in ports):
+        container["ports"] = [*ports, {"name": name, "containerPort": port}]
+
+
+def add_variables(spec: dict[str, Any], members: Sequence[str], added: Sequence[dict[str, Any]]) -> None:
+    """Append variables to the containers of one pod, copying what other pods share.
+
+    Args:
+        spec: The pod's own spec; changed in place.
+        members: Which containers: ``containers``, ``initContainers``.
+        added: The variables.
+    """
+    for member in members:
+        if spec.get(member):
+            spec[member] = [{**c, "env": [*(c.get("env") or ()), *added]} for c in spec[member]]
+
+
+def owned_metadata(job: Job, name: str) -> dict[str, Any]:
+    """Return the metadata of an object that goes with the job."""
+    return {
+        "name": name,
+        "namespace": job.metadata.namespace,
+        "ownerReferences": [controller_reference(terms.JOB_API_VERSION, terms.JOB_KIND, job.metadata)],
+    }
+
+
+def pod_labels(job: Job) -> dict[str, str]:
+    """Return the labels that tell the job's pods from all others."""
+    return {terms.JOB_NAME: job.metadata.name, terms.JOB_NAMESPACE: job.metadata.namespace}

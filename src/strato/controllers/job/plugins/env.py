@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from strato.api.volcano.batch import Job, TaskSpec
-from strato.controllers.job.plugins.base import JobPlugin
+from strato.controllers.job.plugins.base import JobPlugin, add_variables
 
 VARIABLES = ("VK_TASK_INDEX", "VC_TASK_INDEX")
 
@@ -21,7 +21,4 @@ class EnvPlugin(JobPlugin):
         parts = name.split("-")
         value = parts[-1] if len(parts) >= 3 else ""
         added = [{"name": variable, "value": value} for variable in VARIABLES]
-        spec = pod["spec"]
-        for member in ("containers", "initContainers"):
-            if spec.get(member):
-                spec[member] = [{**c, "env": [*(c.get("env") or ()), *added]} for c in spec[member]]
+        add_variables(pod["spec"], ("containers", "initContainers"), added)

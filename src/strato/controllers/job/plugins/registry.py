@@ -6,10 +6,26 @@ from collections.abc import Mapping, Sequence
 
 from strato.controllers.job.plugins.base import JobPlugin
 from strato.controllers.job.plugins.env import EnvPlugin
+from strato.controllers.job.plugins.hcclrank import HcclRankPlugin
+from strato.controllers.job.plugins.mpi import MpiPlugin
+from strato.controllers.job.plugins.pytorch import PytorchPlugin
+from strato.controllers.job.plugins.ray import RayPlugin
+from strato.controllers.job.plugins.ssh import SshPlugin
 from strato.controllers.job.plugins.svc import SvcPlugin
+from strato.controllers.job.plugins.tensorflow import TensorflowPlugin
 from strato.errors import StratoError
 
-PLUGINS: Mapping[str, type[JobPlugin]] = {plugin.name: plugin for plugin in (SvcPlugin, EnvPlugin)}
+_IN_ORDER: tuple[type[JobPlugin], ...] = (
+    SvcPlugin,
+    EnvPlugin,
+    SshPlugin,
+    TensorflowPlugin,
+    MpiPlugin,
+    PytorchPlugin,
+    RayPlugin,
+    HcclRankPlugin,  # last: it reads the rank that pytorch gives
+)
+PLUGINS: Mapping[str, type[JobPlugin]] = {plugin.name: plugin for plugin in _IN_ORDER}
 """Every plugin by the name a Job uses. A job's plugins work in this order."""
 
 

@@ -8,24 +8,24 @@ Source: volcano-controllers Part B, svc.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from strato.api.core import ConfigMap, Service
 from strato.api.meta import Object
 from strato.api.networking import NetworkPolicy
 from strato.api.volcano.batch import Job, TaskSpec
-from strato.controllers.job import terms
-from strato.controllers.job.plugins.arguments import Value, parse_flags
-from strato.controllers.job.plugins.base import JobPlugin, Wanted, every_container, host_addresses
-from strato.controllers.owners import controller_reference
+from strato.controllers.job.plugins.arguments import Value
+from strato.controllers.job.plugins.base import (
+    JobPlugin,
+    Wanted,
+    every_container,
+    host_addresses,
+    owned_metadata,
+    pod_labels,
+)
 
 MOUNT_PATH = "/etc/volcano"
-DEFAULTS: dict[str, Value] = {
-    "publish-not-ready-addresses": False,
-    "disable-network-policy": False,
-    "inject-hosts-env": True,
-}
 
 
 class SvcPlugin(JobPlugin):
@@ -33,13 +33,11 @@ class SvcPlugin(JobPlugin):
 
     name: ClassVar[str] = "svc"
     varies: ClassVar[bool] = True
-
-    def __init__(self, arguments: Sequence[str]) -> None:
-        super().__init__(arguments)
-        flags, self.complaint = parse_flags(arguments, DEFAULTS)
-        self._publish_not_ready = bool(flags["publish-not-ready-addresses"])
-        self._network_policy = not flags["disable-network-policy"]
-        self._inject_hosts = bool(flags["inject-hosts-env"])
+    defaults: ClassVar[Mapping[str, Value]] = {
+        "publish-not-ready-addresses": False,
+        "disable-network-policy": False,
+        "inject-hosts-env": True,
+    }
 
     def shape(self, job: Job, task: TaskSpec, pod: dict[str, Any]) -> None:
         """Mount the host files everywhere, and offer the variables."""
@@ -50,7 +48,7 @@ class SvcPlugin(JobPlugin):
         config = {"name": config_map}
         variables = [
             {"name": key, "valueFrom": {"configMapKeyRef": {**config, "key": key}}}
-            for other in (job.spec.tasks if self._inject_hosts else ())
+            for other in (job.spec.tasks if self.switch("inject-hosts-env") else ())
             for key in (f"VC_{_upper(other)}_HOSTS", f"VC_{_upper(other)}_NUM")
         ]
         spec["volumes"] = [*(spec.get("volumes") or ()), {"name": config_map, "configMap": {"name": config_map}}]
@@ -69,7 +67,7 @@ class SvcPlugin(JobPlugin):
     def objects(self, job: Job) -> Sequence[Wanted]:
         """Return ConfigMap, Service and NetworkPolicy."""
         wanted = [*self.refreshed(job), Wanted(Service, self._service(job))]
-        if self._network_policy:
+        if not self.switch("disable-network-policy"):
             wanted.append(Wanted(NetworkPolicy, _policy(job)))
         return wanted
 
@@ -78,7 +76,7 @@ class SvcPlugin(JobPlugin):
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
-            "metadata": _metadata(job, _config_map_name(job)),
+            "metadata": owned_metadata(job, _config_map_name(job)),
             "data": hosts_data(job),
         }
         return (Wanted(ConfigMap, body, "data"),)
@@ -87,15 +85,15 @@ class SvcPlugin(JobPlugin):
         """Return all three again."""
         name = job.metadata.name
         gone: list[tuple[type[Object], str]] = [(ConfigMap, _config_map_name(job)), (Service, name)]
-        if self._network_policy:
+        if not self.switch("disable-network-policy"):
             gone.append((NetworkPolicy, name))
         return gone
 
     def _service(self, job: Job) -> dict[str, Any]:
-        spec: dict[str, Any] = {"clusterIP": "None", "selector": _pod_labels(job)}
-        if self._publish_not_ready:
+        spec: dict[str, Any] = {"clusterIP": "None", "selector": pod_labels(job)}
+        if self.switch("publish-not-ready-addresses"):
             spec["publishNotReadyAddresses"] = True
-        return {"apiVersion": "v1", "kind": "Service", "metadata": _metadata(job, job.metadata.name), "spec": spec}
+        return {"apiVersion": "v1", "kind": "Service", "metadata": owned_metadata(job, job.metadata.name), "spec": spec}
 
 
 def hosts_data(job: Job) -> dict[str, str]:
@@ -110,29 +108,17 @@ def hosts_data(job: Job) -> dict[str, str]:
 
 
 def _policy(job: Job) -> dict[str, Any]:
-    selector = {"matchLabels": _pod_labels(job)}
+    selector = {"matchLabels": pod_labels(job)}
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": _metadata(job, job.metadata.name),
+        "metadata": owned_metadata(job, job.metadata.name),
         "spec": {
             "podSelector": selector,
             "ingress": [{"from": [{"podSelector": selector}]}],
             "policyTypes": ["Ingress"],
         },
     }
-
-
-def _metadata(job: Job, name: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "namespace": job.metadata.namespace,
-        "ownerReferences": [controller_reference(terms.JOB_API_VERSION, terms.JOB_KIND, job.metadata)],
-    }
-
-
-def _pod_labels(job: Job) -> dict[str, str]:
-    return {terms.JOB_NAME: job.metadata.name, terms.JOB_NAMESPACE: job.metadata.namespace}
 
 
 def _config_map_name(job: Job) -> str:
