@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.worlds import EmbeddedWorld, KubeWorld, World, embedded
+from tests.e2e.worlds import EmbeddedWorld, KubeWorld, World, embedded, eventually
 
+PREFIX = "e2e-"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
@@ -27,22 +28,38 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         try:
             kube.start()
             yield kube
+            _no_namespaces_are_left(kube)
         finally:
             kube.stop()
         return
     options = ("--no-sandbox", "--hollow-nodes", "4", "--cpu", "4", "--memory", "16Gi")
     with embedded(directory / "home", *options) as cluster:
         yield cluster
+        _no_namespaces_are_left(cluster)
+
+
+def _no_namespaces_are_left(world: World) -> None:
+    def left() -> list[str]:
+        names = [item["metadata"]["name"] for item in world.items("namespaces")]
+        return [name for name in names if name.startswith(PREFIX)]
+
+    eventually(lambda: not left(), timeout=90, what="every test's namespace is gone", every=0.5)
 
 
 @pytest.fixture
 def namespace(world: World) -> Iterator[str]:
-    """Return a namespace of the test's own, removed with all its content afterwards."""
-    name = f"e2e-{uuid.uuid4().hex[:8]}"
+    """Return a namespace of the test's own, removed with all its content afterwards.
+
+    The next test only waits for what takes room: a real cluster looks at a namespace again seconds after its last pod
+    has gone. That the namespaces go is checked at the end, for all of them.
+    """
+    name = f"{PREFIX}{uuid.uuid4().hex[:8]}"
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     world.kubectl("create", "-f", "-", stdin=json.dumps(body))
     yield name
-    world.kubectl("delete", "namespace", name, "--timeout=60s")
+    world.kubectl("delete", "namespace", name, "--wait=false")
+    eventually(lambda: not world.items("pods", "-n", name), what=f"no pods of {name} are left")
+    eventually(lambda: not world.items("podgroups", "-n", name), what=f"no pod groups of {name} are left")
 
 
 @pytest.fixture

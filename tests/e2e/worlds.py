@@ -175,7 +175,6 @@ class KubeWorld(World):
         manifests = subprocess.run([*STRATO, "crds"], text=True, capture_output=True, check=True).stdout
         self.kubectl("create", "-f", "-", stdin=manifests)
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
-        self.kubectl("create", "namespace", "volcano-system")
         for part in ("scheduler", "controllers"):
             self.start_part(part)
         self.start_part("node", *self.nodes)
@@ -232,15 +231,25 @@ class KubeWorld(World):
         )
         eventually(lambda: self.get("namespace", "default"), what="namespace default exists")
 
-    def start_part(self, part: str, *options: str) -> None:
-        """Start one of our components as a process of its own."""
-        self._spawn(part, [*STRATO, "run", part, "--kubeconfig", str(self.kubeconfig), *options])
+    def start_part(self, part: str, *options: str, name: str = "") -> None:
+        """Start one of our components as a process of its own; ``name`` tells several of one kind apart."""
+        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self.kubeconfig), *options])
 
-    def kill_part(self, part: str) -> None:
+    def kill_part(self, name: str) -> None:
         """Kill one component without a chance to say goodbye."""
-        process = self.processes.pop(part)
+        process = self.processes.pop(name)
         process.kill()
         process.wait()
+
+    def stop_part(self, name: str) -> int:
+        """Ask one component to stop, and return its exit status."""
+        process = self.processes.pop(name)
+        process.terminate()
+        return process.wait(timeout=30)
+
+    def log(self, name: str) -> str:
+        """Return what a process has written so far."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
 
     def _spawn(self, name: str, command: Sequence[str]) -> None:
         with (self.directory / f"{name}.log").open("ab") as log:

@@ -2,44 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+import asyncio
+from typing import TYPE_CHECKING
 
 from strato.errors import UsageError
 from strato.metrics import CONTENT_TYPE, Registry
 
-Message = MutableMapping[str, Any]
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_HEALTH = ("/healthz", "/livez", "/readyz")
 
 
 async def serve_metrics(listen_address: str, metrics: Registry) -> None:
-    """Serve until cancelled.
+    """Serve until cancelled. Signals stay with the caller.
 
     Args:
         listen_address: ``host:port``; an empty host is this machine alone, ``0.0.0.0`` everybody.
         metrics: What to render.
+
+    Raises:
+        UsageError: The address is none, is taken, or is not ours.
     """
-    import uvicorn
+    from aiohttp import web
 
     host, port = split_address(listen_address)
 
-    async def app(
-        scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
-    ) -> None:
-        if scope["type"] != "http":
-            return
-        status, body, content_type = 404, b"not found: this component serves /metrics and /healthz\n", "text/plain"
-        if scope["path"] == "/metrics":
-            status, body, content_type = 200, metrics.render(), CONTENT_TYPE
-        elif scope["path"] in ("/healthz", "/livez", "/readyz"):
-            status, body = 200, b"ok"
-        headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(body)).encode())]
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path == "/metrics":
+            return web.Response(body=metrics.render(), headers={"content-type": CONTENT_TYPE})
+        if request.path in _HEALTH:
+            return web.Response(text="ok")
+        return web.Response(status=404, text="not found: this component serves /metrics and /healthz\n")
 
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", access_log=False, lifespan="off")
-    server = uvicorn.Server(config)
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # the caller owns signals
-    await server.serve()
+    runner = web.ServerRunner(web.Server(answer), handle_signals=False, access_log=None)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise UsageError(
+                f"--listen-address {listen_address!r}: cannot listen there: {error.strerror or error}; choose another"
+            ) from error
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -51,4 +58,4 @@ def split_address(address: str) -> tuple[str, int]:
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"--listen-address {address!r}: write host:port, for example 127.0.0.1:8080")
-    return host or "127.0.0.1", int(port)
+    return host.strip("[]") or "127.0.0.1", int(port)

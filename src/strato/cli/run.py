@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
+import logging
 import os
 import socket
 import uuid
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import click
 
@@ -16,10 +19,13 @@ from strato.cli.connect import connect
 from strato.cli.serving import configure_logging, make_random, run_loop, run_together, stop_on_signals
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
-from strato.clock import SystemClock
-from strato.errors import AlreadyExists
+from strato.client.leases import LeaderElector, LeaseTiming
+from strato.clock import Clock, SystemClock
+from strato.errors import AlreadyExists, ApiError, Unavailable
 from strato.metrics import Registry
 from strato.units import duration_seconds
+
+_log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
 
@@ -47,19 +53,69 @@ def run() -> None:
     """Run one component against a cluster until it is told to stop."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Common:
+    """What every component is told on its command line."""
+
+    leader_elect: bool
+    lease_namespace: str
+    timing: LeaseTiming
+    listen_address: str
+
+
 def component_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options all components share."""
-    for option in reversed(
-        (
-            click.option("--kubeconfig", "kubeconfig_file", default=None, metavar="FILE", help="Kubeconfig to use."),
-            click.option("--leader-elect/--no-leader-elect", default=True, show_default=True, help="One at a time."),
-            click.option("--leader-elect-resource-namespace", default="volcano-system", show_default=True),
-            click.option("--listen-address", default="", help="Serve /metrics and /healthz here, for example :8080."),
-            click.option("-v", "--verbose", is_flag=True, help="Log details of decisions."),
+    """Add the options all components share; ``command`` gets them as one `Common`.
+
+    Raises:
+        UsageError: The durations of the lease contradict each other.
+    """
+
+    @functools.wraps(command)
+    def bundled(
+        *,
+        kubeconfig_file: str | None,
+        leader_elect: bool,
+        leader_elect_resource_namespace: str,
+        leader_elect_lease_duration: float,
+        leader_elect_renew_deadline: float,
+        leader_elect_retry_period: float,
+        listen_address: str,
+        verbose: bool,
+        **own: object,
+    ) -> None:
+        timing = LeaseTiming(
+            duration_seconds=leader_elect_lease_duration,
+            renew_deadline_seconds=leader_elect_renew_deadline,
+            retry_seconds=leader_elect_retry_period,
         )
-    ):
-        command = option(command)
-    return command
+        if kubeconfig_file:
+            click.get_current_context().find_root().obj["kubeconfig"] = kubeconfig_file
+        configure_logging(verbose)
+        common = Common(
+            leader_elect=leader_elect,
+            lease_namespace=leader_elect_resource_namespace,
+            timing=timing,
+            listen_address=listen_address,
+        )
+        command(common=common, **own)
+
+    options = (
+        click.option("--kubeconfig", "kubeconfig_file", default=None, metavar="FILE", help="Kubeconfig to use."),
+        click.option("--leader-elect/--no-leader-elect", default=True, show_default=True, help="One at a time."),
+        click.option("--leader-elect-resource-namespace", default="volcano-system", show_default=True),
+        _duration_option("--leader-elect-lease-duration", "15s", "How long others wait for a silent leader."),
+        _duration_option("--leader-elect-renew-deadline", "10s", "After how long without renewal the leader stops."),
+        _duration_option("--leader-elect-retry-period", "2s", "Time between attempts to take or renew the lease."),
+        click.option("--listen-address", default="", help="Serve /metrics and /healthz here, for example :8080."),
+        click.option("-v", "--verbose", is_flag=True, help="Log details of decisions."),
+    )
+    for option in reversed(options):
+        bundled = option(bundled)
+    return bundled
+
+
+def _duration_option(name: str, default: str, text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    return click.option(name, type=DURATION, default=default, show_default=True, help=text)
 
 
 @run.command()
@@ -71,19 +127,13 @@ def component_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.pass_context
 def scheduler(
     ctx: click.Context,
-    kubeconfig_file: str | None,
-    leader_elect: bool,
-    leader_elect_resource_namespace: str,
-    listen_address: str,
-    verbose: bool,
+    common: Common,
     names: tuple[str, ...],
     scheduler_conf: Path | None,
     schedule_period: float,
     default_queue: str,
 ) -> None:
     """Run the scheduler."""
-    _use(ctx, kubeconfig_file)
-    configure_logging(verbose)
     lease = names[0] if len(names) == 1 else "volcano"
 
     async def main() -> None:
@@ -103,14 +153,7 @@ def scheduler(
             default_queue=default_queue,
             metrics=metrics,
         )
-        await _serve(
-            cluster,
-            lease if leader_elect else None,
-            leader_elect_resource_namespace,
-            part.run,
-            metrics,
-            listen_address,
-        )
+        await _serve(cluster, random, common, lease, part.run, metrics)
 
     run_loop(main)
 
@@ -122,17 +165,11 @@ def scheduler(
 @click.pass_context
 def controllers(
     ctx: click.Context,
-    kubeconfig_file: str | None,
-    leader_elect: bool,
-    leader_elect_resource_namespace: str,
-    listen_address: str,
-    verbose: bool,
+    common: Common,
     names: tuple[str, ...],
     controllers: str,
 ) -> None:
     """Run the controllers of Volcano's kinds."""
-    _use(ctx, kubeconfig_file)
-    configure_logging(verbose)
 
     async def main() -> None:
         from strato.controllers import ControllerManager, choose_controllers
@@ -149,14 +186,7 @@ def controllers(
             scheduler_names=names,
             metrics=metrics,
         )
-        await _serve(
-            cluster,
-            "vc-controller-manager" if leader_elect else None,
-            leader_elect_resource_namespace,
-            part.run,
-            metrics,
-            listen_address,
-        )
+        await _serve(cluster, random, common, "vc-controller-manager", part.run, metrics)
 
     run_loop(main)
 
@@ -170,20 +200,13 @@ def controllers(
 @click.pass_context
 def node(
     ctx: click.Context,
-    kubeconfig_file: str | None,
-    leader_elect: bool,
-    leader_elect_resource_namespace: str,
-    listen_address: str,
-    verbose: bool,
+    common: Common,
     hollow_nodes: int,
     prefix: str,
     cpu: str,
     memory: str,
 ) -> None:
     """Run hollow nodes: they pretend to run what is bound to them."""
-    del leader_elect, leader_elect_resource_namespace  # every process has nodes of its own
-    _use(ctx, kubeconfig_file)
-    configure_logging(verbose)
 
     async def main() -> None:
         from strato.node.hollow import HollowNodes
@@ -191,29 +214,23 @@ def node(
         clock, random = SystemClock(), make_random()
         cluster = connect(ctx)
         part = HollowNodes(cluster, None, clock, random, count=hollow_nodes, name_prefix=prefix, cpu=cpu, memory=memory)
-        await _serve(cluster, None, "", part.run, Registry(), listen_address)
+        # no lease: every process has nodes of its own
+        await _serve(cluster, random, common, "", part.run, Registry())
 
     run_loop(main)
 
 
-def _use(ctx: click.Context, kubeconfig_file: str | None) -> None:
-    if kubeconfig_file:
-        ctx.find_root().obj["kubeconfig"] = kubeconfig_file
-
-
-async def _serve(
-    cluster: Cluster, lease: str | None, namespace: str, work: Work, metrics: Registry, listen_address: str
-) -> None:
-    """Run ``work`` under a lease when one is named, with metrics when an address is, until a signal."""
+async def _serve(cluster: Cluster, random: Random, common: Common, lease: str, work: Work, metrics: Registry) -> None:
+    """Run ``work``, under a lease when one is named and wanted, with metrics when an address is, until a signal."""
     parts: list[tuple[str, Awaitable[object]]] = []
-    if lease is None:
-        parts.append(("component", work()))
+    if lease and common.leader_elect:
+        parts.append(("component", _lead(cluster, random, common, lease, work)))
     else:
-        parts.append(("component", _lead(cluster, lease, namespace, work)))
-    if listen_address:
+        parts.append(("component", work()))
+    if common.listen_address:
         from strato.cli.monitoring import serve_metrics
 
-        parts.append(("metrics server", serve_metrics(listen_address, metrics)))
+        parts.append(("metrics server", serve_metrics(common.listen_address, metrics)))
     stop = asyncio.Event()
     try:
         with stop_on_signals(stop):
@@ -222,19 +239,41 @@ async def _serve(
         await cluster.close()
 
 
-async def _lead(cluster: Cluster, lease: str, namespace: str, work: Work) -> None:
-    from strato.api import catalog
-    from strato.client.leases import LeaderElector
-
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    with contextlib.suppress(AlreadyExists):
-        await cluster.create(catalog.NAMESPACE, body)
+async def _lead(cluster: Cluster, random: Random, common: Common, lease: str, work: Work) -> None:
+    clock = SystemClock()
+    await ensure_namespace(cluster, clock, common.lease_namespace, common.timing.retry_seconds)
     elector = LeaderElector(
         cluster,
-        SystemClock(),
-        make_random(),
+        clock,
+        random,
         name=lease,
-        namespace=namespace,
+        namespace=common.lease_namespace,
         identity=f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
+        timing=common.timing,
     )
     await elector.run(work)
+
+
+async def ensure_namespace(cluster: Cluster, clock: Clock, name: str, retry_seconds: float) -> None:
+    """Create a namespace unless it is there; wait for a server that is not up yet.
+
+    A refusal is not an error here: a component's role need not allow it to make namespaces, and whether this one is
+    missing shows when it is used.
+    """
+    from strato.api import catalog
+
+    while True:
+        try:
+            await cluster.create(
+                catalog.NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+            )
+        except AlreadyExists:
+            return
+        except Unavailable as error:
+            _log.info("namespace not created yet: namespace=%s: %s", name, error)
+            await clock.sleep(retry_seconds)
+        except ApiError as error:
+            _log.info("namespace not created: namespace=%s: %s", name, error)
+            return
+        else:
+            return

@@ -1,0 +1,146 @@
+"""``strato run``: its lease's namespace, and the metrics it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from strato.cli.monitoring import serve_metrics, split_address
+from strato.cli.run import ensure_namespace
+from strato.client.cluster import Cluster
+from strato.clock import SystemClock
+from strato.errors import AlreadyExists, ApiError, Forbidden, Unavailable, UsageError
+from strato.metrics import Registry
+
+
+class Answers:
+    """A cluster whose creates end as told, one after the other."""
+
+    def __init__(self, *answers: ApiError | None) -> None:
+        self.answers = list(answers)
+
+    async def create(self, kind: object, body: object, namespace: str = "") -> dict[str, Any]:
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+        return {}
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        pytest.param((None,), id="it is made"),
+        pytest.param((AlreadyExists("there"),), id="one that is there is fine"),
+        pytest.param((Forbidden("no"),), id="a role that may not make namespaces is no reason to stop"),
+        pytest.param((Unavailable("down"), Unavailable("down"), None), id="a server that comes up later is waited for"),
+    ],
+)
+async def test_the_namespace_of_the_lease(answers: tuple[ApiError | None, ...]) -> None:
+    cluster = Answers(*answers)
+    await ensure_namespace(cast(Cluster, cluster), SystemClock(), "volcano-system", 0.0)
+    assert not cluster.answers
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextlib.asynccontextmanager
+async def serving(registry: Registry) -> AsyncIterator[str]:
+    port = free_port()
+    task = asyncio.ensure_future(serve_metrics(f"127.0.0.1:{port}", registry))
+    try:
+        while True:
+            assert not task.done(), task.exception()
+            with contextlib.suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.close()
+                await writer.wait_closed()
+                break
+            await asyncio.sleep(0.01)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_metrics_and_health_are_served() -> None:
+    registry = Registry()
+    registry.counter("strato_things", "Things.").inc(3)
+    async with serving(registry) as address, aiohttp.ClientSession() as session:
+        async with session.get(f"{address}/metrics") as answer:
+            assert answer.status == 200
+            assert answer.headers["content-type"].startswith("text/plain; version=")
+            assert "strato_things_total 3.0" in await answer.text()
+        async with session.get(f"{address}/healthz") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
+        async with session.get(f"{address}/else") as answer:
+            assert answer.status == 404
+
+
+async def test_serving_metrics_leaves_signals_to_the_caller() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    async with serving(Registry()):
+        assert signal.getsignal(signal.SIGTERM) is before
+
+
+async def test_a_taken_address_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(UsageError, match=address):
+            await serve_metrics(address, Registry())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(":8080", ("127.0.0.1", 8080), id="an empty host is this machine"),
+        pytest.param("0.0.0.0:1", ("0.0.0.0", 1), id="everybody"),
+        pytest.param("[::1]:9", ("::1", 9), id="IPv6 in brackets"),
+    ],
+)
+def test_addresses(text: str, expected: tuple[str, int]) -> None:
+    assert split_address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["8080", "host:", "host:http", "host:99999"])
+def test_addresses_that_are_none(text: str) -> None:
+    with pytest.raises(UsageError, match="write host:port"):
+        split_address(text)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(
+            ("--leader-elect-renew-deadline", "20s"), "longer than its renew deadline", id="a deadline past the lease"
+        ),
+        pytest.param(("--leader-elect-retry-period", "soon"), "'soon' is not a duration", id="no duration"),
+        pytest.param(("--kubeconfig", "/does/not/exist"), "/does/not/exist: cannot be read", id="no kubeconfig"),
+    ],
+)
+def test_bad_options_are_told_without_a_traceback(options: tuple[str, ...], words: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "strato.cli.main", "run", "scheduler", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,154 @@
+"""Components as processes of their own on a real control plane: one leader, and what a crash may not do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_jobs import bound, pods_of, submit, vcjob
+from tests.e2e.worlds import KubeWorld, World, eventually
+
+pytestmark = pytest.mark.kube
+
+QUICK = (
+    *("--leader-elect-lease-duration", "4s"),
+    *("--leader-elect-renew-deadline", "3s"),
+    *("--leader-elect-retry-period", "500ms"),
+)
+"""A lease that is given up sooner than the usual 15 s; leader and followers must agree on it."""
+
+
+@pytest.fixture
+def kube(world: World) -> Iterator[KubeWorld]:
+    """Return the world with one scheduler and one controller manager, both with a quick lease; as before afterwards."""
+    if not isinstance(world, KubeWorld):
+        pytest.skip("components are processes of their own only on a real control plane")
+    for part in ("scheduler", "controllers"):
+        world.stop_part(part)
+        world.start_part(part, *QUICK)
+    yield world
+    for name in [name for name in world.processes if name.startswith(("scheduler", "controllers"))]:
+        world.stop_part(name)
+    for part in ("scheduler", "controllers"):
+        world.start_part(part)
+
+
+def leader(world: World, lease: str) -> str:
+    """Return the process id of a lease's holder; empty when nobody holds it."""
+    found = world.get("lease", lease, "-n", "volcano-system") or {"spec": {}}
+    holder: str = found["spec"].get("holderIdentity") or ""
+    return holder.split("_")[1] if holder else ""
+
+
+def leads(world: KubeWorld, name: str, lease: str) -> None:
+    """Wait until a process leads."""
+    pid = str(world.processes[name].pid)
+    eventually(lambda: leader(world, lease) == pid, what=f"{name} ({pid}) leads", every=0.2)
+
+
+class Births:
+    """Every pod of a namespace that was ever there: name to the uids that had it."""
+
+    def __init__(self, world: World, namespace: str) -> None:
+        self._watch = subprocess.Popen(
+            ["kubectl", "--kubeconfig", str(world.kubeconfig), "get", "pods", "-n", namespace, "-w"]
+            + ["-o", "jsonpath={.metadata.name} {.metadata.uid}{'\\n'}"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def end(self) -> dict[str, set[str]]:
+        """Stop watching and return what was seen."""
+        self._watch.terminate()
+        text, _ = self._watch.communicate(timeout=30)
+        seen: dict[str, set[str]] = defaultdict(set)
+        for line in text.splitlines():
+            name, _, uid = line.partition(" ")
+            seen[name].add(uid)
+        return dict(seen)
+
+
+def test_when_the_leading_scheduler_dies_another_goes_on(kube: KubeWorld, namespace: str) -> None:
+    """Gangs of 12 on 16 cpus run one after another: the crash falls into the middle of them."""
+    leads(kube, "scheduler", "volcano")
+    kube.start_part("scheduler", *QUICK, name="scheduler-2")
+    transitions = kube.get("lease", "volcano", "-n", "volcano-system")["spec"].get("leaseTransitions", 0)
+    for copy in range(3):
+        submit(kube, namespace, vcjob(f"gang-{copy}", replicas=12, seconds=2))
+    jobs = [f"gang-{copy}" for copy in range(3)]
+    eventually(lambda: any(bound(pods_of(kube, namespace, job)) for job in jobs), what="a pod is placed")
+    kube.kill_part("scheduler")
+    leads(kube, "scheduler-2", "volcano")
+    for job in jobs:
+        eventually(lambda job=job: kube.job_phase(job, namespace) == "Completed", what=f"{job} is Completed")
+    assert kube.get("lease", "volcano", "-n", "volcano-system")["spec"]["leaseTransitions"] == transitions + 1
+
+
+def test_a_scheduler_that_is_asked_to_stop_hands_over_at_once(kube: KubeWorld, namespace: str) -> None:
+    """The lease would last for minutes: only its release lets the other in."""
+    kube.stop_part("scheduler")
+    kube.start_part("scheduler", "--leader-elect-lease-duration", "300s", "--leader-elect-renew-deadline", "200s")
+    leads(kube, "scheduler", "volcano")
+    kube.start_part("scheduler", *QUICK, name="scheduler-2")
+    eventually(lambda: "random seed" in kube.log("scheduler-2"), what="the second scheduler has started")
+    assert kube.stop_part("scheduler") == 0
+    leads(kube, "scheduler-2", "volcano")
+    submit(kube, namespace, vcjob("after", replicas=2))
+    eventually(lambda: kube.job_phase("after", namespace) == "Completed", what="job is Completed")
+
+
+@pytest.mark.parametrize("moment", ["while pods are made", "while pods run"])
+def test_killed_controllers_neither_double_a_pod_nor_lose_the_job(kube: KubeWorld, namespace: str, moment: str) -> None:
+    leads(kube, "controllers", "vc-controller-manager")
+    births = Births(kube, namespace)
+    submit(kube, namespace, vcjob("kept", replicas=16, cpu="1", seconds=2, plugins={"svc": [], "env": []}))
+    if moment == "while pods are made":
+        eventually(lambda: pods_of(kube, namespace, "kept"), what="the first pod", every=0.01)
+    else:
+        eventually(lambda: kube.job_phase("kept", namespace) == "Running", what="job runs", every=0.02)
+    kube.kill_part("controllers")
+    kube.start_part("controllers", *QUICK)
+    eventually(lambda: kube.job_phase("kept", namespace) == "Completed", what="job is Completed")
+    assert {name: len(uids) for name, uids in births.end().items()} == {f"kept-work-{i}": 1 for i in range(16)}
+    assert len(kube.items("podgroups", "-n", namespace)) == 1
+    status = kube.get("vcjob", "kept", "-n", namespace)["status"]
+    assert (status["succeeded"], status.get("retryCount", 0), status.get("version", 0)) == (16, 0, 0)
+
+
+def test_controllers_killed_in_a_restart_count_it_once(kube: KubeWorld, namespace: str) -> None:
+    leads(kube, "controllers", "vc-controller-manager")
+    job = vcjob("flaky", replicas=4, seconds=1, maxRetry=3, policies=[{"event": "PodFailed", "action": "RestartJob"}])
+    job["spec"]["tasks"][0]["template"]["metadata"] = {"annotations": {"strato.dev/exit-code": "3"}}
+    submit(kube, namespace, job)
+    eventually(
+        lambda: kube.get("vcjob", "flaky", "-n", namespace).get("status", {}).get("retryCount", 0) >= 1,
+        what="the first restart",
+        every=0.02,
+    )
+    kube.kill_part("controllers")
+    kube.start_part("controllers", *QUICK)
+    eventually(lambda: kube.job_phase("flaky", namespace) == "Failed", what="job is Failed")
+    assert kube.get("vcjob", "flaky", "-n", namespace)["status"]["retryCount"] == 3
+
+
+def test_a_job_without_the_webhooks_defaults_runs(kube: KubeWorld, namespace: str) -> None:
+    """No queue, minAvailable, maxRetry nor task name: the schema's defaults and the controllers must do."""
+    container: dict[str, Any] = {"name": "work", "image": "busybox", "command": ["sleep", "1"]}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "bare"},
+        "spec": {"schedulerName": "volcano", "tasks": [{"replicas": 2, "template": template}]},
+    }
+    kube.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(job))
+    spec = kube.get("vcjob", "bare", "-n", namespace)["spec"]
+    assert (spec["queue"], spec["maxRetry"]) == ("default", 3)
+    eventually(lambda: kube.job_phase("bare", namespace) == "Completed", what="job is Completed")
+    names = {pod["metadata"]["name"] for pod in pods_of(kube, namespace, "bare")}
+    assert names == {"bare-default-0", "bare-default-1"}
