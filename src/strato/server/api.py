@@ -11,6 +11,7 @@ import random
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import method_not_supported, to_status
 from strato.api.wire import Request, Response, User
@@ -25,6 +26,7 @@ from strato.server.path import ResourcePath, parse_path, verb_of
 from strato.server.registry import Registry, Served
 from strato.server.rest import reviews
 from strato.server.rest.binding import Binder
+from strato.server.rest.delete import Deleter
 from strato.server.rest.logs import PodLogs
 from strato.server.rest.read import Reader
 from strato.server.rest.scale import Scale
@@ -92,10 +94,12 @@ class ApiServer:
         self.state = State(store, clock, rng, self.registry, admission or AdmitAll())
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
+        self._deleter = Deleter(self.state)
         self._binder = Binder(self.state)
         self._scale = Scale(self.state, self._writer)
         self._logs = PodLogs(self.state, logs)
         self._custom = CustomKinds(self.state)
+        self._pods = Served(catalog.POD)
         self._counts: dict[tuple[str, str, int], int] = {}
         if metrics is not None:
             metrics.collect(self._collect)
@@ -116,7 +120,8 @@ class ApiServer:
                 if served is None:
                     response = self._page(request)
                 else:
-                    is_watch = request.flag("watch")
+                    # a single object is read, whatever it is asked for; selectors watch one
+                    is_watch = not target.name and request.flag("watch")
                     verb = verb_of(request.method, bool(target.name), is_watch)
                     resource = served.kind.plural
                     self._authorize(request.user or ANONYMOUS, verb, target)
@@ -173,6 +178,8 @@ class ApiServer:
             raise method_not_supported(kind, verb)
         if verb in _NAMESPACED_VERBS and kind.namespaced and not target.namespace:
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        if kind is catalog.BINDING:
+            return await self._binder.create(request, target, self._pods)
         review = reviews.answer_for(kind)
         if review is not None:
             return review(request, target, self.authorizer)
@@ -196,9 +203,9 @@ class ApiServer:
                     raise method_not_supported(kind, "patch")
                 return await self._writer.patch(request, target, served)
             case "delete":
-                return await self._writer.delete(request, target, served)
+                return await self._deleter.delete(request, target, served)
             case "deletecollection":
-                return await self._writer.delete_collection(request, target, served)
+                return await self._deleter.delete_collection(request, target, served)
         raise method_not_supported(kind, verb)
 
     async def _dispatch_subresource(
@@ -221,7 +228,7 @@ class ApiServer:
             if sub == "log" and verb == "get":
                 return await self._logs.read(request, target, served)
             if sub == "eviction" and verb == "create":
-                return await self._writer.evict(request, target, served)
+                return await self._deleter.evict(request, target, served)
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":
             return await self._writer.update(request, target, served)
         if sub in _COMMON_SUBRESOURCES or sub in kind.subresources:

@@ -8,8 +8,10 @@ from typing import Any
 import msgspec
 
 from strato.api import catalog
+from strato.api.status import invalid
 from strato.clock import format_time
-from strato.server.objects import Json
+from strato.server import definitions
+from strato.server.objects import Json, at_revision
 from strato.server.rest.state import State
 from strato.server.store import Event
 
@@ -17,14 +19,25 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
 def prepare(crd: Json, now: float, old: Json | None = None) -> None:
-    """Fill in what the server decides about a definition: names, defaults and status; in place."""
+    """Fill in what the server decides about a definition, names, defaults and status, in place; then check it.
+
+    Raises:
+        Invalid: It cannot be served; every cause is listed.
+    """
+    if not isinstance(crd.get("spec"), dict):
+        crd["spec"] = {}
     spec = crd["spec"]
-    names = spec.setdefault("names", {})
-    if "kind" in names:
+    if not isinstance(spec.get("names"), dict):
+        spec["names"] = {}
+    names = spec["names"]
+    if names.get("kind"):
         names.setdefault("singular", str(names["kind"]).lower())
         names.setdefault("listKind", f"{names['kind']}List")
+    causes = definitions.problems(crd) if old is None else definitions.update_problems(crd, old)
+    if causes:
+        raise invalid(catalog.CUSTOMRESOURCEDEFINITION, crd["metadata"].get("name", ""), causes)
     spec.setdefault("conversion", {"strategy": "None"})
-    stored = [version["name"] for version in spec.get("versions", ()) if version.get("storage")]
+    stored = [version["name"] for version in spec["versions"] if version.get("storage")]
     before = (old or {}).get("status", {})
     when = format_time(now)
     conditions = before.get("conditions") or [
@@ -58,6 +71,9 @@ class CustomKinds:
             return
         # The objects go with their definition, as with a real server's clean-up finalizer.
         self._state.registry.drop_crd(event.key)
-        bucket = self._state.store.bucket(event.key)
+        store = self._state.store
+        bucket = store.bucket(event.key)
         for key in list(bucket.objects):
-            self._state.store.write(event.key, key, None, bucket.objects[key].body)
+            body = bucket.latest(key)
+            if body is not None:
+                store.write(event.key, key, None, at_revision(body, store.next_revision()))

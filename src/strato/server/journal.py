@@ -37,6 +37,8 @@ CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WI
 """
 _LAYOUT = "1"
 _BATCH = 20_000
+_BATCH_BYTES = 64 << 20
+"""A commit holds at most so many changes or, roughly, bytes: SQLite refuses rows of a gigabyte."""
 _IDLE_SECONDS = 0.5
 _FOLD_BYTES = 4 << 20
 """How much of the log is folded at a time; bounds the delay of a write that comes meanwhile."""
@@ -136,7 +138,7 @@ class SqliteJournal:
                     self._tell(self._store.committed, batch)
                 if self._log_bytes and (not batch or self._log_bytes > _LOG_LIMIT_BYTES):
                     self._fold()
-        except sqlite3.Error as error:
+        except Exception as error:  # a dead thread would leave every writer waiting for ever
             _log.error("the journal %s cannot be written: %s", self.path, error)
             self._tell(self._store.failed, Unavailable(f"the journal {self.path} cannot be written: {error}"))
 
@@ -153,12 +155,14 @@ class SqliteJournal:
         The flag says that closing was asked for.
         """
         batch: list[Change] = []
+        size = 0
         try:
             # With nothing to fold there is nothing to wake up for.
             item = self._changes.get(timeout=_IDLE_SECONDS if self._log_bytes else None)
             while item is not None:
                 batch.append(item)
-                if len(batch) >= _BATCH:
+                size += len(item.body or b"")
+                if len(batch) >= _BATCH or size >= _BATCH_BYTES:
                     return batch, False
                 item = self._changes.get_nowait()
         except queue.Empty:

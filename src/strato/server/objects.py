@@ -11,12 +11,14 @@ import yaml
 
 from strato.api import defaults, validation
 from strato.api.kinds import Kind
-from strato.api.status import invalid
+from strato.api.status import invalid, invalid_value
 from strato.clock import Clock, format_time
 from strato.errors import BadRequest, TooLarge, UnsupportedMedia
 from strato.server import protobuf
 from strato.server.registry import Served
 from strato.server.schema import builtin
+from strato.server.strategies import strategy_of
+from strato.server.yamlbody import read_yaml
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
@@ -44,7 +46,7 @@ def read_body(body: bytes, content_type: str) -> Any:
             raise BadRequest(f"the object provided is not valid JSON: {error}") from error
     if media in ("application/yaml", "text/yaml", "application/apply-patch+yaml"):
         try:
-            return yaml.safe_load(body)
+            return read_yaml(body)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
             raise BadRequest(f"the object provided is not valid YAML: {error}") from error
     if media == protobuf.MEDIA_TYPE:
@@ -65,26 +67,42 @@ def _media(content_type: str) -> str:
     return content_type.split(";", 1)[0].strip().lower()
 
 
-def check_type(kind: Kind, obj: Any) -> Json:
-    """Return ``obj`` when it is an object of the kind the URL names; a missing kind and version are filled in.
+def check_type(served: Served, obj: Any) -> Json:
+    """Return ``obj`` when it is an object of the kind the URL names; built-in kinds need not say what they are.
 
     Raises:
         BadRequest: It is something else.
+        Invalid: It is another custom kind of the same version.
     """
+    kind = served.kind
+    if obj is None:
+        obj = {}
     if not isinstance(obj, dict):
-        raise BadRequest(f"the body must be an object of kind {kind.name}, not {type(obj).__name__}")
+        raise BadRequest(
+            f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind; "
+            f"json parse error: the body is not an object"
+        )
     metadata = obj.setdefault("metadata", {})
     if metadata is None:
         metadata = obj["metadata"] = {}
     if not isinstance(metadata, dict):
-        raise BadRequest(f"metadata must be an object, not {type(metadata).__name__}")
-    version, name = obj.setdefault("apiVersion", kind.api_version), obj.setdefault("kind", kind.name)
-    if (version, name) != (kind.api_version, kind.name):
+        raise BadRequest(unhandled(kind, f"metadata must be an object, not {type(metadata).__name__}"))
+    if served.is_custom and not (obj.get("kind") and obj.get("apiVersion")):
+        missing = "apiVersion" if obj.get("kind") else "Kind"
         raise BadRequest(
-            f'{name} in version "{version}" cannot be handled as a {kind.name}: the object provided is unrecognized '
-            f'(must be of type {kind.name} in version "{kind.api_version}")'
+            f"the object provided is unrecognized (must be of type {kind.name}): Object '{missing}' is missing"
         )
-    return obj
+    version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.name
+    obj["apiVersion"], obj["kind"] = version, name
+    if (version, name) == (kind.api_version, kind.name):
+        return obj
+    if served.is_custom and version == kind.api_version:
+        named = Kind(kind.group, kind.version, str(name), kind.plural)
+        raise invalid(named, metadata.get("name", ""), [invalid_value("kind", name, f"must be {kind.name}")])
+    raise BadRequest(
+        f'{name} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {kind.name}: the object '
+        f'provided is unrecognized (must be of type {kind.name} in version "{kind.api_version}")'
+    )
 
 
 def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
@@ -116,15 +134,16 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
     else:
         unknown, wrong = builtin.inspect(served.kind, obj)
         if wrong:
-            raise BadRequest(_unhandled(served.kind, wrong[0]))
+            raise BadRequest(unhandled(served.kind, wrong[0]))
         if unknown:
             builtin.drop_unknown(served.kind, obj)
     if unknown and mode == "Strict":
-        raise BadRequest(_unhandled(served.kind, "strict decoding error: " + ", ".join(unknown)))
+        raise BadRequest(unhandled(served.kind, "strict decoding error: " + ", ".join(unknown)))
     return unknown if mode != "Ignore" else []
 
 
-def _unhandled(kind: Kind, reason: str) -> str:
+def unhandled(kind: Kind, reason: str) -> str:
+    """``Pod in version "v1" cannot be handled as a Pod: …``."""
     return f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {reason}'
 
 
@@ -136,8 +155,8 @@ def fill_defaults(served: Served, obj: Json) -> None:
         defaults.apply_defaults(served.kind, obj)
 
 
-def validate(served: Served, obj: Json, old: Json | None) -> None:
-    """Check an object about to be stored.
+def validate(served: Served, obj: Json, old: Json | None, *, name: str = "") -> None:
+    """Check an object about to be stored; ``name`` is for errors about parts of one.
 
     Raises:
         Invalid: With every cause.
@@ -147,7 +166,7 @@ def validate(served: Served, obj: Json, old: Json | None) -> None:
     if served.schema is not None:
         causes = [*causes, *served.schema.validate(obj, old)]
     if causes:
-        raise invalid(kind, obj["metadata"].get("name", ""), causes)
+        raise invalid(kind, name or obj["metadata"].get("name", ""), causes)
 
 
 def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> None:
@@ -165,7 +184,10 @@ def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> N
         metadata["name"] = generated_name(metadata["generateName"], rng)
     metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = format_time(clock.now())
-    metadata["generation"] = 1
+    if strategy_of(served).counts_generations:
+        metadata["generation"] = 1
+    else:
+        metadata.pop("generation", None)
     if served.is_custom:
         if served.kind.has_status:
             obj.pop("status", None)
@@ -176,6 +198,13 @@ def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> N
 def generated_name(prefix: str, rng: random.Random) -> str:
     """Return a name from ``generateName``: the prefix and five characters, 63 at most."""
     return prefix[:58] + "".join(rng.choices(_SUFFIX_CHARACTERS, k=5))
+
+
+def at_revision(body: bytes, revision: int) -> bytes:
+    """Return a stored body with another resource version: what a deletion or the leaving of a selection shows."""
+    obj = _decode(body)
+    obj["metadata"]["resourceVersion"] = str(revision)
+    return encode(obj)
 
 
 def too_large(kind: Kind, obj: Json) -> TooLarge:
@@ -200,12 +229,31 @@ _SERVER_OWNED = (
 )
 
 
-def continue_life(kind: Kind, obj: Json, old: Json, *, subresource: str) -> None:
+def check_fixed(kind: Kind, obj: Json, old: Json) -> None:
+    """Refuse what a client may neither set nor change.
+
+    Raises:
+        Invalid: The uid or the time of deletion is another one.
+    """
+    metadata, before = obj["metadata"], old["metadata"]
+    causes = [
+        invalid_value(f"metadata.{member}", metadata[member], "field is immutable")
+        for member in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if metadata.get(member) and metadata[member] != before.get(member)
+    ]
+    if causes:
+        raise invalid(kind, before["name"], causes)
+
+
+def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> None:
     """Carry over what an update may not change, and count generations.
 
     With the status subresource a main update keeps the old status, and a status update keeps all but the status
-    and metadata; other kinds take whatever is sent.
+    (built-in kinds: and the metadata); other kinds take whatever is sent.
     """
+    kind = served.kind
+    if subresource == "status" and served.is_custom:
+        obj["metadata"] = {**old["metadata"]}
     metadata, before = obj["metadata"], old["metadata"]
     for member in _SERVER_OWNED:
         if member in before:
@@ -215,10 +263,10 @@ def continue_life(kind: Kind, obj: Json, old: Json, *, subresource: str) -> None
     metadata.pop("managedFields", None)
     metadata["name"] = before["name"]
     if subresource == "status":
-        for member in [name for name in obj if name not in ("apiVersion", "kind", "metadata", "status")]:
+        for member in [name for name in obj if name not in _ABOUT_STATUS]:
             del obj[member]
         for member, value in old.items():
-            if member not in ("apiVersion", "kind", "metadata", "status"):
+            if member not in _ABOUT_STATUS:
                 obj[member] = value
         return
     if kind.has_status:
@@ -226,8 +274,11 @@ def continue_life(kind: Kind, obj: Json, old: Json, *, subresource: str) -> None
             obj["status"] = old["status"]
         else:
             obj.pop("status", None)
-    if _desired(kind, obj) != _desired(kind, old):
-        metadata["generation"] = before.get("generation", 0) + 1
+    if "generation" in before and _desired(kind, obj) != _desired(kind, old):
+        metadata["generation"] = before["generation"] + 1
+
+
+_ABOUT_STATUS = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
 def _desired(kind: Kind, obj: Json) -> Json:

@@ -10,7 +10,8 @@ Bodies are JSON bytes with their ``resourceVersion`` inside, shared by readers, 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_left, bisect_right
+import logging
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,15 @@ from typing import NamedTuple, Protocol
 
 from strato.errors import Gone, InvariantError
 
+_log = logging.getLogger(__name__)
+
 EVENTS_KEPT = 32_768
 """Events kept per resource; a watch from before the oldest is answered 410, as after a compaction."""
 
-_PUBLISH_SLACK = 4096
+_SHARED_BYTES = 4 << 20
+"""Larger chunks of frames are not kept for the next watcher."""
+_FEW = 64
+"""Up to so many changed keys are put into the sorted list one by one; more are sorted in."""
 
 
 class Row(NamedTuple):
@@ -88,6 +94,19 @@ class Watcher:
         events, self._events = self._events, []
         return events
 
+    def shared(self, events: Sequence[Event], make: Callable[[], bytes]) -> bytes:
+        """Return what ``make`` makes of events of this resource, made once for all watchers that read the same ones.
+
+        Watchers woken together read together, so that remembering the last is enough.
+        """
+        span = (events[0].revision, events[-1].revision)
+        known, chunk = self._bucket.last_chunk
+        if known != span:
+            chunk = make()
+            if len(chunk) <= _SHARED_BYTES:
+                self._bucket.last_chunk = (span, chunk)
+        return chunk
+
     def wake(self) -> None:
         """Make `take` return what there is, also nothing."""
         self._ready.set()
@@ -110,14 +129,15 @@ class Bucket:
         self.compacted = revision
         """Events up to here are no longer kept."""
         self.watchers: set[Watcher] = set()
+        self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._sorted: list[str] = []
-        self._unsorted = 0
+        self._changed: dict[str, None] = {}
+        """Keys that came or went since ``_sorted`` was brought up to date."""
 
     def load(self, key: str, row: Row) -> None:
         """Put back an object read from the journal."""
         self.objects[key] = row
-        self._sorted.append(key)
-        self._unsorted += 1
+        self._changed[key] = None
 
     def latest(self, key: str) -> bytes | None:
         """Return the newest state of an object, durable or not."""
@@ -129,19 +149,52 @@ class Bucket:
 
     def keys(self, prefix: str = "") -> Sequence[str]:
         """Return the keys that begin with ``prefix`` in order."""
-        if self._unsorted:
-            # Appended keys make a nearly sorted list, which sorts in one pass.
-            self._sorted = sorted(self.objects) if self._unsorted > len(self._sorted) else self._merged()
-            self._unsorted = 0
-        if not prefix:
-            return self._sorted
-        return self._sorted[bisect_left(self._sorted, prefix) : bisect_right(self._sorted, prefix + "\U0010ffff")]
+        if self._changed:
+            self._sort()
+        return _below(self._sorted, prefix) if prefix else self._sorted
 
-    def _merged(self) -> list[str]:
-        live = self.objects
-        keys = [key for key in self._sorted if key in live]
-        keys.sort()
-        return list(dict.fromkeys(keys))
+    def _sort(self) -> None:
+        """Bring the sorted keys up to date; a new list, because callers may still walk the old one."""
+        live, changed = self.objects, self._changed
+        if len(changed) <= _FEW:
+            keys = self._sorted.copy()
+            for key in changed:
+                position = bisect_left(keys, key)
+                known = position < len(keys) and keys[position] == key
+                if key not in live:
+                    if known:
+                        del keys[position]
+                elif not known:
+                    keys.insert(position, key)
+        else:
+            # Two sorted runs merge in one pass.
+            keys = [key for key in self._sorted if key in live and key not in changed]
+            keys += sorted(key for key in changed if key in live)
+            keys.sort()
+        self._sorted = keys
+        self._changed = {}
+
+    def at(self, revision: int, prefix: str = "") -> tuple[Sequence[str], Callable[[str], bytes]]:
+        """Return the keys and bodies as they were at a revision, undoing the kept events since.
+
+        Raises:
+            Gone: Events since then are no longer kept.
+        """
+        keys, objects = self.keys(prefix), self.objects
+        before: dict[str, bytes | None] = {}
+        for event in self.events_after(revision):
+            if event.key.startswith(prefix):
+                before.setdefault(event.key, event.previous)
+        if not before:
+            return keys, lambda key: objects[key].body
+        then = set(keys)
+        then.difference_update(key for key, body in before.items() if body is None)
+        then.update(key for key, body in before.items() if body is not None)
+
+        def body_of(key: str) -> bytes:
+            return before.get(key) or objects[key].body
+
+        return sorted(then), body_of
 
     def publish(self, change: Change) -> Event:
         """Make a durable change visible."""
@@ -151,12 +204,11 @@ class Bucket:
             if row is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
             del self.objects[key]
-            self._unsorted += 1
+            self._changed[key] = None
         else:
             self.objects[key] = Row(body, change.revision)
             if row is None:
-                self._sorted.append(key)
-                self._unsorted += 1
+                self._changed[key] = None
         waiting = self.pending.get(key)
         if waiting is not None and waiting[0] == change.revision:
             del self.pending[key]
@@ -183,6 +235,10 @@ class Bucket:
         return newer
 
 
+def _below(keys: list[str], prefix: str) -> list[str]:
+    return keys[bisect_left(keys, prefix) : bisect_right(keys, prefix + "\U0010ffff")]
+
+
 @dataclass(slots=True)
 class _Waiter:
     revision: int
@@ -205,6 +261,8 @@ class Store:
         self._buckets: dict[str, Bucket] = {}
         self._journal: Journal | None = None
         self._waiters: deque[_Waiter] = deque()
+        self._failure: Exception | None = None
+        self._publishing: deque[Change] = deque()
         self._subscribers: list[Callable[[str, Event], None]] = []
 
     def use_journal(self, journal: Journal) -> None:
@@ -240,7 +298,12 @@ class Store:
         """Write an object (None deletes) and return a future that ends when it is durable and visible.
 
         ``body`` must carry `next_revision`; nothing may await between that call and this one.
+
+        Raises:
+            ApiError: The journal has failed; what is already stored can still be read.
         """
+        if self._failure is not None:
+            raise self._failure
         self.revision += 1
         change = Change(resource, key, self.revision, body, tombstone)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -253,6 +316,14 @@ class Store:
         self._journal.append(change)
         return future
 
+    async def settled(self, resource: str, key: str) -> None:
+        """Wait until the newest state of an object is durable: whoever answers with it must not tell too much."""
+        waiting = self.bucket(resource).pending.get(key)
+        if waiting is not None:
+            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            insort(self._waiters, _Waiter(waiting[0], future), key=lambda waiter: waiter.revision)
+            await future
+
     def committed(self, changes: Sequence[Change]) -> None:
         """Publish what the journal has made durable and answer the writers; called on the loop's thread."""
         self._publish(changes)
@@ -263,20 +334,33 @@ class Store:
                 future.set_result(None)
 
     def failed(self, error: Exception) -> None:
-        """Answer every waiting writer with an error: the journal cannot be written any more."""
+        """Answer every waiting writer with an error, and every later one: the journal cannot be written any more."""
+        self._failure = error
+        for bucket in self._buckets.values():
+            bucket.pending.clear()
         for waiter in self._waiters:
             if not waiter.future.done():
                 waiter.future.set_exception(error)
         self._waiters.clear()
 
     def _publish(self, changes: Sequence[Change]) -> None:
+        """Make changes visible in order. A subscriber may write: what it wrote is published after them."""
+        queue = self._publishing
+        queue.extend(changes)
+        if len(queue) > len(changes):
+            return  # called by a subscriber: the loop below is running
         by_bucket: dict[str, list[Event]] = {}
-        for change in changes:
+        while queue:
+            change = queue[0]
             event = self.bucket(change.resource).publish(change)
+            self.published = change.revision
             by_bucket.setdefault(change.resource, []).append(event)
             for subscriber in self._subscribers:
-                subscriber(change.resource, event)
-        self.published = changes[-1].revision
+                try:
+                    subscriber(change.resource, event)
+                except Exception:
+                    _log.exception("a subscriber failed: resource=%s key=%s", change.resource, change.key)
+            queue.popleft()
         for resource, events in by_bucket.items():
             for watcher in list(self._buckets[resource].watchers):
                 watcher.offer(events)
@@ -285,8 +369,10 @@ class Store:
         """Return a watcher and the events it missed since ``revision``.
 
         Raises:
-            Gone: Those are no longer kept.
+            Gone: Those are no longer kept, or the revision has never been given out.
         """
+        if revision > self.revision:
+            raise Gone(f"too large resource version: {revision} ({self.published})")
         bucket = self.bucket(resource)
         missed = bucket.events_after(revision)
         watcher = Watcher(bucket)

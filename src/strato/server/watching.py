@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 
 import msgspec
 
@@ -11,6 +11,7 @@ from strato.api.kinds import Kind
 from strato.api.status import to_status
 from strato.errors import Gone
 from strato.server.fields import Filter
+from strato.server.objects import at_revision
 from strato.server.store import Event, Store, Watcher
 
 BOOKMARK_SECONDS = 60.0
@@ -60,8 +61,22 @@ class Watch:
         self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
         self._timeout_seconds, self._render = timeout_seconds, render
         self._closed = False
+        self._frames = self._run()
 
-    async def frames(self) -> AsyncIterator[bytes]:
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Return itself: a watch is read once."""
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return the next chunk of whole frames."""
+        return await anext(self._frames)
+
+    async def aclose(self) -> None:
+        """Stop watching, also when nothing was ever read."""
+        self._watcher.close()
+        await self._frames.aclose()
+
+    async def _run(self) -> AsyncGenerator[bytes, None]:
         """Yield chunks of whole frames until the time is up, the reader is too slow or closes."""
         loop = asyncio.get_running_loop()
         timers: list[asyncio.TimerHandle] = []
@@ -109,31 +124,38 @@ class Watch:
         return body if self._render is None else self._render(body)
 
     def _bookmark(self, *, initial_end: bool = False) -> bytes:
-        metadata: dict[str, object] = {"resourceVersion": str(self._store.published), "creationTimestamp": None}
+        metadata: dict[str, object] = {"resourceVersion": str(self._store.published)}
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         body = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
         return frame(b"BOOKMARK", msgspec.json.encode(body))
 
     def _chunk(self, events: Sequence[Event]) -> bytes:
+        if not events:
+            return b""
         prefix, wanted = self._prefix, self._wanted
-        frames: list[bytes] = []
-        for event in events:
-            if prefix and not event.key.startswith(prefix):
-                continue
-            if wanted.everything:
-                if event.body is None:
-                    frames.append(frame(b"DELETED", self._shown(event.tombstone or b"{}")))
-                else:
-                    kind = b"MODIFIED" if event.previous is not None else b"ADDED"
-                    frames.append(frame(kind, self._shown(event.body)))
-                continue
-            before = event.previous is not None and wanted.matches(event.previous)
-            after = event.body is not None and wanted.matches(event.body)
-            if after:
-                assert event.body is not None
-                frames.append(frame(b"MODIFIED" if before else b"ADDED", self._shown(event.body)))
-            elif before:
-                # The object left the selection: its last wanted state, at the revision of the change.
-                frames.append(frame(b"DELETED", self._shown(event.tombstone or event.body or b"{}")))
-        return b"".join(frames)
+        if prefix:
+            events = [event for event in events if event.key.startswith(prefix)]
+        if wanted.everything:
+            if prefix or self._render is not None:
+                return b"".join([self._everything(event) for event in events])
+            return self._watcher.shared(events, lambda: b"".join([self._everything(event) for event in events]))
+        return b"".join([self._selected(event) for event in events])
+
+    def _everything(self, event: Event) -> bytes:
+        if event.body is None:
+            return frame(b"DELETED", self._shown(event.tombstone or b"{}"))
+        return frame(b"MODIFIED" if event.previous is not None else b"ADDED", self._shown(event.body))
+
+    def _selected(self, event: Event) -> bytes:
+        matches = self._wanted.matches_shared
+        before = event.previous is not None and matches(event.previous)
+        if event.body is not None and matches(event.body):
+            return frame(b"MODIFIED" if before else b"ADDED", self._shown(event.body))
+        if not before:
+            return b""
+        if event.body is None:
+            return frame(b"DELETED", self._shown(event.tombstone or b"{}"))
+        # The object left the selection: its last wanted state, at the revision of the change.
+        assert event.previous is not None
+        return frame(b"DELETED", self._shown(at_revision(event.previous, event.revision)))

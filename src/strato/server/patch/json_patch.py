@@ -42,8 +42,7 @@ def _apply(target: Any, operation: Any) -> Any:
             _, result = _remove(target, path)
             return result
         case "replace":
-            if path:
-                _get(target, path)
+            if path:  # a missing member is added, as Kubernetes does, unlike the RFC
                 _set(target, path, operation.get("value"))
                 return target
             return operation.get("value")
@@ -53,7 +52,7 @@ def _apply(target: Any, operation: Any) -> Any:
         case "copy":
             return _add(target, path, copy.deepcopy(_get(target, _pointer(operation["from"]))))
         case "test":
-            if _get(target, path) != operation.get("value"):
+            if _found(target, path) != operation.get("value"):
                 raise ValueError(f"testing value {operation['path']} failed")
             return target
         case _:
@@ -92,12 +91,22 @@ def _get(target: Any, path: Sequence[str]) -> Any:
     return target
 
 
+def _found(target: Any, path: Sequence[str]) -> Any:
+    """Return what is at a path; a missing member of an object equals null in a test."""
+    parent = _get(target, path[:-1]) if path else None
+    if isinstance(parent, dict):
+        return parent.get(path[-1])
+    return _get(target, path)
+
+
 def _set(target: Any, path: Sequence[str], value: Any) -> None:
     parent = _get(target, path[:-1])
     if isinstance(parent, list):
         parent[_index(parent, path[-1])] = value
-    else:
+    elif isinstance(parent, dict):
         parent[path[-1]] = value
+    else:
+        raise LookupError(f"path {path[-1]!r} leads into a plain value")
 
 
 def _add(target: Any, path: Sequence[str], value: Any) -> Any:

@@ -7,15 +7,18 @@ from typing import Any
 
 import msgspec
 
+from strato.api import catalog
 from strato.api.status import conflict, invalid, not_found, not_supported, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
-from strato.errors import BadRequest
+from strato.errors import BadRequest, Conflict
 from strato.server import objects
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.state import State, object_key
+from strato.server.rest.storing import check_options
+from strato.server.schema import builtin
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -30,13 +33,21 @@ class Binder:
     async def bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Set the pod's node, merge the binding's annotations and mark the pod scheduled."""
         kind, state = served.kind, self._state
+        if request.query:
+            check_options(request, "CreateOptions")
         binding = objects.read_body(request.body, request.headers.get("content-type", ""))
         if not isinstance(binding, dict):
             raise BadRequest(f"a binding is an object, not {type(binding).__name__}")
+        if (binding.get("kind") or "Binding", binding.get("apiVersion") or "v1") != ("Binding", "v1"):
+            what = f'{binding.get("kind")} in version "{binding.get("apiVersion")}"'
+            raise BadRequest(f"{what} cannot be handled as a Binding")
+        _, wrong = builtin.inspect(catalog.BINDING, binding)
+        if wrong:
+            raise BadRequest(objects.unhandled(catalog.BINDING, wrong[0]))
         aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
-        if not isinstance(aim, dict) or not isinstance(metadata, dict):
-            raise BadRequest("metadata and target of a binding are objects")
-        if metadata.get("name", target.name) != target.name:
+        if (metadata.get("namespace") or target.namespace) != target.namespace:
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+        if (metadata.get("name") or target.name) != target.name:
             raise BadRequest("name in URL does not match name in Binding object")
         if aim.get("kind") not in (None, "", "Node"):
             raise invalid(kind, target.name, [not_supported("target.kind", aim["kind"], ("Node", "<empty>"))])
@@ -54,21 +65,36 @@ class Binder:
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {mine['uid']}"
             raise conflict(kind, target.name, text)
         if mine.get("deletionTimestamp"):
-            raise conflict(kind, target.name, f"pod {target.name} is being deleted, cannot be assigned to a host")
+            raise _refused(target.name, f"pod {target.name} is being deleted, cannot be assigned to a host")
         if spec.get("nodeName"):
             text = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
-            raise conflict(kind, target.name, text)
+            raise _refused(target.name, text)
         if spec.get("schedulingGates"):
-            raise conflict(kind, target.name, f"pod {target.name} has non-empty .spec.schedulingGates")
+            raise _refused(target.name, f"pod {target.name} has non-empty .spec.schedulingGates")
         spec["nodeName"] = node
-        if metadata.get("annotations"):
-            mine["annotations"] = {**(mine.get("annotations") or {}), **metadata["annotations"]}
+        for member in ("annotations", "labels"):
+            if metadata.get(member):
+                mine[member] = {**(mine.get(member) or {}), **metadata[member]}
         _mark_scheduled(pod, format_time(state.clock.now()))
-        if request.param("dryRun") == "All":
+        if request.query.get("dryRun"):
             return Response(201, _SUCCESS)
         mine["resourceVersion"] = str(state.store.next_revision())
         await state.store.write(kind.resource, key, encode(pod))
         return Response(201, _SUCCESS)
+
+    async def create(self, request: Request, target: ResourcePath, pods: Served) -> Response:
+        """Bind the pod that a binding posted to ``bindings`` is named after."""
+        binding = objects.read_body(request.body, request.headers.get("content-type", ""))
+        metadata = binding.get("metadata") if isinstance(binding, dict) else None
+        name = metadata.get("name") if isinstance(metadata, dict) else None
+        if not isinstance(name, str) or not name:
+            raise invalid(catalog.BINDING, "", [required("metadata.name", "name or generateName is required")])
+        return await self.bind(request, target._replace(plural="pods", name=name), pods)
+
+
+def _refused(name: str, text: str) -> Conflict:
+    details = {"name": name, "kind": "pods/binding"}
+    return Conflict(f'Operation cannot be fulfilled on pods/binding "{name}": {text}', details=details)
 
 
 def _mark_scheduled(pod: objects.Json, now: str) -> None:

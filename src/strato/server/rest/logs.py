@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from strato.api.status import aggregate, forbidden_field, invalid_value
 from strato.api.wire import Request, Response
 from strato.clock import parse_time
-from strato.errors import BadRequest, NotFound
+from strato.errors import BadRequest, Invalid, NotFound
 from strato.server.logs import LogOptions, LogSource
 from strato.server.objects import Json
 from strato.server.path import ResourcePath
@@ -21,19 +22,13 @@ class PodLogs:
 
     async def read(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer the log of one container as plain text."""
+        options = _options(request, target.name)
         pod = self._state.require(served.kind, target.namespace, target.name)
         container = _container(pod, target.name, request.param("container"))
-        if self.source is None or not pod["spec"].get("nodeName"):
-            raise BadRequest(f'container "{container}" in pod "{target.name}" is waiting to start: not on a node yet')
-        options = LogOptions(
-            follow=request.flag("follow"),
-            previous=request.flag("previous"),
-            timestamps=request.flag("timestamps"),
-            tail_lines=_integer(request, "tailLines"),
-            since_seconds=_integer(request, "sinceSeconds"),
-            since_time=_instant(request),
-            limit_bytes=_integer(request, "limitBytes"),
-        )
+        if not pod["spec"].get("nodeName"):
+            return Response(204, content_type="text/plain")  # no node yet, nobody has anything to say
+        if self.source is None:
+            raise BadRequest(f'container "{container}" in pod "{target.name}" is waiting to start: no node reads logs')
         chunks = self.source.read_log(target.namespace, target.name, pod["metadata"]["uid"], container, options)
         if options.follow:
             return Response(200, stream=chunks, content_type="text/plain")
@@ -59,17 +54,44 @@ def _container(pod: Json, name: str, asked: str) -> str:
         return str(default)
     if len(main) == 1:
         return str(main[0])
-    choices = f"[{' '.join(main)}]" + (f" or one of the init containers: [{' '.join(init)}]" if init else "")
-    raise BadRequest(f"a container name must be specified for pod {name}, choose one of: {choices}")
+    choices = " ".join([*init, *main])
+    raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{choices}]")
+
+
+def _options(request: Request, pod: str) -> LogOptions:
+    tail, since, limit = (_integer(request, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
+    instant = _instant(request)
+    causes = []
+    if tail is not None and tail < 0:
+        causes.append(invalid_value("tailLines", tail, "must be greater than or equal to 0"))
+    if limit is not None and limit < 1:
+        causes.append(invalid_value("limitBytes", limit, "must be greater than 0"))
+    if since is not None and instant is not None:
+        causes.append(forbidden_field("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+    elif since is not None and since < 1:
+        causes.append(invalid_value("sinceSeconds", since, "must be greater than 0"))
+    if causes:
+        text = f'PodLogOptions "{pod}" is invalid: {aggregate(causes)}'
+        raise Invalid(text, causes=causes, details={"name": pod, "kind": "PodLogOptions"})
+    return LogOptions(
+        follow=request.flag("follow"),
+        previous=request.flag("previous"),
+        timestamps=request.flag("timestamps"),
+        tail_lines=tail,
+        since_seconds=since,
+        since_time=instant,
+        limit_bytes=limit,
+    )
 
 
 def _integer(request: Request, name: str) -> int | None:
     text = request.param(name)
     if not text:
         return None
-    if not text.isdigit():
-        raise BadRequest(f"{name}: Invalid value: {text!r}: must be greater than or equal to 0")
-    return int(text)
+    try:
+        return int(text)
+    except ValueError as error:
+        raise BadRequest(f"{name}: Invalid value: {text!r}: must be an integer") from error
 
 
 def _instant(request: Request) -> float | None:

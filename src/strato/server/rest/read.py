@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from strato.api.kinds import Kind
-from strato.api.status import not_found
+from strato.api.status import aggregate, forbidden_field, not_found, not_supported
 from strato.api.wire import Request, Response
-from strato.errors import ApiError, BadRequest, Gone, NotAcceptable
+from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid, NotAcceptable
 from strato.server.fields import Filter
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
@@ -43,11 +43,24 @@ class Reader:
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer a collection, whole or in pages."""
         kind = served.kind
+        _check_accept(request)
+        check_list_options(request)
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
         start, revision = _continue(request.param("continue"))
-        revision = revision or self._check_revision(request)
+        if start and request.param("resourceVersion") not in ("", "0"):
+            raise BadRequest("specifying resource version is not allowed when using continue")
         limit = _integer(request, "limit")
-        bodies, last, remaining = self._select(kind, target.namespace, wanted, start, limit)
+        try:
+            if not revision:
+                revision = self._revision_asked(request)
+            bodies, last, remaining = self._select(kind, target.namespace, wanted, start, limit, revision)
+        except Gone as error:
+            if not start:
+                raise
+            raise Gone(
+                "The provided continue parameter is too old to display a consistent list result. You can start a new "
+                "list without the continue parameter."
+            ) from error
         token = _token(last, revision) if remaining else ""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if token:
@@ -59,57 +72,66 @@ class Reader:
         head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
         return Response(200, head[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
 
-    def _check_revision(self, request: Request) -> int:
-        """Return the revision a list is of.
+    def _revision_asked(self, request: Request) -> int:
+        """Return the revision a list shall be of.
 
         Raises:
-            Gone: An exact older revision is asked for: old states are not kept.
+            ApiError: It is one of the future.
         """
         current = self._state.store.published
         asked = request.param("resourceVersion")
         if not asked or asked == "0":
             return current
         revision = _revision(asked)
-        if revision > self._state.store.revision:
+        if revision > current:
             raise ApiError(
                 f"Too large resource version: {revision}, current: {current}",
                 reason="Timeout",
                 code=504,
+                causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
                 retry_after_seconds=1,
             )
-        if request.param("resourceVersionMatch") == "Exact" and revision < current:
-            raise Gone(f"The provided resource version {revision} is too old to list exactly; list the newest instead")
-        return current
+        return revision if request.param("resourceVersionMatch") == "Exact" else current
 
     def _select(
-        self, kind: Kind, namespace: str, wanted: Filter, start: str, limit: int
+        self, kind: Kind, namespace: str, wanted: Filter, start: str, limit: int, revision: int = 0
     ) -> tuple[Sequence[bytes], str, int]:
-        """Return the wanted bodies after ``start``, the last key, and how many keys were not looked at."""
+        """Return the wanted bodies after ``start``, the last key, and how many keys were not looked at.
+
+        With a ``revision``, all as they were then.
+
+        Raises:
+            Gone: What has changed since is no longer known.
+        """
         bucket = self._state.bucket(kind)
-        if wanted.name is not None and (namespace or not kind.namespaced):
+        if revision and revision != self._state.store.published:
+            keys, body_of = bucket.at(revision, f"{namespace}/" if namespace else "")
+        elif wanted.name is not None and (namespace or not kind.namespaced):
             row = bucket.objects.get(object_key(kind, namespace, wanted.name))
             return ([row.body] if row is not None and wanted.matches(row.body) else []), "", 0
-        keys = bucket.keys(f"{namespace}/" if namespace else "")
-        objects = bucket.objects
-        if not start and not limit:
-            rows = (objects[key].body for key in keys)
-            return ([*rows] if wanted.everything else [body for body in rows if wanted.matches(body)]), "", 0
-        bodies: list[bytes] = []
-        for position in range(_after(keys, start), len(keys)):
-            body = objects[keys[position]].body
+        else:
+            keys, objects = bucket.keys(f"{namespace}/" if namespace else ""), bucket.objects
+            if not start and not limit:
+                bodies = [objects[key].body for key in keys]
+                return (bodies if wanted.everything else [body for body in bodies if wanted.matches(body)]), "", 0
+
+            def body_of(key: str) -> bytes:
+                return objects[key].body
+
+        found: list[bytes] = []
+        for position in range(bisect_right(keys, start) if start else 0, len(keys)):
+            body = body_of(keys[position])
             if wanted.everything or wanted.matches(body):
-                bodies.append(body)
-                if limit and len(bodies) == limit:
-                    return bodies, keys[position], len(keys) - position - 1
-        return bodies, "", 0
+                found.append(body)
+                if limit and len(found) == limit:
+                    return found, keys[position], len(keys) - position - 1
+        return found, "", 0
 
     def watch(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer a stream of changes."""
         kind, store = served.kind, self._state.store
-        field_selector = request.param("fieldSelector")
-        if target.name:
-            field_selector = ",".join(filter(None, (field_selector, f"metadata.name={target.name}")))
-        wanted = Filter(kind, request.param("labelSelector"), field_selector)
+        check_list_options(request)
+        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
         asked = request.param("resourceVersion")
         send_initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else asked in ("", "0")
         prefix = f"{target.namespace}/" if target.namespace else ""
@@ -134,13 +156,69 @@ class Reader:
             timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
             render=render,
         )
-        return Response(200, stream=watch.frames())
+        return Response(200, stream=watch)
 
     def _default_timeout(self, request: Request) -> float:
         """Return between half an hour and an hour for remote watches, so that they spread over servers."""
         if not request.flag("allowWatchBookmarks"):
             return 0.0
         return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
+
+
+def check_list_options(request: Request) -> None:
+    """Check how revisions are asked for.
+
+    Raises:
+        Invalid: The options of a list or watch do not go together.
+    """
+    match, revision = request.param("resourceVersionMatch"), request.param("resourceVersion")
+    has_initial = "sendInitialEvents" in request.query
+    if not match and not has_initial:
+        return
+    field, causes = "resourceVersionMatch", []
+    if request.flag("watch"):
+        if match and not has_initial:
+            causes.append(
+                forbidden_field(field, f"{field} is forbidden for watch unless sendInitialEvents is provided")
+            )
+        elif has_initial:
+            if match != "NotOlderThan":
+                causes.append(forbidden_field(field, f"sendInitialEvents requires setting {field} to NotOlderThan"))
+                if match:
+                    causes.append(not_supported(field, match, ["NotOlderThan"]))
+            if request.flag("sendInitialEvents") and not request.flag("allowWatchBookmarks"):
+                text = "sendInitialEvents is forbidden for watch unless allowWatchBookmarks is set"
+                causes += [] if causes else [forbidden_field("sendInitialEvents", text)]
+    elif has_initial:
+        causes.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    elif not revision:
+        causes.append(forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided"))
+    elif match not in ("Exact", "NotOlderThan"):
+        causes.append(not_supported(field, match, ["Exact", "NotOlderThan", ""]))
+    elif match == "Exact" and revision == "0":
+        causes.append(forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    if causes:
+        raise invalid_options("ListOptions", causes)
+
+
+def invalid_options(kind: str, causes: Sequence[Cause]) -> Invalid:
+    """Return the error for options: ``ListOptions.meta.k8s.io "" is invalid: …``."""
+    details = {"group": "meta.k8s.io", "kind": kind}
+    return Invalid(f'{kind}.meta.k8s.io "" is invalid: {aggregate(causes)}', causes=causes, details=details)
+
+
+def _check_accept(request: Request) -> None:
+    """Refuse clients that take nothing we can write.
+
+    Raises:
+        NotAcceptable: No accepted type is JSON.
+    """
+    accept = request.headers.get("accept", "")
+    if accept and not any(part in accept for part in ("json", "*/*", "application/*")):
+        raise NotAcceptable(
+            "only the following media types are accepted: "
+            "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
+        )
 
 
 def wants_table(request: Request) -> bool:
@@ -161,11 +239,7 @@ def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int 
         response = _table(request, kind, [obj], metadata, now)
         response.status = status
         return response
-    if accept and not any(part in accept for part in ("json", "*/*", "application/*")):
-        raise NotAcceptable(
-            "only the following media types are accepted: "
-            "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
-        )
+    _check_accept(request)
     return Response(status, body)
 
 
@@ -196,7 +270,8 @@ def _revision(text: str) -> int:
     try:
         revision = int(text)
     except ValueError as error:
-        raise BadRequest(f'resourceVersion: Invalid value: "{text}": must be an integer') from error
+        text = f'resourceVersion: Invalid value: "{text}": must be an unsigned integer'
+        raise BadRequest(f"invalid resource version: {text}") from error
     if revision < 0:
         raise BadRequest(f'resourceVersion: Invalid value: "{text}": must not be negative')
     return revision
@@ -214,8 +289,6 @@ def _continue(token: str) -> tuple[str, int]:
         read = _decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         return str(read["start"]), int(read["rv"])
     except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise BadRequest("continue key is not valid: take it unchanged from the previous page") from error
-
-
-def _after(keys: Sequence[str], start: str) -> int:
-    return bisect_right(keys, start) if start else 0
+        raise BadRequest(
+            "invalid continue token: continue key is not valid: take it unchanged from the previous page"
+        ) from error

@@ -8,9 +8,9 @@ import msgspec
 
 from strato.api.selectors import from_label_selector, from_labels
 from strato.api.shapes import LabelSelector
-from strato.api.status import conflict, method_not_supported
+from strato.api.status import aggregate, conflict, invalid_value, method_not_supported
 from strato.api.wire import Request, Response
-from strato.errors import BadRequest, UnsupportedMedia
+from strato.errors import BadRequest, Invalid, UnsupportedMedia
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
@@ -46,8 +46,13 @@ class Scale:
         elif verb != "update":
             raise method_not_supported(kind, verb)
         replicas = (body.get("spec") or {}).get("replicas", 0) if isinstance(body, dict) else None
-        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
+        if not isinstance(replicas, int) or isinstance(replicas, bool):
             raise BadRequest(f"spec.replicas must be an integer of at least 0, not {replicas!r}")
+        if replicas < 0:
+            cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+            details = {"name": target.name, "group": "autoscaling", "kind": "Scale"}
+            text = f'Scale.autoscaling "{target.name}" is invalid: {aggregate([cause])}'
+            raise Invalid(text, causes=[cause], details=details)
         asked = (body.get("metadata") or {}).get("resourceVersion")
         if asked and asked != obj["metadata"]["resourceVersion"]:
             raise conflict(kind, target.name)

@@ -13,7 +13,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import not_found
 from strato.clock import Clock
-from strato.errors import Forbidden
+from strato.errors import Cause, Forbidden
 from strato.server.objects import Json
 from strato.server.registry import Registry
 from strato.server.store import Bucket, Store
@@ -110,7 +110,10 @@ class State:
             raise Forbidden(
                 f'{kind.resource} "{name}" is forbidden: unable to create new content in namespace {namespace} '
                 "because it is being terminated",
-                details={"name": name, "kind": kind.plural, "group": kind.group},
+                causes=[
+                    Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+                ],
+                details={"name": name, "kind": kind.plural, **({"group": kind.group} if kind.group else {})},
             )
 
 

@@ -1,0 +1,190 @@
+"""Rules of CustomResourceDefinitions, in a real API server's words; pure.
+
+A definition that passes can be compiled and served: what this lets through, `Registry.serve_crd` must not choke on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from strato.api import names
+from strato.api.status import (
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from strato.errors import Cause, StratoError
+from strato.server.schema.structural import StructuralSchema
+from strato.server.schema.violations import go_pattern
+
+_TYPES = ("array", "boolean", "integer", "number", "object", "string")
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_MAX_DEPTH = 100
+"""Schemas nested deeper are refused; the walks over them are recursive."""
+
+Json = Mapping[str, Any]
+
+
+def problems(crd: Json) -> list[Cause]:
+    """Return everything wrong with a definition whose JSON types are right and whose names are defaulted."""
+    return list(_problems(crd))
+
+
+def update_problems(crd: Json, old: Json) -> list[Cause]:
+    """Return the above, and what an update may not change."""
+    found = problems(crd)
+    new, was = crd.get("spec") or {}, old.get("spec") or {}
+    named, known = new.get("names") or {}, was.get("names") or {}
+    for field, value, before in (
+        ("spec.group", new.get("group"), was.get("group")),
+        ("spec.scope", new.get("scope"), was.get("scope")),
+        ("spec.names.plural", named.get("plural"), known.get("plural")),
+        ("spec.names.kind", named.get("kind"), known.get("kind")),
+    ):
+        if value != before:
+            found.append(invalid_value(field, value, "field is immutable"))
+    return found
+
+
+def _problems(crd: Json) -> Iterator[Cause]:
+    spec: Json = crd.get("spec") or {}
+    named: Json = spec.get("names") or {}
+    name = crd["metadata"].get("name", "")
+    if name != f"{named.get('plural', '')}.{spec.get('group', '')}":
+        yield invalid_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group')
+    yield from _group_problems(spec.get("group"))
+    if not spec.get("scope"):
+        yield required("spec.scope")
+    elif spec["scope"] not in ("Cluster", "Namespaced"):
+        yield not_supported("spec.scope", spec["scope"], ("Cluster", "Namespaced"))
+    versions: Sequence[Json] = spec.get("versions") or ()
+    yield from _version_list_problems(versions)
+    for member in ("plural", "singular", "kind", "listKind"):
+        value = named.get(member)
+        if not value:
+            yield required(f"spec.names.{member}")
+            continue
+        for text in names.check_label_1035(value.lower()):
+            yield invalid_value(f"spec.names.{member}", value, text)
+    for index, version in enumerate(versions):
+        # A single version is reported at the places that the first API version of definitions had for it.
+        prefix = "spec" if len(versions) == 1 else f"spec.versions[{index}]"
+        yield from _one_version_problems(version, index, prefix, alone=len(versions) == 1)
+
+
+def _group_problems(group: str | None) -> Iterator[Cause]:
+    if not group:
+        yield required("spec.group")
+        return
+    for text in names.check_subdomain(group):
+        yield invalid_value("spec.group", group, text)
+    if "." not in group:
+        yield invalid_value("spec.group", group, "should be a domain with at least one dot")
+
+
+def _version_list_problems(versions: Sequence[Json]) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        name = version.get("name") or ""
+        if name in seen:
+            yield duplicate(f"spec.versions[{index}].name", name)
+        seen.add(name)
+        for text in names.check_label_1035(name):
+            yield invalid_value(f"spec.versions[{index}].name", name, text)
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        shown = list(versions) or None
+        yield invalid_value("spec.versions", shown, "must have exactly one version marked as storage version")
+
+
+def _one_version_problems(version: Json, index: int, prefix: str, *, alone: bool) -> Iterator[Cause]:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema")
+    if schema is None:
+        yield required(f"spec.versions[{index}].schema.openAPIV3Schema")
+    else:
+        place = f"{prefix}.validation.openAPIV3Schema" if alone else f"{prefix}.schema.openAPIV3Schema"
+        yield from _schema_problems(schema, place, has_status="status" in (version.get("subresources") or {}))
+    scale = (version.get("subresources") or {}).get("scale")
+    if scale is not None:
+        yield from _scale_problems(scale, f"{prefix}.subresources.scale")
+    for at, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        yield from _column_problems(column, f"{prefix}.additionalPrinterColumns[{at}]")
+
+
+def _scale_problems(scale: Json, field: str) -> Iterator[Cause]:
+    for member, root in (("specReplicasPath", ".spec."), ("statusReplicasPath", ".status.")):
+        path = scale.get(member) or ""
+        if not path:
+            yield required(f"{field}.{member}")
+        elif not path.startswith(root):
+            yield invalid_value(f"{field}.{member}", path, f"should be a json path under {root.rstrip('.')}")
+    path = scale.get("labelSelectorPath") or ""
+    if path and not path.startswith((".spec.", ".status.")):
+        yield invalid_value(f"{field}.labelSelectorPath", path, "should be a json path under either .spec or .status")
+
+
+def _column_problems(column: Json, field: str) -> Iterator[Cause]:
+    if not column.get("name"):
+        yield required(f"{field}.name")
+    kind = column.get("type")
+    if not kind:
+        yield required(f"{field}.type", f"must be one of {','.join(_COLUMN_TYPES)}")
+    elif kind not in _COLUMN_TYPES:
+        yield invalid_value(f"{field}.type", kind, f"must be one of {','.join(_COLUMN_TYPES)}")
+    if not column.get("jsonPath"):
+        yield required(f"{field}.JSONPath")
+
+
+def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[Cause]:
+    found = list(_node_problems(schema, field, "at the root", 0))
+    kind = schema.get("type")
+    if kind in _TYPES and kind != "object":
+        if has_status:
+            text = 'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+            yield invalid_value(f"{field}.type", kind, text)
+        yield invalid_value(f"{field}.type", kind, "must be object at the root")
+    yield from found
+    if not found:
+        try:
+            StructuralSchema(schema)
+        except (StratoError, ValueError, TypeError, LookupError, AttributeError, re.error) as error:
+            yield invalid_value(field, None, f"cannot be compiled: {error}")
+
+
+def _node_problems(schema: Json, field: str, place: str, depth: int) -> Iterator[Cause]:
+    if depth > _MAX_DEPTH:
+        yield invalid_value(field, None, f"must not be nested deeper than {_MAX_DEPTH} levels")
+        return
+    kind = schema.get("type")
+    is_free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if not kind:
+        if not is_free or depth == 0:
+            yield required(f"{field}.type", f"must not be empty {place}")
+    elif kind not in _TYPES:
+        yield not_supported(f"{field}.type", kind, _TYPES)
+    if schema.get("pattern"):
+        yield from _pattern_problems(schema["pattern"], f"{field}.pattern")
+    extra = schema.get("additionalProperties")
+    if extra and schema.get("properties"):
+        yield forbidden_field(
+            f"{field}.additionalProperties", "additionalProperties and properties are mutual exclusive"
+        )
+    if kind == "array" and not schema.get("items"):
+        yield required(f"{field}.items", "must be specified")
+    if isinstance(schema.get("items"), Mapping):
+        yield from _node_problems(schema["items"], f"{field}.items", "for specified array items", depth + 1)
+    if isinstance(extra, Mapping):
+        inner = f"{field}.additionalProperties"
+        yield from _node_problems(extra, inner, "for specified object fields", depth + 1)
+    for name, member in (schema.get("properties") or {}).items():
+        yield from _node_problems(member or {}, f"{field}.properties[{name}]", "for specified object fields", depth + 1)
+
+
+def _pattern_problems(pattern: str, field: str) -> Iterator[Cause]:
+    try:
+        go_pattern(pattern)
+    except re.error as error:
+        yield invalid_value(field, pattern, f"must be a valid regular expression, but isn't: {error}")

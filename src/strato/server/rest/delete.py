@@ -1,0 +1,290 @@
+"""delete, deletecollection and the eviction of pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.selectors import from_label_selector
+from strato.api.shapes import LabelSelector
+from strato.api.status import conflict, forbidden, invalid_value, not_supported
+from strato.api.wire import Request, Response
+from strato.clock import format_time
+from strato.errors import ApiError, BadRequest, Cause, Conflict, NotFound, TooManyRequests
+from strato.server import objects
+from strato.server.fields import Filter
+from strato.server.objects import Json, encode
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+from strato.server.rest import storing
+from strato.server.rest.read import invalid_options, shown
+from strato.server.rest.state import State, object_key
+from strato.server.strategies import strategy_of
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
+_POLICIES = ("Foreground", "Background", "Orphan", "nil")
+_FINISHED = ("Succeeded", "Failed")
+_IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+_GOING = (
+    "The system is ensuring all content is removed from this namespace.  "
+    "Upon completion, this namespace will automatically be purged by the system."
+)
+
+
+class Deleter:
+    """The deleting verbs."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    async def delete(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Delete an object, now or once its finalizers and its grace period allow."""
+        kind = served.kind
+        request, options = _read_options(request)
+        old = self._state.require(kind, target.namespace, target.name)
+        _check_preconditions(kind, target.name, options, old)
+        if kind is catalog.NAMESPACE:
+            _check_namespace_may_go(target.name, old)
+        question = storing.question(request, target, kind, "DELETE", None, old)
+        self._state.admission.validate(question, self._state)
+        body, gone = await self._delete(request, kind, target, old, options)
+        if gone and not strategy_of(served).returns_deleted:
+            return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
+        return shown(request, kind, body, now=self._state.clock.now())
+
+    async def delete_collection(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Delete all selected objects of a namespace (or of a cluster-scoped kind)."""
+        kind = served.kind
+        request, options = _read_options(request)
+        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
+        bucket = self._state.bucket(kind)
+        waiting = []
+        for key in bucket.keys(f"{target.namespace}/" if target.namespace else ""):
+            body = bucket.latest(key)
+            if body is None or not wanted.matches(body):
+                continue
+            old = _decode(body)
+            one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
+            question = storing.question(request, one, kind, "DELETE", None, old)
+            self._state.admission.validate(question, self._state)
+            waiting.append(self._delete(request, kind, one, old, options))
+        await asyncio.gather(*waiting)
+        return Response(200, encode(_success(kind, "", "")))
+
+    async def evict(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Delete a pod on behalf of the eviction API, unless a disruption budget is used up."""
+        kind = served.kind
+        body = objects.read_body(request.body, request.headers.get("content-type", "")) if request.body else {}
+        if not isinstance(body, dict):
+            raise BadRequest("an eviction is an object")
+        options = body.get("deleteOptions") or {}
+        _check_delete_options(options)
+        if options.get("dryRun"):
+            request = _dry(request)
+        old = self._state.require(kind, target.namespace, target.name)
+        _check_preconditions(kind, target.name, options, old)
+        self._check_budget(target.namespace, old)
+        if old["spec"].get("nodeName") and old.get("status", {}).get("phase") not in _FINISHED:
+            old = await self._mark_evicted(request, kind, target, old)
+        await self._delete(request, kind, target, old, options)
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+        return Response(201, encode(done))
+
+    async def _mark_evicted(self, request: Request, kind: Kind, target: ResourcePath, old: Json) -> Json:
+        """Say on the pod why it will be gone: its owner may treat disruptions unlike failures."""
+        status = old.setdefault("status", {})
+        conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
+        conditions.append(
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": format_time(self._state.clock.now()),
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+        )
+        status["conditions"] = conditions
+        key = object_key(kind, target.namespace, target.name)
+        marked = await storing.store(self._state, request, kind, key, old)
+        if storing.is_dry_run(request):
+            return old
+        latest = self._state.require(kind, target.namespace, target.name)
+        if latest["metadata"]["uid"] != old["metadata"]["uid"]:
+            raise NotFound(f'pods "{target.name}" not found')
+        return (
+            latest if latest["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] else _decode(marked)
+        )
+
+    def _check_budget(self, namespace: str, pod: Json) -> None:
+        if pod.get("status", {}).get("phase") in (*_FINISHED, "Pending"):
+            return
+        labels = pod["metadata"].get("labels") or {}
+        for budget in self._state.iterate(catalog.PODDISRUPTIONBUDGET, namespace):
+            selector = msgspec.convert(budget.get("spec", {}).get("selector") or {}, LabelSelector)
+            if from_label_selector(selector).matches(labels) and not budget.get("status", {}).get("disruptionsAllowed"):
+                raise TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.")
+
+    async def _delete(
+        self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
+    ) -> tuple[bytes, bool]:
+        """Mark or remove an object; return its last state and whether it is gone."""
+        key = object_key(kind, target.namespace, target.name)
+        obj = _decode(encode(old))
+        metadata = obj["metadata"]
+        _set_propagation(metadata, options)
+        grace = _grace_seconds(kind, obj, options)
+        now = self._state.clock.now()
+        if kind is catalog.NAMESPACE and obj.get("spec", {}).get("finalizers"):
+            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+            metadata.setdefault("deletionTimestamp", format_time(now))
+            return await storing.store(self._state, request, kind, key, obj), False
+        if grace == 0 and not metadata.get("finalizers"):
+            if kind is catalog.POD:
+                metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = format_time(now), 0
+            return await storing.remove(self._state, request, kind, key, obj), True
+        if "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = format_time(now + grace)
+            metadata["deletionGracePeriodSeconds"] = grace
+            if metadata.get("generation"):
+                metadata["generation"] += 1
+        elif kind is catalog.POD and grace < metadata.get("deletionGracePeriodSeconds", 0):
+            # Grace can be cut short, never prolonged.
+            metadata["deletionGracePeriodSeconds"] = grace
+            metadata["deletionTimestamp"] = format_time(now + grace)
+        elif obj == old:
+            await self._state.store.settled(kind.resource, key)
+            return encode(old), False
+        return await storing.store(self._state, request, kind, key, obj), False
+
+
+def _check_namespace_may_go(name: str, old: Json) -> None:
+    if name in _IMMORTAL_NAMESPACES:
+        raise forbidden(catalog.NAMESPACE, name, "this namespace may not be deleted")
+    if old["metadata"].get("deletionTimestamp"):
+        raise conflict(catalog.NAMESPACE, name, _GOING)
+
+
+def _read_options(request: Request) -> tuple[Request, Json]:
+    """Return the delete options of body and query, checked, and the request with a ``dryRun`` of the body."""
+    try:
+        read: Any = objects.read_body(request.body, request.headers.get("content-type", "")) if request.body else {}
+    except BadRequest as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from error
+    if not isinstance(read, dict):
+        raise BadRequest("couldn't get version/kind; json parse error: delete options must be an object")
+    options: Json = read
+    for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
+        text = request.param(name)
+        if text and name not in options:
+            options[name] = int(text) if name == "gracePeriodSeconds" and text.lstrip("-").isdigit() else text
+    _check_delete_options(options)
+    if options.get("dryRun"):
+        request = _dry(request)
+    elif request.query.get("dryRun"):
+        storing.check_options(request, "DeleteOptions")
+    return request, options
+
+
+def _dry(request: Request) -> Request:
+    return Request(
+        request.method,
+        request.path,
+        {**request.query, "dryRun": ["All"]},
+        request.headers,
+        request.body,
+        request.user,
+    )
+
+
+def _check_delete_options(options: Any) -> None:
+    """Check decoded delete options.
+
+    Raises:
+        BadRequest: A member has the wrong type.
+        Invalid: A member has a wrong value.
+    """
+    if not isinstance(options, dict):
+        raise BadRequest("delete options must be an object")
+    grace, preconditions = options.get("gracePeriodSeconds"), options.get("preconditions")
+    if grace is not None and (not isinstance(grace, int) or isinstance(grace, bool)):
+        raise BadRequest(f"gracePeriodSeconds must be an integer, not {grace!r}")
+    if preconditions is not None and not isinstance(preconditions, dict):
+        raise BadRequest(f"preconditions must be an object, not {type(preconditions).__name__}")
+    causes: list[Cause] = []
+    policy, orphan, dry_run = (options.get(name) for name in ("propagationPolicy", "orphanDependents", "dryRun"))
+    if policy is not None and orphan is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid_value("propagationPolicy", policy, text))
+    elif policy not in (None, "Foreground", "Background", "Orphan"):
+        causes.append(not_supported("propagationPolicy", policy, _POLICIES))
+    if dry_run and dry_run != ["All"]:
+        causes.append(not_supported("dryRun", dry_run, ["All"]))
+    if causes:
+        raise invalid_options("DeleteOptions", causes)
+
+
+def _check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None:
+    wanted = options.get("preconditions") or {}
+    for member, words, hint in (
+        ("uid", "UID", "The object might have been deleted and then recreated"),
+        ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+    ):
+        asked, found = wanted.get(member), old["metadata"].get(member)
+        if asked and asked != found:
+            raise _unmet(
+                kind,
+                name,
+                f"the {words} in the precondition ({asked}) does not match the {words} in record ({found}). {hint}",
+            )
+
+
+def _unmet(kind: Kind, name: str, text: str) -> ApiError:
+    # Kubernetes names the kind here where other conflicts name the resource.
+    qualified = f"{kind.name}.{kind.group}" if kind.group else kind.name
+    details = {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.name}
+    return Conflict(f'Operation cannot be fulfilled on {qualified} "{name}": {text}', details=details)
+
+
+def _set_propagation(metadata: Json, options: Json) -> None:
+    """Add the finalizer that makes the garbage collector delete (or orphan) dependents first."""
+    policy = options.get("propagationPolicy")
+    if policy is None and options.get("orphanDependents") is not None:
+        policy = "Orphan" if options["orphanDependents"] in (True, "true") else "Background"
+    if policy is None:
+        return
+    kept = [name for name in metadata.get("finalizers") or () if name not in (_FOREGROUND, _ORPHAN)]
+    if policy == "Foreground":
+        kept.append(_FOREGROUND)
+    elif policy == "Orphan":
+        kept.append(_ORPHAN)
+    if kept:
+        metadata["finalizers"] = kept
+    else:
+        metadata.pop("finalizers", None)
+
+
+def _grace_seconds(kind: Kind, obj: Json, options: Json) -> int:
+    """Return how long the object may still live; only pods that are on a node and not finished do."""
+    if kind is not catalog.POD:
+        return 0
+    asked = options.get("gracePeriodSeconds")
+    grace: int = asked if asked is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
+    if grace < 0:
+        grace = 1
+    if not obj["spec"].get("nodeName") or obj.get("status", {}).get("phase") in _FINISHED:
+        return 0
+    return grace
+
+
+def _success(kind: Kind, name: str, uid: str) -> Json:
+    details = {"kind": kind.plural, **({"group": kind.group} if kind.group else {})}
+    if name:
+        details |= {"name": name, "uid": uid}
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

@@ -1,0 +1,91 @@
+"""The steps that all writing verbs share: options, admission's question, the write itself, the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strato.admission import AdmissionRequest
+from strato.api.kinds import Kind
+from strato.api.status import not_supported
+from strato.api.wire import Request, Response
+from strato.server import objects
+from strato.server.objects import Json, encode
+from strato.server.path import ResourcePath
+from strato.server.rest.read import invalid_options, shown
+from strato.server.rest.state import State
+
+_MODES = ("", "Ignore", "Strict", "Warn")
+
+
+def check_options(request: Request, kind: str) -> None:
+    """Check the query of a write.
+
+    Raises:
+        Invalid: ``dryRun`` or ``fieldValidation`` has an unknown value.
+    """
+    causes = []
+    dry_run = request.query.get("dryRun")
+    if dry_run and list(dry_run) != ["All"]:
+        causes.append(not_supported("dryRun", list(dry_run), ["All"]))
+    if request.param("fieldValidation") not in _MODES:
+        causes.append(not_supported("fieldValidation", request.param("fieldValidation"), _MODES))
+    if causes:
+        raise invalid_options(kind, causes)
+
+
+def is_dry_run(request: Request) -> bool:
+    """Return whether nothing shall be stored; `check_options` has seen the values."""
+    return bool(request.query.get("dryRun"))
+
+
+def question(
+    request: Request, target: ResourcePath, kind: Kind, operation: str, obj: Json | None, old: Json | None
+) -> AdmissionRequest:
+    """Return what admission is asked."""
+    metadata = (obj or old or {}).get("metadata", {})
+    return AdmissionRequest(
+        operation=operation,
+        kind=kind,
+        namespace=target.namespace,
+        name=metadata.get("name", target.name),
+        object=obj,
+        old_object=old,
+        user=request.user,
+        dry_run=is_dry_run(request),
+        subresource=target.subresource,
+    )
+
+
+async def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
+    """Give the object the next revision and write it; a dry run stops before."""
+    obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
+    body = encode(obj)
+    if len(body) > objects.MAX_BODY_BYTES:
+        raise objects.too_large(kind, obj)
+    if is_dry_run(request):
+        return body
+    await state.store.write(kind.resource, key, body)
+    return body
+
+
+async def remove(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
+    """Delete the object; its last state gets the revision of the deletion. A dry run does not."""
+    obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
+    body = encode(obj)
+    if not is_dry_run(request):
+        await state.store.write(kind.resource, key, None, body)
+    return body
+
+
+def answer(
+    state: State, request: Request, kind: Kind, body: bytes, warnings: Sequence[str], status: int = 200
+) -> Response:
+    """Return the stored object as the client wants to see it, with warnings in the header."""
+    response = shown(request, kind, body, now=state.clock.now(), status=status)
+    if warnings:
+        response.headers = {"warning": "\n".join(f'299 - "{_escaped(text)}"' for text in warnings)}
+    return response
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')

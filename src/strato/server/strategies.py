@@ -1,0 +1,106 @@
+"""What a real API server does for some kinds and not for others; found by asking one (v1.36) about every kind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from strato.api import catalog
+from strato.server.registry import Served
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How a kind is written."""
+
+    counts_generations: bool = False
+    """``metadata.generation`` is 1 at first and grows with every change of what is wanted."""
+    returns_deleted: bool = False
+    """Deleting answers the last state of the object, not a ``Status``."""
+    created_by_update: bool = False
+    """An update of a missing object creates it."""
+    updates_blindly: bool = True
+    """An update without a resource version overwrites whatever there is."""
+
+
+_CUSTOM = Strategy(counts_generations=True, updates_blindly=False)
+_PLAIN = Strategy()
+_COUNTED = Strategy(counts_generations=True)
+_GUARDED = Strategy(counts_generations=True, updates_blindly=False)
+_RETURNED = Strategy(returns_deleted=True)
+_BOTH = Strategy(counts_generations=True, returns_deleted=True)
+_UPSERTED = Strategy(created_by_update=True)
+_GUARDED_RETURNED = Strategy(returns_deleted=True, updates_blindly=False)
+
+_BY_KIND = {
+    **dict.fromkeys(
+        (
+            catalog.DAEMONSET,
+            catalog.DEPLOYMENT,
+            catalog.REPLICASET,
+            catalog.STATEFULSET,
+            catalog.CRONJOB,
+            catalog.ENDPOINTSLICE,
+            catalog.INGRESSCLASS,
+            catalog.INGRESS,
+            catalog.NETWORKPOLICY,
+            catalog.PRIORITYCLASS,
+        ),
+        _COUNTED,
+    ),
+    **dict.fromkeys(
+        (
+            catalog.CUSTOMRESOURCEDEFINITION,
+            catalog.MUTATINGWEBHOOKCONFIGURATION,
+            catalog.VALIDATINGWEBHOOKCONFIGURATION,
+            catalog.VALIDATINGADMISSIONPOLICY,
+            catalog.VALIDATINGADMISSIONPOLICYBINDING,
+            catalog.PODDISRUPTIONBUDGET,
+            catalog.RESOURCESLICE,
+        ),
+        _GUARDED,
+    ),
+    **dict.fromkeys(
+        (
+            catalog.POD,
+            catalog.PODTEMPLATE,
+            catalog.REPLICATIONCONTROLLER,
+            catalog.JOB,
+            catalog.DEVICECLASS,
+        ),
+        _BOTH,
+    ),
+    **dict.fromkeys(
+        (
+            catalog.PERSISTENTVOLUMECLAIM,
+            catalog.PERSISTENTVOLUME,
+            catalog.RESOURCEQUOTA,
+            catalog.SERVICEACCOUNT,
+            catalog.RESOURCECLAIM,
+            catalog.RESOURCECLAIMTEMPLATE,
+            catalog.STORAGECLASS,
+        ),
+        _RETURNED,
+    ),
+    **dict.fromkeys(
+        (
+            catalog.ENDPOINTS,
+            catalog.EVENT,
+            catalog.EVENTS_EVENT,
+            catalog.LIMITRANGE,
+            catalog.CLUSTERROLE,
+            catalog.CLUSTERROLEBINDING,
+            catalog.ROLE,
+            catalog.ROLEBINDING,
+        ),
+        _UPSERTED,
+    ),
+    **dict.fromkeys((catalog.CSIDRIVER, catalog.CSINODE, catalog.VOLUMEATTACHMENT), _GUARDED_RETURNED),
+    catalog.SERVICE: Strategy(returns_deleted=True, created_by_update=True),
+    catalog.LEASE: Strategy(created_by_update=True, updates_blindly=False),
+    catalog.CSISTORAGECAPACITY: Strategy(updates_blindly=False),
+}
+
+
+def strategy_of(served: Served) -> Strategy:
+    """Return how a kind is written."""
+    return _CUSTOM if served.is_custom else _BY_KIND.get(served.kind, _PLAIN)

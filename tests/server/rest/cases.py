@@ -1,0 +1,743 @@
+"""The table: what clients ask, and what they ask wrongly. The answers are in ``answers.json``, from a real server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.server.rest.steps import (
+    PATCH,
+    STRATEGIC,
+    YAML,
+    Case,
+    Step,
+    delete,
+    get,
+    patch,
+    post,
+    put,
+    watch,
+)
+
+CORE = "/api/v1/namespaces/{ns}"
+MAPS, PODS, SECRETS = f"{CORE}/configmaps", f"{CORE}/pods", f"{CORE}/secrets"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def config(name: str = "a", **more: Any) -> dict[str, Any]:
+    metadata = {"name": name, **more.pop("metadata", {})}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, **more}
+
+
+def pod(name: str = "p", *, metadata: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, **(metadata or {})},
+        "spec": {"containers": [{"name": "main", "image": "busybox"}], **spec},
+    }
+
+
+def binding(node: str = "n1", **metadata: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", **metadata},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+
+
+def crd(plural: str = "widgets", kind: str = "Widget", **version: Any) -> dict[str, Any]:
+    group = "{x}.example.com"
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "kind": kind, "shortNames": ["wd"]},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "subresources": {"status": {}},
+                    "schema": {
+                        "openAPIV3Schema": {
+                            "type": "object",
+                            "properties": {
+                                "spec": {
+                                    "type": "object",
+                                    "required": ["size"],
+                                    "properties": {
+                                        "size": {"type": "integer", "minimum": 1, "maximum": 10},
+                                        "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+                                        "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+                                    },
+                                },
+                                "status": {"type": "object", "properties": {"ready": {"type": "boolean"}}},
+                            },
+                        }
+                    },
+                    **version,
+                }
+            ],
+        },
+    }
+
+
+WIDGETS = "/apis/{x}.example.com/v1/namespaces/{ns}/widgets"
+
+
+def widget(name: str = "w", spec: Any = None, **more: Any) -> dict[str, Any]:
+    body = {"apiVersion": "{x}.example.com/v1", "kind": "Widget", "metadata": {"name": name}}
+    return {**body, "spec": {"size": 1} if spec is None else spec, **more}
+
+
+SERVE_WIDGETS = [
+    post(CRDS, crd(), quiet=True),
+    watch(CRDS, "fieldSelector=metadata.name=widgets.{x}.example.com&resourceVersion=0", quiet=True),
+]
+
+CREATE = [
+    Case("create and read back", [post(MAPS, config(data={"k": "v"})), get(f"{MAPS}/a"), get(f"{MAPS}/b")]),
+    Case("create twice", [post(MAPS, config(), quiet=True), post(MAPS, config())]),
+    Case("create without a name", [post(MAPS, config(""))]),
+    Case("create in a missing namespace", [post("/api/v1/namespaces/missing-{x}/configmaps", config())]),
+    Case("create with the wrong kind", [post(MAPS, {**config(), "kind": "Secret"})]),
+    Case("create with the wrong version", [post(MAPS, {**config(), "apiVersion": "v2"})]),
+    Case("create with the wrong group", [post(MAPS, {**config(), "apiVersion": "apps/v1"})]),
+    Case("create with kind and version left out", [post(MAPS, {"metadata": {"name": "a"}})]),
+    Case("create with another namespace", [post(MAPS, config(metadata={"namespace": "other"}))]),
+    Case("create with a resource version", [post(MAPS, config(metadata={"resourceVersion": "5"}))]),
+    Case("create with a uid of its own", [post(MAPS, config(metadata={"uid": "abc"}))]),
+    Case("create with a bad name", [post(MAPS, config("A_b"))]),
+    Case("create with bad labels", [post(MAPS, config(metadata={"labels": {"a b": "c d"}}))]),
+    Case("create from malformed JSON", [post(MAPS, '{"kind": "ConfigMap"')]),
+    Case("create from a list", [post(MAPS, "[]")]),
+    Case("create from a string", [post(MAPS, '"x"')]),
+    Case("create from null", [post(MAPS, "null")]),
+    Case("create from nothing", [post(MAPS, None)]),
+    Case("create from YAML", [post(MAPS, "metadata: {name: a}\ndata: {k: v}\n", media=YAML)]),
+    Case("create from broken YAML", [post(MAPS, "a: [", media=YAML)]),
+    Case("create with a wrong content type", [post(MAPS, config(), media="text/plain")]),
+    Case("create with a member of the wrong type", [post(MAPS, config(data={"k": 1}))]),
+    Case("create with metadata of the wrong type", [post(MAPS, {**config(), "metadata": []})]),
+    Case("create with labels of the wrong type", [post(MAPS, config(metadata={"labels": {"a": 1}}))]),
+    Case("create at an object's path", [post(f"{MAPS}/a", config())]),
+    Case("create of a missing resource", [post(f"{CORE}/nothings", config()), get(f"{CORE}/nothings")]),
+    Case("create of a missing subresource", [post(f"{MAPS}/a/thing", config()), get(f"{PODS}/a/thing")]),
+    Case("create dry", [post(MAPS, config(), "dryRun=All"), get(f"{MAPS}/a")]),
+    Case("create with a bad dryRun", [post(MAPS, config(), "dryRun=Some")]),
+    Case(
+        "unknown fields",
+        [
+            post(MAPS, config("a", daat={}, metadata={"lables": {}}), "fieldValidation=Strict"),
+            post(MAPS, config("b", daat={}), "fieldValidation=Warn"),
+            post(MAPS, config("c", daat={}), "fieldValidation=Ignore"),
+            post(MAPS, config("d", daat={})),
+            post(MAPS, config("e"), "fieldValidation=Maybe"),
+        ],
+    ),
+    Case(
+        "duplicate fields",
+        [
+            post(MAPS, '{"metadata":{"name":"a"},"data":{"x":"1"},"data":{"y":"2"}}', "fieldValidation=Strict"),
+            post(MAPS, '{"metadata":{"name":"b"},"data":{"x":"1"},"data":{"y":"2"}}', "fieldValidation=Warn"),
+        ],
+    ),
+    Case("immutable config", [post(MAPS, config(immutable=True)), patch(f"{MAPS}/a", {"data": {"x": "y"}})]),
+    Case("create a pod", [post(PODS, pod()), get(f"{PODS}/p")]),
+    Case("create a pod with a status", [post(PODS, {**pod(), "status": {"phase": "Running"}})]),
+    Case("create a pod without containers", [post(PODS, {**pod(), "spec": {}})]),
+    Case("create a pod with many faults", [post(PODS, pod("P", restartPolicy="Maybe", containers=[{"name": "M"}]))]),
+    Case("create a node", [
+        post("/api/v1/nodes", {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n-{x}"}}),
+        post("/api/v1/nodes", {"metadata": {"name": "m-{x}", "namespace": "x"}}),
+    ]),
+    Case("create a namespace", [
+        post("/api/v1/namespaces", {"metadata": {"name": "second-{x}"}}),
+        post("/api/v1/namespaces", {"metadata": {"name": "second-{x}"}}),
+        get("/api/v1/namespaces/second-{x}"),
+        patch("/api/v1/namespaces/second-{x}", {"metadata": {"labels": {"kubernetes.io/metadata.name": "z"}}}),
+    ]),
+]  # fmt: skip
+
+UPDATE = [
+    Case(
+        "update",
+        [
+            post(MAPS, config(data={"k": "v"})),
+            put(f"{MAPS}/a", config(data={"k": "w"})),
+            put(f"{MAPS}/a", config(data={"k": "x"}, metadata={"resourceVersion": "{rv:0}"})),
+            put(f"{MAPS}/a", config(data={"k": "x"}, metadata={"resourceVersion": "{rv:1}"})),
+            put(f"{MAPS}/a", config(data={"k": "x"})),
+        ],
+    ),
+    Case("update of a missing object", [put(f"{MAPS}/a", config())]),
+    Case(
+        "update under another name",
+        [post(MAPS, config(), quiet=True), put(f"{MAPS}/a", config("b")), put(f"{MAPS}/a", {"data": {}})],
+    ),
+    Case(
+        "update of fixed metadata",
+        [
+            post(MAPS, config(), quiet=True),
+            put(f"{MAPS}/a", config(metadata={"uid": "other"})),
+            put(f"{MAPS}/a", config(metadata={"creationTimestamp": "2001-01-01T00:00:00Z"})),
+            put(f"{MAPS}/a", config(metadata={"deletionTimestamp": "2001-01-01T00:00:00Z"})),
+            put(f"{MAPS}/a", config(metadata={"namespace": "other"})),
+            put(f"{MAPS}/a", config(metadata={"generation": 7})),
+            put(f"{MAPS}/a", config(metadata={"resourceVersion": "junk"})),
+        ],
+    ),
+    Case(
+        "update of a pod's fixed fields",
+        [
+            post(PODS, pod(), quiet=True),
+            patch(f"{PODS}/p", {"spec": {"restartPolicy": "Never"}}),
+            patch(f"{PODS}/p", {"spec": {"schedulerName": "other"}}),
+            patch(f"{PODS}/p", {"metadata": {"labels": {"a": "b"}}}),
+        ],
+    ),
+    Case(
+        "status and spec are apart",
+        [
+            post(PODS, pod(), quiet=True),
+            patch(f"{PODS}/p", {"status": {"phase": "Running"}}),
+            patch(f"{PODS}/p/status", {"status": {"phase": "Running"}, "metadata": {"labels": {"s": "t"}}}),
+            patch(f"{PODS}/p/status", {"spec": {"nodeName": "n"}}),
+            get(f"{PODS}/p/status"),
+            post(f"{PODS}/p/status", pod()),
+            delete(f"{PODS}/p/status"),
+        ],
+    ),
+    Case(
+        "generation of a deployment",
+        [
+            post("/apis/apps/v1/namespaces/{ns}/deployments", {
+                "metadata": {"name": "d"},
+                "spec": {"replicas": 1, "selector": {"matchLabels": {"a": "b"}},
+                         "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}},
+            }),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"replicas": 2}}),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"metadata": {"labels": {"x": "y"}}}),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d/status", {"status": {"replicas": 1}}),
+            get("/apis/apps/v1/namespaces/{ns}/deployments/d/scale"),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d/scale", {"spec": {"replicas": 5}}),
+            put("/apis/apps/v1/namespaces/{ns}/deployments/d/scale",
+                {"metadata": {"name": "d", "namespace": "{ns}"}, "spec": {"replicas": 3}}),
+            put("/apis/apps/v1/namespaces/{ns}/deployments/d/scale",
+                {"metadata": {"name": "d", "namespace": "{ns}"}, "spec": {"replicas": -3}}),
+            put("/apis/apps/v1/namespaces/{ns}/deployments/d/scale",
+                {"metadata": {"name": "d", "namespace": "{ns}", "resourceVersion": "1"}, "spec": {"replicas": 3}}),
+            get("/apis/apps/v1/namespaces/{ns}/deployments/e/scale"),
+            get("/apis/apps/v1/namespaces/{ns}/deployments/d"),
+        ],
+    ),
+    Case(
+        "a lease by put",
+        [
+            put("/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/l", {"metadata": {"name": "l"}}),
+            put("/apis/coordination.k8s.io/v1/namespaces/{ns}/leases/l",
+                {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}),
+        ],
+    ),
+]  # fmt: skip
+
+PATCHES = [
+    Case(
+        "merge patch",
+        [
+            post(MAPS, config(data={"a": "1", "b": "2"}), quiet=True),
+            patch(f"{MAPS}/a", {"data": {"a": None, "c": "3"}}),
+            patch(f"{MAPS}/a", {}),
+            patch(f"{MAPS}/a", "[]"),
+            patch(f"{MAPS}/a", "{"),
+            patch(f"{MAPS}/a", {"metadata": {"name": "b"}}),
+            patch(f"{MAPS}/a", {"metadata": {"resourceVersion": "1"}}),
+            patch(f"{MAPS}/a", {"metadata": {"uid": "other"}}),
+            patch(f"{MAPS}/a", {"kind": "Secret"}),
+            patch(f"{MAPS}/a", {"data": None}),
+            patch(f"{MAPS}/b", {}),
+            patch(f"{MAPS}/a", {}, media="application/json"),
+            patch(MAPS, {}),
+            patch(f"{MAPS}/a", {"unknown": 1}, query="fieldValidation=Strict"),
+            patch(f"{MAPS}/a", {"data": {"z": 1}}),
+            patch(f"{MAPS}/a", {"data": {"dry": "run"}}, query="dryRun=All"),
+            get(f"{MAPS}/a"),
+        ],
+    ),
+    Case(
+        "json patch",
+        [
+            post(MAPS, config(data={"a": "1"}), quiet=True),
+            patch(f"{MAPS}/a", [{"op": "add", "path": "/data/b", "value": "2"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "test", "path": "/data/b", "value": "3"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "remove", "path": "/data/zz"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "replace", "path": "/data/zz", "value": "1"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "move", "from": "/data/a", "path": "/data/c"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "copy", "from": "/data/c", "path": "/data/d"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "fly", "path": "/data/d"}], PATCH),
+            patch(f"{MAPS}/a", {"op": "remove"}, PATCH),
+            patch(f"{MAPS}/a", [{"op": "add", "path": "/metadata/labels/x", "value": "y"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "add", "path": "/metadata/labels", "value": {"a~b/c": "y"}}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "remove", "path": "/metadata/name"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "replace", "path": "", "value": []}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "test", "path": "/data/none", "value": None}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "add", "path": "data/b", "value": "2"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "add", "path": "/data/b"}], PATCH),
+            patch(f"{MAPS}/a", [{"op": "copy", "path": "/data/b"}], PATCH),
+        ],
+    ),
+    Case(
+        "strategic merge patch of a pod",
+        [
+            post(PODS, pod(
+                containers=[{"name": "a", "image": "i"}, {"name": "b", "image": "j"}],
+                tolerations=[{"key": "k", "operator": "Exists"}],
+            ), quiet=True),
+            patch(f"{PODS}/p", {"spec": {"containers": [{"name": "b", "image": "new"}]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"metadata": {"finalizers": ["x/a", "x/b"]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"metadata": {"finalizers": ["x/b", "x/c"]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["x/a", "x/z"]}}, STRATEGIC),
+            patch(f"{PODS}/p", {
+                "metadata": {"$setElementOrder/finalizers": ["x/c", "x/b"], "finalizers": ["x/c", "x/b"]}
+            }, STRATEGIC),
+            patch(f"{PODS}/p", {"metadata": {"labels": {"$patch": "replace", "only": "me"}}}, STRATEGIC),
+            patch(f"{PODS}/p", {"metadata": {"labels": {"$patch": "delete"}}}, STRATEGIC),
+            patch(f"{PODS}/p", {"spec": {"containers": [{"image": "nameless"}]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"spec": {"containers": [{"name": "a", "$patch": "explode"}]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"$patch": "explode"}, STRATEGIC),
+            patch(f"{PODS}/p", {"spec": {"$setElementOrder/containers": [{"name": "a"}],
+                                         "containers": [{"name": "b", "image": "k"}]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"metadata": {"finalizers": None}}, STRATEGIC),
+        ],
+    ),
+    Case(
+        "strategic merge patch of a deployment",
+        [
+            post("/apis/apps/v1/namespaces/{ns}/deployments", {
+                "metadata": {"name": "d"},
+                "spec": {"selector": {"matchLabels": {"a": "b"}},
+                         "template": {"metadata": {"labels": {"a": "b"}}, "spec": {
+                             "containers": [{"name": "c", "image": "i", "env": [
+                                 {"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "C", "value": "3"}],
+                                 "ports": [{"containerPort": 80}, {"containerPort": 81}]}],
+                             "volumes": [{"name": "v", "emptyDir": {}}, {"name": "w", "emptyDir": {}}]}}},
+            }, quiet=True),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"template": {"spec": {"containers": [
+                {"name": "c", "env": [{"name": "B", "$patch": "delete"}, {"name": "D", "value": "4"}]}]}}}}, STRATEGIC),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"template": {"spec": {"containers": [
+                {"name": "c",
+                 "$setElementOrder/env": [{"name": "D"}, {"name": "A"}, {"name": "N"}],
+                 "env": [{"name": "N", "value": "5"}]}]}}}}, STRATEGIC),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"template": {"spec": {"volumes": [
+                {"name": "v", "$retainKeys": ["name", "hostPath"], "hostPath": {"path": "/x"}}]}}}}, STRATEGIC),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"template": {"spec": {"volumes": [
+                {"$patch": "replace"}, {"name": "z", "emptyDir": {}}]}}}}, STRATEGIC),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"strategy": {
+                "$retainKeys": ["type"], "type": "Recreate"}}}, STRATEGIC),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"template": {"spec": {"containers": [
+                {"name": "c", "ports": [{"containerPort": 80, "name": "web"}],
+                 "args": ["x", "y"]}]}}}}, STRATEGIC),
+            patch("/apis/apps/v1/namespaces/{ns}/deployments/d", {"spec": {"template": {"spec": {"containers": [
+                {"name": "extra", "image": "e"}, {"name": "c", "$patch": "delete"}]}}}}, STRATEGIC),
+        ],
+    ),
+]  # fmt: skip
+
+DELETE = [
+    Case("delete", [post(MAPS, config(), quiet=True), delete(f"{MAPS}/a"), delete(f"{MAPS}/a"), get(f"{MAPS}/a")]),
+    Case(
+        "delete with preconditions",
+        [
+            post(MAPS, config(), quiet=True),
+            delete(f"{MAPS}/a", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}),
+            delete(f"{MAPS}/a", {"preconditions": {"resourceVersion": "1"}}),
+            delete(f"{MAPS}/a", {"preconditions": {"uid": "{uid:0}", "resourceVersion": "{rv:0}"}}),
+        ],
+    ),
+    Case(
+        "delete with bad options",
+        [
+            post(MAPS, config(), quiet=True),
+            delete(f"{MAPS}/a", {"propagationPolicy": "Sideways"}),
+            delete(f"{MAPS}/a", {"propagationPolicy": "Orphan", "orphanDependents": True}),
+            delete(f"{MAPS}/a", {"gracePeriodSeconds": "soon"}),
+            delete(f"{MAPS}/a", "[]"),
+            delete(f"{MAPS}/a", "{"),
+            delete(f"{MAPS}/a", {"dryRun": ["All"]}),
+            delete(f"{MAPS}/a", None, "dryRun=All"),
+            delete(f"{MAPS}/a", None, "gracePeriodSeconds=-5"),
+            get(f"{MAPS}/a"),
+        ],
+    ),
+    Case(
+        "finalizers hold an object",
+        [
+            post(MAPS, config(metadata={"finalizers": ["example.com/x"]}), quiet=True),
+            delete(f"{MAPS}/a"),
+            delete(f"{MAPS}/a"),
+            patch(f"{MAPS}/a", {"metadata": {"finalizers": ["example.com/x", "example.com/y"]}}),
+            patch(f"{MAPS}/a", {"data": {"still": "here"}}),
+            post(MAPS, config()),
+            patch(f"{MAPS}/a", {"metadata": {"finalizers": None}}),
+            get(f"{MAPS}/a"),
+        ],
+    ),
+    Case(
+        "propagation becomes a finalizer",
+        [
+            post(MAPS, config("a"), quiet=True),
+            delete(f"{MAPS}/a", {"propagationPolicy": "Foreground"}),
+            post(MAPS, config("b"), quiet=True),
+            delete(f"{MAPS}/b", None, "propagationPolicy=Orphan"),
+            post(MAPS, config("c"), quiet=True),
+            delete(f"{MAPS}/c", {"orphanDependents": True}),
+            delete(f"{MAPS}/c", {"propagationPolicy": "Background"}),
+            get(MAPS, "fieldSelector=metadata.name!=kube-root-ca.crt"),
+        ],
+    ),
+    Case("delete a pod without a node", [post(PODS, pod(), quiet=True), delete(f"{PODS}/p"), get(f"{PODS}/p")]),
+    Case(
+        "delete a pod on a node",
+        [
+            post(PODS, pod(nodeName="n", terminationGracePeriodSeconds=20), quiet=True),
+            delete(f"{PODS}/p"),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 40}),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 5}),
+            post(f"{PODS}/p/binding", binding()),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 0}),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Case(
+        "delete a finished pod",
+        [
+            post(PODS, pod(nodeName="n"), quiet=True),
+            patch(f"{PODS}/p/status", {"status": {"phase": "Succeeded"}}, quiet=True),
+            delete(f"{PODS}/p"),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Case(
+        "delete a pod on a node with a finalizer",
+        [
+            post(PODS, pod(nodeName="n", metadata={"finalizers": ["example.com/x"]}), quiet=True),
+            delete(f"{PODS}/p"),
+            patch(f"{PODS}/p", {"metadata": {"finalizers": None}}),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 0}),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Case(
+        "delete a collection",
+        [
+            *(post(MAPS, config(name, metadata={"labels": {"l": name}}), quiet=True) for name in "abc"),
+            delete(MAPS, None, "labelSelector=l in (a,b)", quiet=True),
+            get(MAPS, "labelSelector=l"),
+            delete(MAPS, None, "labelSelector=l&dryRun=All", quiet=True),
+            get(MAPS, "labelSelector=l"),
+            delete(MAPS, None, "labelSelector==="),
+        ],
+    ),
+    Case(
+        "a namespace in termination",
+        [
+            post("/api/v1/namespaces", {"metadata": {"name": "t-{x}"}}, quiet=True),
+            delete("/api/v1/namespaces/t-{x}"),
+            post("/api/v1/namespaces/t-{x}/configmaps", config()),
+            delete("/api/v1/namespaces/t-{x}"),
+            put("/api/v1/namespaces/t-{x}/finalize", {"metadata": {"name": "t-{x}"}, "spec": {"finalizers": []}}),
+            get("/api/v1/namespaces/t-{x}"),
+        ],
+    ),
+    Case(
+        "evict",
+        [
+            post(PODS, pod(nodeName="n"), quiet=True),
+            post(f"{PODS}/p/eviction", {
+                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "p", "namespace": "{ns}"}}),
+            post(f"{PODS}/q/eviction", {
+                "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "q", "namespace": "{ns}"}}),
+            get(f"{PODS}/p"),
+        ],
+    ),
+]  # fmt: skip
+
+READ = [
+    Case(
+        "list by selectors",
+        [
+            *(post(MAPS, config(name, metadata={"labels": {"l": name, "all": "yes"}}), quiet=True) for name in "abc"),
+            get(MAPS, "labelSelector=all=yes"),
+            get(MAPS, "labelSelector=l in (a,c)"),
+            get(MAPS, "labelSelector=all,l notin (a)"),
+            get(MAPS, "labelSelector=all,l!=a"),
+            get(MAPS, "labelSelector=!l,all"),
+            get(MAPS, "fieldSelector=metadata.name=b"),
+            get(MAPS, "fieldSelector=metadata.name=zz"),
+            get(MAPS, "labelSelector=all&fieldSelector=metadata.name!=b,metadata.namespace={ns}"),
+            get(MAPS, "fieldSelector=data.x=1"),
+            get(MAPS, "fieldSelector=metadata.name"),
+            get(MAPS, "labelSelector=a b c"),
+            get(MAPS, "labelSelector=a=_b_"),
+        ],
+    ),
+    Case(
+        "list pods by fields",
+        [
+            post(PODS, pod("a"), quiet=True),
+            post(PODS, pod("b", nodeName="n-{x}", schedulerName="volcano"), quiet=True),
+            patch(f"{PODS}/b/status", {"status": {"phase": "Running"}}, quiet=True),
+            get("/api/v1/pods", "fieldSelector=spec.nodeName=n-{x}"),
+            get(PODS, "fieldSelector=spec.schedulerName=volcano"),
+            get(PODS, "fieldSelector=status.phase!=Running"),
+            get(PODS, "fieldSelector=spec.nodeName="),
+            get(PODS, "fieldSelector=spec.priority=1"),
+        ],
+    ),
+    Case(
+        "list in pages",
+        [
+            *(post(MAPS, config(name, metadata={"labels": {"l": ""}}), quiet=True) for name in "abcde"),
+            get(MAPS, "limit=2&labelSelector=l"),
+            get(MAPS, "limit=2&labelSelector=l&continue={continue:5}"),
+            delete(f"{MAPS}/e", quiet=True),
+            patch(f"{MAPS}/d", {"data": {"new": "er"}}, quiet=True),
+            get(MAPS, "limit=2&labelSelector=l&continue={continue:5}"),
+            get(MAPS, "limit=2&labelSelector=l&continue={continue:6}"),
+            get(MAPS, "limit=2&continue=junk"),
+            get(MAPS, "limit=-1"),
+            get(MAPS, "limit=x"),
+            get(MAPS, "limit=2&resourceVersion=1&continue={continue:5}"),
+        ],
+    ),
+    Case(
+        "list at a revision",
+        [
+            post(MAPS, config("a", metadata={"labels": {"l": ""}}), quiet=True),
+            post(MAPS, config("b", metadata={"labels": {"l": ""}}), quiet=True),
+            get(MAPS, "labelSelector=l&resourceVersion={rv:0}&resourceVersionMatch=Exact"),
+            get(MAPS, "labelSelector=l&resourceVersion={rv:0}&resourceVersionMatch=NotOlderThan"),
+            get(MAPS, "labelSelector=l&resourceVersion=0"),
+            get(MAPS, "labelSelector=l&resourceVersion={rv:1}"),
+            get(MAPS, "resourceVersionMatch=Exact"),
+            get(MAPS, "resourceVersion=0&resourceVersionMatch=Exact"),
+            get(MAPS, "resourceVersion=1&resourceVersionMatch=Nearly"),
+            get(MAPS, "resourceVersion=junk"),
+            get(f"{MAPS}/a", "resourceVersion=0"),
+        ],
+    ),
+    Case("accepts", [
+        post(MAPS, config("a"), quiet=True),
+        get(f"{MAPS}/a", accept="text/html"),
+        get(f"{MAPS}/a", accept="*/*"),
+        get(MAPS, "labelSelector=none", accept="image/png"),
+    ]),
+    Case("methods", [
+        Step("PUT", MAPS, config()), Step("POST", f"{MAPS}/a", config()), Step("TRACE", f"{MAPS}/a"),
+        Step("POST", "/api/v1/componentstatuses", {}), Step("GET", "/api/v1/namespaces/{ns}/pods/p/binding"),
+    ]),
+]  # fmt: skip
+
+WATCH = [
+    Case(
+        "watch from a revision",
+        [
+            post(MAPS, config("a"), quiet=True),
+            post(MAPS, config("b"), quiet=True),
+            patch(f"{MAPS}/b", {"data": {"x": "y"}}, quiet=True),
+            delete(f"{MAPS}/b", quiet=True),
+            watch(MAPS, "resourceVersion={rv:0}&fieldSelector=metadata.name!=kube-root-ca.crt"),
+            watch(f"{MAPS}/a", "resourceVersion={rv:0}"),
+        ],
+    ),
+    Case(
+        "watch from now",
+        [
+            post(MAPS, config("a"), quiet=True),
+            watch(MAPS, "fieldSelector=metadata.name!=kube-root-ca.crt"),
+            watch(MAPS, "resourceVersion=0&fieldSelector=metadata.name=a"),
+            watch(f"{MAPS}/a", ""),
+        ],
+    ),
+    Case(
+        "watch transitions of a selector",
+        [
+            post(MAPS, config("z"), quiet=True),
+            post(MAPS, config("a", metadata={"labels": {"l": "1"}}), quiet=True),
+            patch(f"{MAPS}/a", {"metadata": {"labels": {"l": "2"}}}, quiet=True),
+            patch(f"{MAPS}/a", {"data": {"out": "side"}}, quiet=True),
+            patch(f"{MAPS}/a", {"metadata": {"labels": {"l": "1"}}}, quiet=True),
+            delete(f"{MAPS}/a", quiet=True),
+            watch(MAPS, "resourceVersion={rv:0}&labelSelector=l=1"),
+        ],
+    ),
+    Case(
+        "watch with initial events",
+        [
+            post(MAPS, config("a"), quiet=True),
+            watch(MAPS, "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+                        "&fieldSelector=metadata.name=a"),
+            watch(MAPS, "sendInitialEvents=true"),
+            watch(MAPS, "sendInitialEvents=true&allowWatchBookmarks=true"),
+            watch(MAPS, "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=Exact"),
+            watch(MAPS, "resourceVersionMatch=NotOlderThan"),
+            get(MAPS, "sendInitialEvents=true"),
+        ],
+    ),
+    Case(
+        "watch of bad revisions",
+        [
+            watch(MAPS, "resourceVersion=junk"),
+            watch(MAPS, "fieldSelector=nope=1"),
+            watch(MAPS, "labelSelector=a b c"),
+            watch("/api/v1/namespaces/{ns}/nothings", ""),
+        ],
+    ),
+    Case(
+        "watch tables",
+        [
+            post(MAPS, config("a", data={"k": "v"}), quiet=True),
+            watch(MAPS, "fieldSelector=metadata.name=a", accept="application/json;as=Table;v=v1;g=meta.k8s.io"),
+            get(f"{MAPS}/a", accept="application/json;as=Table;v=v1;g=meta.k8s.io,application/json"),
+        ],
+    ),
+]  # fmt: skip
+
+PODS_SUB = [
+    Case(
+        "bind",
+        [
+            post(PODS, pod(), quiet=True),
+            post(f"{PODS}/p/binding", binding(annotations={"by": "me"}, labels={"l": "x"})),
+            get(f"{PODS}/p"),
+            post(f"{PODS}/p/binding", binding("n2")),
+            post(f"{PODS}/p/binding", binding("n1")),
+            post(f"{PODS}/q/binding", {**binding(), "metadata": {"name": "q"}}),
+        ],
+    ),
+    Case(
+        "bind badly",
+        [
+            post(PODS, pod(), quiet=True),
+            post(f"{PODS}/p/binding", {**binding(), "target": {"kind": "Node"}}),
+            post(f"{PODS}/p/binding", {**binding(), "target": {"kind": "Pod", "name": "x"}}),
+            post(f"{PODS}/p/binding", {**binding(), "metadata": {"name": "q"}}),
+            post(f"{PODS}/p/binding", {**binding(), "metadata": {"name": "p", "namespace": "other"}}),
+            post(f"{PODS}/p/binding", binding(uid="00000000-0000-0000-0000-000000000000")),
+            post(f"{PODS}/p/binding", "{"),
+            post(f"{PODS}/p/binding", {**binding(), "kind": "Pod"}),
+            post(f"{PODS}/p/binding", binding(), "dryRun=All"),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Case(
+        "bind through bindings",
+        [
+            post(PODS, pod(), quiet=True),
+            post(f"{CORE}/bindings", binding()),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Case(
+        "bind a gated pod",
+        [
+            post(PODS, pod(schedulingGates=[{"name": "example.com/wait"}])),
+            post(f"{PODS}/p/binding", binding()),
+        ],
+    ),
+    Case(
+        "logs before there is a container",
+        [
+            get(f"{PODS}/p/log"),
+            post(PODS, pod(containers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}],
+                           initContainers=[{"name": "c", "image": "i"}]), quiet=True),
+            get(f"{PODS}/p/log"),
+            get(f"{PODS}/p/log", "container=zz"),
+            get(f"{PODS}/p/log", "container=a"),
+            get(f"{PODS}/p/log", "container=a&tailLines=-1"),
+            get(f"{PODS}/p/log", "container=a&tailLines=x"),
+            get(f"{PODS}/p/log", "container=a&sinceSeconds=0"),
+            get(f"{PODS}/p/log", "container=a&sinceSeconds=1&sinceTime=2020-01-01T00:00:00Z"),
+            get(f"{PODS}/p/log", "container=a&sinceTime=yesterday"),
+            get(f"{PODS}/p/log", "container=a&limitBytes=0"),
+        ],
+    ),
+]  # fmt: skip
+
+CUSTOM = [
+    Case(
+        "custom objects",
+        [
+            *SERVE_WIDGETS,
+            post(WIDGETS, widget(unknown=1, status={"ready": True})),
+            post(WIDGETS, widget("v", {"size": 11, "colour": "green", "tags": ["a", "b", "c"]})),
+            post(WIDGETS, widget("u", {})),
+            post(WIDGETS, widget("t", {"size": "big"})),
+            post(WIDGETS, widget("s", {"size": 1, "shape": "round"}), "fieldValidation=Strict"),
+            post(WIDGETS, widget("r", {"size": 1, "shape": "round"})),
+            patch(f"{WIDGETS}/w", {"spec": {"size": 2}}),
+            patch(f"{WIDGETS}/w", {"spec": {"size": 0}}),
+            patch(f"{WIDGETS}/w/status", {"status": {"ready": True}, "metadata": {"labels": {"a": "b"}}}),
+            patch(f"{WIDGETS}/w", {"status": {"ready": False}}),
+            patch(f"{WIDGETS}/w", {"spec": {"size": 2}}, STRATEGIC),
+            patch(f"{WIDGETS}/w/status", {"status": {"ready": "maybe"}}),
+            put(f"{WIDGETS}/w", widget()),
+            put(f"{WIDGETS}/w", widget() | {"metadata": {"name": "w", "resourceVersion": "{rv:10}"}}),
+            get(f"{WIDGETS}/w"),
+            get(f"{WIDGETS}/w/scale"),
+            post(WIDGETS, {"metadata": {"name": "x"}, "spec": {"size": 1}}),
+            post(WIDGETS, {**widget("y"), "kind": "Gadget"}),
+            get(WIDGETS),
+            delete(f"{WIDGETS}/w"),
+        ],
+    ),
+    Case(
+        "definitions",
+        [
+            post(CRDS, crd()),
+            get(f"{CRDS}/widgets.{{x}}.example.com", quiet=True),
+            post(CRDS, crd()),
+            delete(f"{CRDS}/nothings.{{x}}.example.com"),
+        ],
+    ),
+    Case(
+        "bad definitions",
+        [
+            post(CRDS, {"metadata": {"name": "x.{x}.example.com"}}),
+            post(CRDS, {"metadata": {"name": "x.{x}.example.com"}, "spec": {}}),
+            post(CRDS, {**crd(), "metadata": {"name": "wrong.{x}.example.com"}}),
+            post(CRDS, crd(schema={})),
+            post(CRDS, crd(schema={"openAPIV3Schema": {"type": "object", "properties": {"a": {}}}})),
+            post(CRDS, crd(schema={"openAPIV3Schema": {"type": "string"}})),
+            post(CRDS, crd(schema={"openAPIV3Schema": {"type": "object", "properties": {"a": {"type": "wrong"}}}})),
+            post(CRDS, crd(schema={"openAPIV3Schema": {"type": "object", "properties": {"a": 5}}})),
+            post(CRDS, crd(schema={"openAPIV3Schema": {
+                "type": "object", "properties": {"a": {"type": "string", "pattern": "("}}}})),
+            post(CRDS, crd(storage=False)),
+            post(CRDS, crd(subresources={"scale": {}})),
+            post(CRDS, crd(additionalPrinterColumns=[{"name": "X"}])),
+        ],
+    ),
+]  # fmt: skip
+
+REVIEWS = [
+    Case(
+        "reviews",
+        [
+            post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+                 {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "{ns}"}}}, quiet=True),
+            post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                 {"spec": {"user": "nobody", "resourceAttributes": {"verb": "get", "resource": "pods"}}}, quiet=True),
+            post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "wrong"}}),
+            post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "[]"),
+            post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": 5}),
+            get("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ],
+    ),
+]  # fmt: skip
+
+CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS]
