@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from strato.server.schema import cel
+from strato.api import cel
 from strato.server.schema.structural import StructuralSchema
 
 

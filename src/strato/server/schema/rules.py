@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
+from strato.api import cel
 from strato.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED
 from strato.errors import Cause
-from strato.server.schema import cel
 
 Schema = Mapping[str, Any]
 _log = logging.getLogger(__name__)
