@@ -6,34 +6,44 @@ import importlib.util
 import json
 import os
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import msgspec
 
-from strato.api.core import Node, Pod, ResourceQuota
-from strato.api.scheduling import PriorityClass
-from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.scheduler import kinds
 from strato.scheduler.actions import ACTIONS
-from strato.scheduler.config import config_from
+from strato.scheduler.config import Config, config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.placement import Placer
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.session import Session
+from strato.scheduler.shards import Shards
+from strato.scheduler.status import close_session, decide_phase
 from strato.scheduler.tasks import STATUS_NAMES
 from strato.scheduler.world import World
 
+Json = dict[str, Any]
+
 ROOT = Path(os.environ.get("STRATO_CASES", Path(__file__).parents[3] / "shared" / "cases"))
 
-UNSUPPORTED_FLAGS = {"topology", "shard-hard", "shard-soft", "dra", "pvc"}
+NOW = 1_700_000_000.0
+
+
+def paths(folder: str) -> list[Path]:
+    """Return the case files of ``cycle`` or ``score``; none where the cases are not at hand."""
+    return sorted((ROOT / folder).glob("*.json"))
 
 
 def load(path: Path) -> Any:
+    """Read one case."""
     return json.loads(path.read_text())
 
 
 def checker() -> ModuleType:
+    """Return the reference implementation of the comparison rules, which comes with the cases."""
     spec = importlib.util.spec_from_file_location("check_expect", ROOT / "check_expect.py")
     assert spec is not None
     assert spec.loader is not None
@@ -42,70 +52,87 @@ def checker() -> ModuleType:
     return module
 
 
-def missing_parts(case: Any) -> list[str]:
+def missing_parts(case: Json) -> list[str]:
     """What the case needs that is not built yet."""
-    config = case["config"]
-    plugins = {p["name"] for tier in config["tiers"] for p in tier["plugins"]}
+    tiers = case["config"]["tiers"]
+    plugins = {p["name"] for tier in tiers for p in tier["plugins"]}
     actions = set(case.get("actions") or [])
-    for run in case.get("runs", []):
-        actions |= set(run.get("actions", []))
+    for step in case.get("runs", []):
+        actions |= set(step.get("actions", []))
+    read = {known.kind.name for known in kinds.KINDS}
     out = [f"plugin {name}" for name in sorted(plugins - set(PLUGINS))]
     out += [f"action {name}" for name in sorted(actions - set(ACTIONS))]
-    out += [f"feature {flag}" for flag in sorted(UNSUPPORTED_FLAGS & set(case["flags"]))]
-    if any(p["name"] == "drf" and p["enableHierarchy"] for tier in config["tiers"] for p in tier["plugins"]):
+    out += [f"kind {kind}" for kind in sorted({obj["kind"] for obj in case["objects"]} - read)]
+    if any(p["name"] == "drf" and p["enableHierarchy"] for tier in tiers for p in tier["plugins"]):
         out.append("drf hierarchy")
     return out
 
 
-def feed(world: World, objects: list[Any]) -> None:
+def world_of(case: Json) -> World:
+    """Return the world a case describes."""
+    world = World()
+    sharding = case.get("sharding")
+    if sharding:
+        world.shards = Shards(world.nodes, sharding["mode"], sharding["shardName"])
+        world.shards.use(sharding["nodesInShard"])
+    feed(world, case["objects"])
+    return world
+
+
+def config_of(case: Json, actions: Iterable[str]) -> Config:
+    """Return a case's configuration, read as a scheduler reads its file."""
+    document = {**case["config"], "actions": ", ".join(actions)}
+    if not document.get("configurations"):
+        document.pop("configurations", None)
+    return config_from(document, case["id"], combinations=False)
+
+
+def feed(world: World, objects: Iterable[Json]) -> None:
+    """Hand objects to a world, in their order."""
     for obj in objects:
-        kind = obj["kind"]
-        if kind == "Pod":
-            world.set_pod(msgspec.convert(obj, Pod))
-        elif kind == "Node":
-            world.set_node(msgspec.convert(obj, Node))
-        elif kind == "PodGroup":
-            world.set_group(msgspec.convert(obj, PodGroup))
-        elif kind == "Queue":
-            world.set_queue(msgspec.convert(obj, Queue))
-        elif kind == "PriorityClass":
-            world.set_priority_class(msgspec.convert(obj, PriorityClass))
-        elif kind == "ResourceQuota":
-            world.set_quota(msgspec.convert(obj, ResourceQuota))
+        known = kinds.find(obj.get("apiVersion", ""), obj["kind"])
+        assert known is not None, obj["kind"]
+        known.take(world, msgspec.convert(obj, known.kind.view))
 
 
-def outcome(ssn: Session) -> dict[str, Any]:
+def outcome(ssn: Session) -> Json:
     """What the session decided, in the words of check_expect.py, before it is closed."""
-    from strato.scheduler.status import decide_phase
-
     world, names = ssn.world, ssn.world.nodes.names
-    statuses: dict[str, dict[str, int]] = {}
-    for job in world.jobs.values():
-        statuses[job.key] = {STATUS_NAMES[s]: n for s, n in enumerate(job.counts) if n}
+    groups = [job for job in world.jobs.values() if job.group is not None]
     return {
         "binds": {b.task.key: b.node for b in ssn.plan.binds},
         "evicted": [e.task.key for e in ssn.plan.evictions],
         "pipelined": {t.key: names[t.row] for t in world.tasks.values() if STATUS_NAMES[t.status] == "Pipelined"},
         "phases": {
-            job.key: (
-                decide_phase(job, unschedulable=False)
-                if job.queue is not None and job.queue.view is not None
-                else job.phase
-            )
-            for job in world.jobs.values()
-            if job.group is not None
+            job.key: decide_phase(job, unschedulable=False) if job.queue and job.queue.view else job.phase
+            for job in groups
         },
-        "taskStatusNums": statuses,
+        "taskStatusNums": {
+            job.key: {STATUS_NAMES[s]: n for s, n in enumerate(job.counts) if n} for job in world.jobs.values()
+        },
+        "allocated": {job.key: _allocated(ssn, job.used.tolist()) for job in groups},
     }
 
 
-def run(case: Any) -> dict[str, Any]:
-    world = World()
-    document = dict(case["config"])
-    document["actions"] = ", ".join(case["actions"])
-    if not document.get("configurations"):
-        document.pop("configurations", None)
-    config = config_from(document, case["id"])
-    feed(world, case["objects"])
-    ssn = decide(world, config, now=1_700_000_000.0, rng=random.Random(0), uid="case", placer=Placer(world.nodes))
-    return outcome(ssn)
+def _allocated(ssn: Session, used: list[int]) -> Json:
+    amounts = dict(zip(ssn.world.dims.names, used, strict=False))
+    cpu, memory = amounts.pop("cpu"), amounts.pop("memory")
+    return {"milliCPU": cpu, "memory": memory, "scalars": {name: n for name, n in amounts.items() if n}}
+
+
+def run(case: Json) -> list[str]:
+    """Run a case and return what is not as expected."""
+    world = world_of(case)
+    placer = Placer(world.nodes)
+    complaints: list[str] = []
+    binds: dict[str, str] = {}
+    for number, step in enumerate(case.get("runs") or [{"actions": case["actions"]}]):
+        feed(world, step.get("addObjects", ()))
+        config = config_of(case, step["actions"])
+        ssn = decide(world, config, now=NOW + number, rng=random.Random(0), uid="case", placer=placer)
+        out = outcome(ssn)
+        if "expectBinds" in step and sorted(out["binds"]) != sorted(step["expectBinds"]):
+            complaints.append(f"binds of run {number + 1}: want {step['expectBinds']} got {out['binds']}")
+        binds |= out["binds"]
+        close_session(ssn)
+    return complaints + list(checker().matches(case["expect"], {**out, "binds": binds}, case))

@@ -108,8 +108,16 @@ def default_config() -> Config:
     return parse_config(DEFAULT_TEXT, "built-in scheduler configuration")
 
 
-def config_from(document: Any, where: str = "scheduler configuration", text: str = "") -> Config:
+def config_from(
+    document: Any, where: str = "scheduler configuration", text: str = "", *, combinations: bool = True
+) -> Config:
     """Read a configuration from decoded YAML or JSON.
+
+    Args:
+        document: The decoded file.
+        where: What it is called in error messages.
+        text: What it was decoded from.
+        combinations: Whether plugins that exclude each other are refused; Volcano's own tests combine some.
 
     Raises:
         InvalidInput: Listing every problem.
@@ -123,6 +131,8 @@ def config_from(document: Any, where: str = "scheduler configuration", text: str
             problems.append(Problem(str(key), f"no such key{nearest(str(key), known)}"))
     actions = _actions(document.get("actions"), problems)
     tiers = _tiers(document.get("tiers"), problems)
+    if combinations:
+        problems += _contradictions(tiers)
     action_args = _configurations(document.get("configurations"), problems)
     metrics = document.get("metrics") or {}
     if not isinstance(metrics, dict):
@@ -157,10 +167,17 @@ def _tiers(value: Any, problems: list[Problem]) -> tuple[tuple[PluginOption, ...
             continue
         options = [_plugin(p, f"tiers[{i}].plugins[{j}]", problems) for j, p in enumerate(plugins)]
         tiers.append(tuple(option for option in options if option is not None))
-        hierarchical = any(o and o.name == "drf" and o.toggles["enableHierarchy"] for o in options)
-        if hierarchical and any(o and o.name == "proportion" for o in options):
-            problems.append(Problem(f"tiers[{i}]", "drf with enableHierarchy and proportion exclude each other"))
     return tuple(tiers)
+
+
+def _contradictions(tiers: tuple[tuple[PluginOption, ...], ...]) -> list[Problem]:
+    """Return what cannot be configured together (spec scheduler-core 2.4)."""
+    found = []
+    for i, options in enumerate(tiers):
+        hierarchical = any(o.name == "drf" and o.toggles["enableHierarchy"] for o in options)
+        if hierarchical and any(o.name == "proportion" for o in options):
+            found.append(Problem(f"tiers[{i}]", "drf with enableHierarchy and proportion exclude each other"))
+    return found
 
 
 def _plugin(value: Any, where: str, problems: list[Problem]) -> PluginOption | None:

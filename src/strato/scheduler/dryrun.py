@@ -12,11 +12,8 @@ from typing import Any
 
 import msgspec
 
-from strato.api.core import Namespace, Node, Pod, ResourceQuota
-from strato.api.meta import Object
-from strato.api.scheduling import PriorityClass
-from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.errors import InvalidInput, Problem
+from strato.scheduler import kinds
 from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.placement import Placer
@@ -26,15 +23,6 @@ from strato.scheduler.world import DEFAULT_QUEUE, World
 
 Json = dict[str, Any]
 
-_VIEWS: dict[str, type[Object]] = {
-    "Namespace": Namespace,
-    "Node": Node,
-    "Pod": Pod,
-    "PodGroup": PodGroup,
-    "PriorityClass": PriorityClass,
-    "Queue": Queue,
-    "ResourceQuota": ResourceQuota,
-}
 START = 1_700_000_000.0
 """Virtual seconds since the epoch at the first cycle; one second passes between cycles."""
 
@@ -52,11 +40,11 @@ def load(objects: Sequence[tuple[str, Json]]) -> World:
     world = World(solo=("", "volcano", "default-scheduler"))
     problems: list[Problem] = []
     for where, obj in [*_defaults(objects), *objects]:
-        view = _VIEWS.get(str(obj.get("kind")))
-        if view is None:
+        known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
+        if known is None:
             continue
         try:
-            _set(world, msgspec.convert(_named(obj), view))
+            known.take(world, msgspec.convert(_named(obj), known.kind.view))
         except (msgspec.ValidationError, ValueError) as error:
             problems.append(Problem(where, str(error)))
     if problems:
@@ -81,23 +69,6 @@ def _named(obj: Json) -> Json:
         meta.setdefault("namespace", "default")
     meta.setdefault("uid", f"{meta.get('namespace', '')}-{meta.get('name', '')}")
     return {**obj, "metadata": meta}
-
-
-def _set(world: World, view: Object) -> None:
-    if isinstance(view, Pod):
-        world.set_pod(view)
-    elif isinstance(view, Node):
-        world.set_node(view)
-    elif isinstance(view, PodGroup):
-        world.set_group(view)
-    elif isinstance(view, Queue):
-        world.set_queue(view)
-    elif isinstance(view, PriorityClass):
-        world.set_priority_class(view)
-    elif isinstance(view, ResourceQuota):
-        world.set_quota(view)
-    elif isinstance(view, Namespace):
-        world.set_namespace(view.metadata.name, view.metadata.labels or {})
 
 
 def dry_run(world: World, config: Config, *, cycles: int = 1, seed: int = 0) -> Json:

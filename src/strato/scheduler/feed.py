@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
-from strato.api.core import Namespace, Node, Pod, ResourceQuota
+from strato.api import catalog
+from strato.api.core import Node, Pod
+from strato.api.kinds import Kind
 from strato.api.meta import Object
-from strato.api.scheduling import PriorityClass
-from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.informer import Change, Informers
+from strato.scheduler import kinds
+from strato.scheduler.kinds import WorldKind
 from strato.scheduler.world import World
 
 _log = logging.getLogger(__name__)
 
 Wake = Callable[[], None]
+_Handler = Callable[[Sequence[Change[Any]]], None]
 Refused = Callable[[Object, str], None]
 """Called with an object that cannot be used and why, so that its owner can be told."""
 
@@ -32,16 +37,23 @@ class Feed:
         self._world = world
         self._wake = wake
         self._refused = refused
+        self._attached: set[Kind] = set()
 
-    def attach(self, informers: Informers) -> None:
-        """Ask for the informers and add the handlers. Order matters little: what arrives early waits for the rest."""
-        informers.informer(PriorityClass).add_batch_handler(self.on_priority_classes)
-        informers.informer(Queue).add_batch_handler(self.on_queues)
-        informers.informer(Node).add_batch_handler(self.on_nodes)
-        informers.informer(PodGroup).add_batch_handler(self.on_groups)
-        informers.informer(Pod).add_batch_handler(self.on_pods)
-        informers.informer(Namespace).add_batch_handler(self.on_namespaces)
-        informers.informer(ResourceQuota).add_batch_handler(self.on_quotas)
+    def attach(self, informers: Informers, plugins: Collection[str] = ()) -> bool:
+        """Ask for the informers that these plugins need; again after the configuration changed.
+
+        Order matters little: what arrives early waits for the rest.
+
+        Returns:
+            Whether any was asked for that was not before; the caller starts it.
+        """
+        new = [known for known in kinds.wanted(plugins) if known.kind not in self._attached]
+        handlers: dict[Kind, _Handler] = {catalog.POD: self.on_pods, catalog.NODE: self.on_nodes}
+        for known in new:
+            self._attached.add(known.kind)
+            handler = handlers.get(known.kind, functools.partial(self._on_others, known))
+            informers.informer(known.kind.view).add_batch_handler(handler)
+        return bool(new)
 
     def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
         """Take pods."""
@@ -73,58 +85,19 @@ class Feed:
         if self._world.version != before:
             self._wake()
 
-    def on_groups(self, changes: Sequence[Change[PodGroup]]) -> None:
-        """Take PodGroups."""
-        for change in changes:
-            if change.new is None:
-                self._world.remove_group(str(change.key))
-                continue
-            try:
-                self._world.set_group(change.new)
-            except ValueError as error:
-                self._refuse(change.new, error)
-        self._wake()
-
-    def on_queues(self, changes: Sequence[Change[Queue]]) -> None:
-        """Take queues."""
-        for change in changes:
-            if change.new is None:
-                self._world.remove_queue(change.key.name)
-                continue
-            try:
-                self._world.set_queue(change.new)
-            except ValueError as error:
-                self._refuse(change.new, error)
-        self._wake()
-
-    def on_priority_classes(self, changes: Sequence[Change[PriorityClass]]) -> None:
-        """Take PriorityClasses."""
-        for change in changes:
-            if change.new is None:
-                self._world.remove_priority_class(change.key.name)
-            else:
-                self._world.set_priority_class(change.new)
-        self._wake()
-
-    def on_namespaces(self, changes: Sequence[Change[Namespace]]) -> None:
-        """Take namespaces' labels."""
+    def _on_others(self, known: WorldKind, changes: Sequence[Change[Object]]) -> None:
+        """Take objects of any other kind."""
         before = self._world.version
         for change in changes:
             if change.new is None:
-                self._world.remove_namespace(change.key.name)
-            else:
-                self._world.set_namespace(change.key.name, change.new.metadata.labels or {})
+                known.drop(self._world, change.key.namespace, change.key.name)
+                continue
+            try:
+                known.take(self._world, change.new)
+            except ValueError as error:
+                self._refuse(change.new, error)
         if self._world.version != before:
             self._wake()
-
-    def on_quotas(self, changes: Sequence[Change[ResourceQuota]]) -> None:
-        """Take ResourceQuotas."""
-        for change in changes:
-            if change.new is None:
-                self._world.remove_quota(*change.key)
-            else:
-                self._world.set_quota(change.new)
-        self._wake()
 
     def _refuse(self, view: Object, error: ValueError) -> None:
         _log.warning("object left out of scheduling: object=%s: %s", view.key, error)

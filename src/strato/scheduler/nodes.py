@@ -6,7 +6,7 @@ the rows written since are looked at again. Cost therefore follows touched rows,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -147,6 +147,13 @@ class NodeTable:
             self.object_clock += 1
             self.changed_at[row] = self.object_clock
         return row
+
+    def mark_changed(self, names: Iterable[str]) -> None:
+        """Have filters and static scores look at nodes again although their objects are the same."""
+        rows = [self.row_of[name] for name in names if name in self.row_of]
+        if rows:
+            self.object_clock += 1
+            self.changed_at[rows] = self.object_clock
 
     def remove_node(self, name: str) -> None:
         """Forget a node object; its row is free once no task names it."""

@@ -18,6 +18,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, StratoError, Unavailable
 from strato.metrics import Registry
+from strato.scheduler import kinds
 from strato.scheduler.binder import Binder
 from strato.scheduler.config import Config, default_config, read_config
 from strato.scheduler.cycle import run_cycle
@@ -129,7 +130,7 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until cancelled."""
         await self._ensure_queues()
-        self._feed.attach(self._informers)
+        self._feed.attach(self._informers, self._plugin_names())
         warm_up()
         await self._informers.wait_synced()
         self.ready.set()
@@ -242,8 +243,15 @@ class Scheduler:
         self._placer = Placer(self.world.nodes, seed=self._random.getrandbits(16))
         self.world.openings += 1
         self.world.version += 1
+        if self._feed.attach(self._informers, self._plugin_names()):
+            self._informers.start()
         _log.info("configuration reloaded: file=%s", self._path)
         self.wake()
+
+    def _plugin_names(self) -> frozenset[str]:
+        """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""
+        names = {option.name for tier in self._config.tiers for option in tier}
+        return frozenset(names | {kinds.SHARDING} if self.world.shards.on else names)
 
     # -- around it -----------------------------------------------------------------------------------------------------
 

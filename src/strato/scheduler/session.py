@@ -26,6 +26,7 @@ from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Bind, Condition, Plan
 from strato.scheduler.reasons import FitErrors, Verdict
 from strato.scheduler.resources import Vector
+from strato.scheduler.shards import HARD, SOFT
 from strato.scheduler.statement import Statement, Transaction
 from strato.scheduler.tasks import BINDING, Task, TaskClass
 from strato.scheduler.world import World
@@ -111,6 +112,11 @@ class Session:
                         tiers[point][-1].append(getattr(plugin, point))
         self.tiers = {point: [fns for fns in found if fns] for point, found in tiers.items()}
         flat = {point: [fn for fns in found for fn in fns] for point, found in self.tiers.items()}
+        shards = self.world.shards
+        if shards.mode == HARD:
+            flat["filter"] = [shards.filter, *flat["filter"]]
+        elif shards.mode == SOFT:
+            flat["static_scores"] = [shards.static_scores, *flat["static_scores"]]
         self._flat = flat
         self.filters: list[Callable[[TaskClass, NodeTable, Rows], Verdicts | None]] = flat["filter"]
         self.task_filters: list[Callable[[Task, NodeTable, Rows], Verdicts | None]] = flat["filter_task"]

@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strato.api.core import Node, Pod, ResourceQuota
+from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
+from strato.api.volcano.shard import NodeShard
 from strato.scheduler import ingest
 from strato.scheduler.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
 from strato.scheduler.neighbours import Neighbours
 from strato.scheduler.nodes import NodeTable
 from strato.scheduler.resources import Dimensions, Vector, fit_width
+from strato.scheduler.shards import Shards
 from strato.scheduler.tasks import (
     ALLOCATED,
     ALLOCATED_SET,
@@ -71,6 +74,8 @@ class World:
         pairwise: Tasks whose class has rules about other pods, by class.
         namespaces: Labels of namespaces.
         neighbours: How many pods of what kind run where.
+        shards: Which nodes are ours when several schedulers share the cluster.
+        objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
         version: Grows with every change.
@@ -103,6 +108,8 @@ class World:
         self.pairwise: dict[TaskClass, dict[str, Task]] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.neighbours = Neighbours(self.nodes)
+        self.shards = Shards(self.nodes)
+        self.objects: dict[type[Object], dict[str, Object]] = {}
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
         self._width = self.dims.width
@@ -529,6 +536,28 @@ class World:
         if namespace in self.quotas:
             self.quotas[namespace].by_name.pop(name, None)
             self._open()
+
+    # -- what only plugins look at -------------------------------------------------------------------------------------
+
+    def keep(self, view: Object) -> None:
+        """Take an object that no part of the world reads, for plugins."""
+        self.objects.setdefault(type(view), {})[str(view.key)] = view
+        self._open()
+
+    def unkeep(self, view_type: type[Object], key: str) -> None:
+        """Forget such an object."""
+        if self.objects.get(view_type, {}).pop(key, None) is not None:
+            self._open()
+
+    def set_shard(self, view: NodeShard) -> None:
+        """Take a NodeShard: which nodes which scheduler may use."""
+        self.shards.set_shard(view)
+        self._open()
+
+    def remove_shard(self, name: str) -> None:
+        """Forget a NodeShard."""
+        self.shards.remove_shard(name)
+        self._open()
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 

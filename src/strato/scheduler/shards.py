@@ -1,0 +1,122 @@
+"""Which nodes are ours when several schedulers share a cluster (spec scheduler-core 8, NodeShard).
+
+Under ``hard`` only nodes of the own shard may be used, under ``soft`` they come before all others. Both are said as the
+plugins say theirs, a filter and a static score per node, so that they cost nothing once known: rows are looked at again
+only when the shard gained or lost them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from strato.api.volcano.shard import NodeShard
+from strato.scheduler.framework import StaticScore, Verdicts
+from strato.scheduler.reasons import Reason
+
+if TYPE_CHECKING:
+    from strato.scheduler.nodes import NodeTable, Rows
+    from strato.scheduler.tasks import TaskClass
+
+NONE: Final = "none"
+HARD: Final = "hard"
+SOFT: Final = "soft"
+MODES: Final = (NONE, HARD, SOFT)
+
+OUTSIDE = Reason("core", "node isn't in scheduler node shard", curable=False)
+_PREFERENCE = float(1 << 24)
+"""What a node of the own shard is ahead of any other: more than plugins' scores add up to, little enough for them to
+keep deciding among the nodes of the shard."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatus:
+    """What a NodeShard's status should say; node names, sorted."""
+
+    in_use: tuple[str, ...]
+    to_add: tuple[str, ...]
+    to_remove: tuple[str, ...]
+
+
+class Shards:
+    """The NodeShards and what follows for this scheduler.
+
+    Args:
+        nodes: The nodes; told when the shard gains or loses some.
+        mode: One of `MODES`.
+        name: Name of the own NodeShard.
+
+    Attributes:
+        usable: Names of the nodes of the own shard that no other scheduler uses still.
+    """
+
+    def __init__(self, nodes: NodeTable, mode: str = NONE, name: str = "volcano") -> None:
+        self._nodes = nodes
+        self.mode = mode
+        self.name = name
+        self.usable: frozenset[str] = frozenset()
+        self._shards: dict[str, NodeShard] = {}
+
+    @property
+    def on(self) -> bool:
+        """Whether the cluster is shared out at all."""
+        return self.mode != NONE
+
+    def set_shard(self, view: NodeShard) -> None:
+        """Take a NodeShard as the API has it now."""
+        self._shards[view.metadata.name] = view
+        self._refresh()
+
+    def remove_shard(self, name: str) -> None:
+        """Forget a NodeShard."""
+        if self._shards.pop(name, None) is not None:
+            self._refresh()
+
+    def use(self, names: Collection[str]) -> None:
+        """Use exactly these nodes, whatever the NodeShards say."""
+        self._change(frozenset(names))
+
+    def _refresh(self) -> None:
+        own = self._shards.get(self.name)
+        wanted = set(own.spec.nodes_desired) if own is not None else set()
+        for name, shard in self._shards.items():
+            if name != self.name:
+                wanted.difference_update(shard.status.nodes_in_use)
+        self._change(frozenset(wanted))
+
+    def _change(self, usable: frozenset[str]) -> None:
+        changed = usable ^ self.usable
+        self.usable = usable
+        if self.on:
+            self._nodes.mark_changed(changed)
+
+    def status(self) -> ShardStatus | None:
+        """Return what the own NodeShard's status should say when it says something else; None when it is right."""
+        own = self._shards.get(self.name)
+        if own is None or not self.on:
+            return None
+        desired = frozenset(own.spec.nodes_desired)
+        said = own.status
+        wanted = ShardStatus(
+            tuple(sorted(self.usable)), tuple(sorted(desired - self.usable)), tuple(sorted(self.usable - desired))
+        )
+        have = ShardStatus(
+            tuple(sorted(said.nodes_in_use)), tuple(sorted(said.nodes_to_add)), tuple(sorted(said.nodes_to_remove))
+        )
+        return None if wanted == have else wanted
+
+    # -- as plugins say it ---------------------------------------------------------------------------------------------
+
+    def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Turn down nodes outside the shard."""
+        return Verdicts.reject_where(~self._ours(nodes, rows), OUTSIDE)
+
+    def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
+        """Put nodes of the shard before all others."""
+        return (StaticScore(self._ours(nodes, rows).astype(np.float64), _PREFERENCE),)
+
+    def _ours(self, nodes: NodeTable, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        return np.fromiter((nodes.names[row] in self.usable for row in rows.tolist()), np.bool_, len(rows))
