@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from strato.api.core.pod import PodTemplateSpec
 from strato.api.core.volumes import PersistentVolumeClaim
 from strato.api.meta import Condition, Object, View
@@ -155,7 +153,6 @@ class DaemonSet(Object, frozen=True, kw_only=True):
 
 
 class ControllerRevision(Object, frozen=True, kw_only=True):
-    """A remembered template; ``data`` is any JSON."""
+    """A remembered template; ``data`` is any JSON, read by who needs it."""
 
     revision: int = 0
-    data: msgspec.Raw | None = None

@@ -1,8 +1,10 @@
 """Controllers: one reconciler per kind.
 
-``job`` is the Volcano Job controller; ``podgroup``, ``queue`` and ``gc`` are Volcano's others; ``kube`` has the stock
-Kubernetes ones the embedded cluster needs. Each decides in pure functions and writes at one place. They talk to any
-Kubernetes API through `strato.client.cluster.Cluster` and never see the server.
+``job`` is the Volcano Job controller; ``podgroup``, ``queue`` and ``gc`` stand beside it. ``flow`` runs JobFlows,
+``cron`` cron jobs of both kinds, ``topology`` finds HyperNodes, ``sharding`` divides nodes among schedulers and
+``colocation`` configures co-located pods. ``kube`` has the stock Kubernetes controllers that the embedded cluster
+needs. Each decides in pure functions and writes at one place. They talk to any Kubernetes API through
+`strato.client.cluster.Cluster` and never see the server.
 """
 
 from strato.controllers.manager import (
@@ -12,5 +14,13 @@ from strato.controllers.manager import (
     UnknownController,
     choose_controllers,
 )
+from strato.controllers.parts import ControllerSettings
 
-__all__ = ["DEFAULT", "EMBEDDED", "ControllerManager", "UnknownController", "choose_controllers"]
+__all__ = [
+    "DEFAULT",
+    "EMBEDDED",
+    "ControllerManager",
+    "ControllerSettings",
+    "UnknownController",
+    "choose_controllers",
+]

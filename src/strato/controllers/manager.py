@@ -7,18 +7,20 @@ kube-controller-manager does; only the embedded cluster needs them.
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
+from strato.controllers.cron import VolcanoCronController
 from strato.controllers.gc import JobGarbageCollector
 from strato.controllers.job import JobController, JobControllerOptions
 from strato.controllers.kube.registry import KUBE
+from strato.controllers.noted import NotedInformers
+from strato.controllers.parts import ControllerSettings, Factory, Parts
 from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
 from strato.controllers.reconcile import Controller
@@ -26,27 +28,8 @@ from strato.controllers.recorder import Recorder
 from strato.errors import UsageError
 from strato.metrics import Registry
 
-_log = logging.getLogger(__name__)
-
 COMPONENT = "vc-controller-manager"
 """Source of the events the controllers record."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a controller is made of."""
-
-    cluster: Cluster
-    informers: Informers
-    clock: Clock
-    random: Random
-    recorder: Recorder
-    metrics: Registry
-    scheduler_names: Sequence[str]
-    max_requeue: int
-
-
-Factory = Callable[[Parts], Controller]
 
 
 def _job(parts: Parts) -> Controller:
@@ -80,19 +63,29 @@ def _gc(parts: Parts) -> Controller:
     return JobGarbageCollector(parts.cluster, parts.informers, parts.clock)
 
 
+def _cron(parts: Parts) -> Controller:
+    return VolcanoCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+
+
 VOLCANO: Mapping[str, Factory] = {
     "job-controller": _job,
     "pg-controller": _podgroup,
     "queue-controller": _queue,
     "gc-controller": _gc,
+    "cronjob-controller": _cron,
 }
 """Volcano's controllers by name."""
 
-DEFAULT: tuple[str, ...] = tuple(VOLCANO)
+OFF_BY_DEFAULT = frozenset({"sharding-controller"})
+"""What runs only when named: it divides the nodes among schedulers, and most clusters have one."""
+
+DEFAULT: tuple[str, ...] = tuple(name for name in VOLCANO if name not in OFF_BY_DEFAULT)
 """What runs on any cluster."""
 
-EMBEDDED: tuple[str, ...] = (*VOLCANO, *KUBE)
+EMBEDDED: tuple[str, ...] = (*DEFAULT, *KUBE)
 """What the embedded cluster needs: also the stock controllers."""
+
+_FACTORIES: Mapping[str, Factory] = {**VOLCANO, **KUBE}
 
 
 class UnknownController(UsageError):
@@ -100,7 +93,7 @@ class UnknownController(UsageError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"unknown controller {name!r}; known are: {', '.join(EMBEDDED)}")
+        super().__init__(f"unknown controller {name!r}; known are: {', '.join(_FACTORIES)}")
 
 
 def choose_controllers(words: Iterable[str]) -> tuple[str, ...]:
@@ -118,7 +111,7 @@ def choose_controllers(words: Iterable[str]) -> tuple[str, ...]:
             chosen.update(dict.fromkeys(DEFAULT))
             continue
         name = word.removeprefix("+").removeprefix("-") if word[0] in "+-" else word
-        if name not in EMBEDDED:
+        if name not in _FACTORIES:
             raise UnknownController(name)
         if word.startswith("-"):
             removed.add(name)
@@ -140,6 +133,7 @@ class ControllerManager:
         metrics: Where metrics are registered; a private registry when None.
         recorder: Where events go; an `EventRecorder` of our own when None.
         max_requeue: Attempts before a job is terminated; negative is unlimited.
+        settings: What single controllers are told.
     """
 
     def __init__(
@@ -154,9 +148,13 @@ class ControllerManager:
         metrics: Registry | None = None,
         recorder: Recorder | None = None,
         max_requeue: int = 15,
+        settings: ControllerSettings | None = None,
     ) -> None:
         registry = metrics if metrics is not None else Registry()
-        parts = Parts(
+        for name in enabled:
+            if name not in _FACTORIES:
+                raise UnknownController(name)
+        common = Parts(
             cluster=cluster,
             informers=informers,
             clock=clock,
@@ -165,25 +163,23 @@ class ControllerManager:
             metrics=registry,
             scheduler_names=scheduler_names,
             max_requeue=max_requeue,
+            settings=settings if settings is not None else ControllerSettings(),
         )
-        factories: dict[str, Factory] = {**VOLCANO, **{name: _kube(name) for name in KUBE}}
+        made = []
         for name in enabled:
-            if name not in factories:
-                raise UnknownController(name)
-        self._informers = informers
-        self.controllers: tuple[Controller, ...] = tuple(factories[name](parts) for name in enabled)
+            used = NotedInformers(informers)
+            made.append((_FACTORIES[name](replace(common, informers=used)), used))
+        self._made = tuple(made)
+        self.controllers: tuple[Controller, ...] = tuple(controller for controller, _ in made)
         """What runs, in the order given."""
 
     async def run(self) -> None:
-        """Run until cancelled: wait for the caches, then start every controller."""
-        await self._informers.wait_synced()
+        """Run until cancelled; every controller starts when what it reads is there."""
         async with asyncio.TaskGroup() as group:
-            for controller in self.controllers:
-                group.create_task(controller.run(), name=controller.name)
+            for controller, used in self._made:
+                group.create_task(_run(controller, used), name=controller.name)
 
 
-def _kube(name: str) -> Factory:
-    def make(parts: Parts) -> Controller:
-        return KUBE[name](parts.cluster, parts.informers, parts.clock)
-
-    return make
+async def _run(controller: Controller, used: NotedInformers) -> None:
+    await used.wait_synced()
+    await controller.run()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from strato.api.core.pod import PodTemplateSpec
 from strato.api.core.volumes import PersistentVolumeClaimSpec
 from strato.api.meta import Object, ObjectMeta, View
@@ -129,10 +127,9 @@ class Job(Object, frozen=True, kw_only=True):
 
 
 class JobTemplateSpec(View, frozen=True, kw_only=True):
-    """A job to be made; the spec stays JSON."""
+    """A job to be made. Its spec is read as JSON by who makes the job."""
 
     metadata: ObjectMeta = ObjectMeta()
-    spec: msgspec.Raw | None = None
 
 
 class CronJobSpec(View, frozen=True, kw_only=True):

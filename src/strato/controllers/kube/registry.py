@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
+from strato.controllers.cron import KubeCronController
 from strato.controllers.kube.deployments import DeploymentController
 from strato.controllers.kube.endpoints import EndpointsController
 from strato.controllers.kube.garbage import GarbageCollector
@@ -17,19 +18,33 @@ from strato.controllers.kube.namespaces import (
 )
 from strato.controllers.kube.nodes import NodeLifecycleController
 from strato.controllers.kube.replicasets import ReplicaSetController
+from strato.controllers.parts import Factory, Parts
 from strato.controllers.reconcile import Controller
 
-KUBE: Mapping[str, Callable[[Cluster, Informers, Clock], Controller]] = {
-    controller.name: controller
-    for controller in (
-        GarbageCollector,
-        NamespaceController,
-        ServiceAccountController,
-        RootCertificateController,
-        EndpointsController,
-        NodeLifecycleController,
-        ReplicaSetController,
-        DeploymentController,
-    )
+
+def _simple(controller: Callable[[Cluster, Informers, Clock], Controller]) -> Factory:
+    """Return the factory of a controller that needs nothing but the cluster and time."""
+    return lambda parts: controller(parts.cluster, parts.informers, parts.clock)
+
+
+def _cron(parts: Parts) -> Controller:
+    return KubeCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+
+
+KUBE: Mapping[str, Factory] = {
+    **{
+        controller.name: _simple(controller)
+        for controller in (
+            GarbageCollector,
+            NamespaceController,
+            ServiceAccountController,
+            RootCertificateController,
+            EndpointsController,
+            NodeLifecycleController,
+            ReplicaSetController,
+            DeploymentController,
+        )
+    },
+    KubeCronController.name: _cron,
 }
 """Stock controllers by name."""

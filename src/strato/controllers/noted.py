@@ -1,0 +1,48 @@
+"""Shared informers that note which of them one controller uses, so that it waits for those and no others."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from strato.api.meta import Object
+from strato.client.informer import Informer, Informers
+
+V = TypeVar("V", bound=Object)
+
+
+class NotedInformers(Informers):
+    """Informers of somebody else, seen by one controller.
+
+    A cluster may lack a kind (JobFlow comes in a chart of its own): then only the controllers that read it wait.
+
+    Args:
+        shared: Whose informers they are; starting and stopping them is its owner's business.
+    """
+
+    def __init__(self, shared: Informers) -> None:  # deliberately without the base's: nothing is owned here
+        self._shared = shared
+        self._used: list[Informer[Object]] = []
+
+    def informer(
+        self, view: type[V], *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> Informer[V]:
+        """Return the shared informer and note it."""
+        found = self._shared.informer(
+            view, namespace=namespace, label_selector=label_selector, field_selector=field_selector
+        )
+        self._used.append(found)  # type: ignore[arg-type] # only ever waited for
+        return found
+
+    def start(self) -> None:
+        """Start what was asked for."""
+        for informer in self._used:
+            informer.start()
+
+    async def wait_synced(self) -> None:
+        """Wait until every informer that was asked for here has its first list."""
+        self.start()
+        for informer in self._used:
+            await informer.wait_synced()
+
+    async def stop(self) -> None:
+        """Stop nothing: others may still read."""

@@ -1,0 +1,56 @@
+"""What controllers are made of, and the settings that only some of them read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from strato.api.meta import Key
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.controllers.reconcile import Controller
+from strato.controllers.recorder import Recorder
+from strato.metrics import Registry
+
+_TOPOLOGY = Key("volcano-system", "volcano-controller-configmap")
+_SHARDING = Key("volcano-system", "volcano-sharding-configmap")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerSettings:
+    """Settings of single controllers; Volcano's flags and their defaults."""
+
+    topology_configmap: Key = _TOPOLOGY
+    """Where the HyperNode controller reads what to discover."""
+    sharding_configmap: Key = _SHARDING
+    """Where the sharding controller reads its configuration."""
+    scheduler_configs: tuple[str, ...] = (
+        "volcano:volcano:0.0:0.6:false:2:100",
+        "agent-scheduler:agent:0.7:1.0:true:2:100",
+    )
+    """Schedulers to share nodes among when there is no such ConfigMap: name:type:min:max:warmup:minNodes:maxNodes."""
+    shard_sync_seconds: float = 60.0
+    """Time between full passes of the sharding controller."""
+    shard_on_events: bool = True
+    """Whether changes of nodes and pods start such a pass too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What a controller is made of."""
+
+    cluster: Cluster
+    informers: Informers
+    clock: Clock
+    random: Random
+    recorder: Recorder
+    metrics: Registry
+    scheduler_names: Sequence[str]
+    max_requeue: int
+    settings: ControllerSettings = field(default_factory=ControllerSettings)
+
+
+Factory = Callable[[Parts], Controller]
+"""Makes one controller."""
