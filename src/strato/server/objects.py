@@ -155,22 +155,29 @@ def fill_defaults(served: Served, obj: Json) -> None:
         defaults.apply_defaults(served.kind, obj)
 
 
-def validate(served: Served, obj: Json, old: Json | None, *, name: str = "") -> None:
+def validate(served: Served, obj: Json, old: Json | None, *, name: str = "", only_metadata: bool = False) -> None:
     """Check an object about to be stored; ``name`` is for errors about parts of one.
+
+    With ``only_metadata`` the rest of a new object is known to be fine.
 
     Raises:
         Invalid: With every cause.
     """
     kind = served.kind
-    causes = validation.validate_create(kind, obj) if old is None else validation.validate_update(kind, obj, old)
+    if old is None:
+        causes = validation.validate_create(kind, obj, only_metadata=only_metadata)
+    else:
+        causes = validation.validate_update(kind, obj, old)
     if served.schema is not None:
         causes = [*causes, *served.schema.validate(obj, old)]
     if causes:
         raise invalid(kind, name or obj["metadata"].get("name", ""), causes)
 
 
-def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> None:
+def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random, *, status: Json | None = None) -> None:
     """Give an object what only the server gives: name, uid, times; drop what a client may not set.
+
+    ``status`` is what its status becomes, when that is known already.
 
     Raises:
         BadRequest: It carries a resource version.
@@ -188,7 +195,9 @@ def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> N
         metadata["generation"] = 1
     else:
         metadata.pop("generation", None)
-    if served.is_custom:
+    if status is not None:
+        obj["status"] = dict(status)
+    elif served.is_custom:
         if served.kind.has_status:
             obj.pop("status", None)
     else:

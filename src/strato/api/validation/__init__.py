@@ -74,8 +74,8 @@ _UPDATE: dict[Kind, Update] = {
 }
 
 
-def validate_create(kind: Kind, obj: Json) -> list[Cause]:
-    """Return everything wrong with a new object.
+def validate_create(kind: Kind, obj: Json, *, only_metadata: bool = False) -> list[Cause]:
+    """Return everything wrong with a new object; of its metadata only, when the rest is known to be fine.
 
     Raises:
         BadRequest: A field has the wrong JSON type; the message names it.
@@ -83,7 +83,7 @@ def validate_create(kind: Kind, obj: Json) -> list[Cause]:
     try:
         check_name = _NAME_CHECKS.get(kind, names.check_subdomain)
         causes = validate_metadata(obj.get("metadata") or {}, namespaced=kind.namespaced, check_name=check_name)
-        check = _CREATE.get(kind)
+        check = None if only_metadata else _CREATE.get(kind)
         if check is not None:
             causes += check(obj)
     except (AttributeError, TypeError, KeyError, IndexError) as err:

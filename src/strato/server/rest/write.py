@@ -30,6 +30,7 @@ from strato.server import crd, objects
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
+from strato.server.podspecs import KnownSpec, PodSpecs
 from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.state import State, object_key
@@ -51,21 +52,45 @@ class Writer:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._pod_specs = PodSpecs()
 
     # create
 
     async def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Create an object and answer it."""
+        kind, sent = served.kind, b""
+        if kind is catalog.POD and not request.query and request.headers.get("content-type") == "application/json":
+            pod, known, sent = self._pod_specs.recognise(request.body)
+            if known is not None:
+                objects.check_namespace(kind, pod, target.namespace)
+                return await self._create(request, target, served, pod, [], known)
         obj, warnings = self._read(request, target, served, "CreateOptions")
-        return await self._create(request, target, served, obj, warnings)
+        return await self._create(request, target, served, obj, warnings, spec_sent=sent)
 
     async def _create(
-        self, request: Request, target: ResourcePath, served: Served, obj: Json, warnings: list[str]
+        self,
+        request: Request,
+        target: ResourcePath,
+        served: Served,
+        obj: Json,
+        warnings: list[str],
+        known: KnownSpec | None = None,
+        spec_sent: bytes = b"",
     ) -> Response:
+        """Create what was read.
+
+        Args:
+            known: What is known about the spec of a pod; it has its defaults then.
+            spec_sent: A pod's spec as sent, to be known from now on.
+        """
         kind = served.kind
         self._state.check_namespace_open(kind, target.namespace, obj["metadata"].get("name", ""))
-        objects.fill_defaults(served, obj)
-        objects.begin_life(served, obj, self._state.clock, self._state.rng)
+        if known is None:
+            objects.fill_defaults(served, obj)
+        defaulted = encode(obj["spec"]) if spec_sent else b""
+        objects.begin_life(
+            served, obj, self._state.clock, self._state.rng, status=known.status if known is not None else None
+        )
         metadata = obj["metadata"]
         if not metadata.get("name"):
             raise invalid(kind, "", [required("metadata.name", "name or generateName is required")])
@@ -73,8 +98,11 @@ class Writer:
         self._state.admission.mutate(question, self._state)
         if served.is_custom:
             objects.fill_defaults(served, obj)
-        objects.validate(served, obj, None)
+        checked = known is not None and obj["spec"] == known.admitted
+        objects.validate(served, obj, None, only_metadata=checked)
         self._state.admission.validate(question, self._state)
+        if spec_sent:
+            self._pod_specs.learn(spec_sent, defaulted, obj)
         if kind is catalog.NAMESPACE:
             obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
             obj["status"] = {"phase": "Active"}
