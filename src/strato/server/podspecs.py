@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from strato.api import catalog
 from strato.server.objects import Json, encode
 from strato.server.schema import builtin
 

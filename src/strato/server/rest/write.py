@@ -79,9 +79,7 @@ class Writer:
     ) -> Response:
         """Create what was read.
 
-        Args:
-            known: What is known about the spec of a pod; it has its defaults then.
-            spec_sent: A pod's spec as sent, to be known from now on.
+        What is ``known`` of a pod's spec says that it has its defaults; ``spec_sent`` is one to be known from now on.
         """
         kind = served.kind
         self._state.check_namespace_open(kind, target.namespace, obj["metadata"].get("name", ""))
