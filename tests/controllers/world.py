@@ -105,7 +105,10 @@ class World:
 
         async def reached() -> bool:
             nonlocal seen
-            seen = (await self.job(name)).status.state.phase
+            try:
+                seen = (await self.job(name)).status.state.phase
+            except NotFound:
+                seen = "not there"
             return seen in phases
 
         try:

@@ -16,6 +16,7 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.cron import VolcanoCronController
+from strato.controllers.flow import JobFlowController, JobTemplateController, NetworkProber
 from strato.controllers.gc import JobGarbageCollector
 from strato.controllers.job import JobController, JobControllerOptions
 from strato.controllers.kube.registry import KUBE
@@ -67,12 +68,30 @@ def _cron(parts: Parts) -> Controller:
     return VolcanoCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
 
 
+def _jobflow(parts: Parts) -> Controller:
+    return JobFlowController(
+        parts.cluster,
+        parts.informers,
+        parts.clock,
+        recorder=parts.recorder,
+        metrics=parts.metrics,
+        prober=NetworkProber(),
+        max_requeue=parts.max_requeue,
+    )
+
+
+def _jobtemplate(parts: Parts) -> Controller:
+    return JobTemplateController(parts.cluster, parts.informers, parts.clock)
+
+
 VOLCANO: Mapping[str, Factory] = {
     "job-controller": _job,
     "pg-controller": _podgroup,
     "queue-controller": _queue,
     "gc-controller": _gc,
     "cronjob-controller": _cron,
+    "jobflow-controller": _jobflow,
+    "jobtemplate-controller": _jobtemplate,
 }
 """Volcano's controllers by name."""
 

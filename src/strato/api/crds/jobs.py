@@ -215,8 +215,21 @@ def _probe() -> Schema:
             "tcpSocketList": array(obj({"taskName": task_name, "port": port}, required=["port"])),
             "taskStatusList": array(obj({"taskName": task_name, "phase": text(max_length=63)})),
         },
-        "Accepted, not evaluated.",
+        "What the targets must show instead of being completed; it is asked of the targets that have the task.",
     )
+
+
+def _without_defaults(schema: Schema) -> Schema:
+    """Return a schema of changes: what is not written must stay unwritten."""
+    return {
+        name: {key: _without_defaults(one) for key, one in member.items()}
+        if name == "properties"
+        else _without_defaults(member)
+        if isinstance(member, dict)
+        else member
+        for name, member in schema.items()
+        if name not in ("default", "required", "minItems")
+    }
 
 
 def job_flow() -> dict[str, Schema]:
@@ -227,7 +240,7 @@ def job_flow() -> dict[str, Schema]:
             "dependsOn": obj(
                 {"targets": array(text(), "Flows that come first."), "probe": _probe()}, "What must come first."
             ),
-            "patch": obj({"jobSpec": job_spec("Accepted, not applied.")}),
+            "patch": obj({"jobSpec": _without_defaults(job_spec("Merged over the template's spec; tasks by name."))}),
         },
         required=["name"],
     )

@@ -11,17 +11,61 @@ from strato.api.shapes import EMPTY
 from strato.api.volcano.batch import JobSpec, TaskState
 
 
+class HttpHeader(View, frozen=True, kw_only=True):
+    """One header of a request."""
+
+    name: str = ""
+    value: str = ""
+
+
+class HttpGetProbe(View, frozen=True, kw_only=True):
+    """Pods of a task that answer a GET with a status from 200 to 399."""
+
+    task_name: str = ""
+    path: str = ""
+    port: int = 0
+    http_header: HttpHeader | None = None
+
+
+class TcpSocketProbe(View, frozen=True, kw_only=True):
+    """Pods of a task that take a connection."""
+
+    task_name: str = ""
+    port: int = 0
+
+
+class TaskStatusProbe(View, frozen=True, kw_only=True):
+    """Pods of a task that are in a phase."""
+
+    task_name: str = ""
+    phase: str = ""
+
+
+class FlowProbe(View, frozen=True, kw_only=True):
+    """What a target must show instead of being completed."""
+
+    http_get_list: tuple[HttpGetProbe, ...] = ()
+    tcp_socket_list: tuple[TcpSocketProbe, ...] = ()
+    task_status_list: tuple[TaskStatusProbe, ...] = ()
+
+
 class FlowDependsOn(View, frozen=True, kw_only=True):
-    """Flows that come first. ``probe`` is schema only and not read."""
+    """Flows that come first."""
 
     targets: tuple[str, ...] = ()
+    probe: FlowProbe | None = None
+
+
+class FlowPatch(View, frozen=True, kw_only=True):
+    """Changes of the template's spec; who makes the job reads them as JSON."""
 
 
 class Flow(View, frozen=True, kw_only=True):
-    """One step: the name of a JobTemplate. ``patch`` is schema only and not read."""
+    """One step: the name of a JobTemplate."""
 
     name: str = ""
     depends_on: FlowDependsOn | None = None
+    patch: FlowPatch | None = None
 
 
 class JobFlowSpec(View, frozen=True, kw_only=True):

@@ -27,10 +27,10 @@ from strato.controllers.cron.schedule import (
     find_zone,
     names_its_zone,
 )
-from strato.controllers.job.pods import revision_of
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
+from strato.controllers.written import OwnWrites
 from strato.errors import AlreadyExists, ApiError, Conflict, NotFound, StratoError
 
 _BY_CONTROLLER = "controller"
@@ -55,8 +55,7 @@ class CronController(KeyedController):
         self._cluster = cluster
         self._recorder = recorder
         self._flavour = flavour
-        self._latest: dict[Key, Any] = {}
-        """Cron jobs as our own writes left them, until the watch has caught up."""
+        self._written: OwnWrites[Any] = OwnWrites()
         self._owner = (flavour.cron_kind.api_version, flavour.cron_kind.name)
         self._crons: Any = informers.informer(flavour.cron)
         self._jobs: Any = informers.informer(flavour.job)
@@ -69,7 +68,7 @@ class CronController(KeyedController):
     def _on_cron(self, change: Change[Any]) -> None:
         old, new = change.old, change.new
         if new is None:
-            self._latest.pop(change.key, None)
+            self._written.forget(change.key)
             return
         if old is None or old.metadata.uid != new.metadata.uid:
             self.queue.add(change.key)
@@ -100,7 +99,7 @@ class CronController(KeyedController):
 
     async def reconcile(self, key: Key) -> float | None:
         """Serve the time that has come, if any; returns the seconds until the next."""
-        cron = self._current(key)
+        cron = self._written.newest(key, self._crons.get(key))
         if cron is None or cron.metadata.deletion_timestamp is not None:
             return None
         status = CronStatus.from_view(cron.status)
@@ -114,16 +113,6 @@ class CronController(KeyedController):
         if status.to_json() != before:
             await self._write_status(cron, status)
         return again
-
-    def _current(self, key: Key) -> Any:
-        """Return the newest state we know: the watch may not have shown our last write."""
-        seen, written = self._crons.get(key), self._latest.get(key)
-        if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
-            return seen
-        if revision_of(seen.metadata.resource_version) >= revision_of(written.metadata.resource_version):
-            del self._latest[key]
-            return seen
-        return written
 
     async def _pass(self, cron: Any, status: CronStatus) -> float | None:
         jobs = [OwnedJob(job, self._flavour.end_of(job)) for job in self._jobs.index(_BY_CONTROLLER, cron.metadata.uid)]
@@ -320,7 +309,7 @@ class CronController(KeyedController):
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": status.to_json()}
         written = await self._cluster.patch(self._flavour.cron, meta.name, meta.namespace, body, subresource="status")
         if cron.key in self._crons:
-            self._latest[cron.key] = written
+            self._written.note(written)
 
     def _tell(self, cron: Any, reason: str, message: str) -> None:
         self._recorder.event(cron, "Normal", reason, message)

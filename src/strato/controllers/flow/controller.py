@@ -1,0 +1,265 @@
+"""The JobFlow controller: make the jobs whose time has come, and say how the flow stands.
+
+Source: volcano-controllers Part F.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Final
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.api.meta import Key
+from strato.api.volcano.batch import Job, TaskSpec
+from strato.api.volcano.flow import Flow, JobFlow, JobTemplate
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informer, Informers
+from strato.clock import Clock
+from strato.controllers.flow import build, probes
+from strato.controllers.flow import status as statuses
+from strato.controllers.flow.probes import Prober, Target
+from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
+from strato.controllers.written import OwnWrites
+from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
+from strato.metrics import Registry
+
+SYNC_JOB_FLOW: Final = "SyncJobFlow"
+_DELETE: Final = "delete"
+
+
+class FlowError(StratoError):
+    """A step of a flow cannot be made."""
+
+
+def index_created_by(jobs: Informer[Job], label: str) -> str:
+    """Index jobs by a label that says what they were made from; returns the index' name."""
+
+    def values(job: Job) -> Iterable[str]:
+        value = job.metadata.label(label)
+        return (value,) if value else ()
+
+    jobs.add_index(label, values)
+    return label
+
+
+class JobFlowController(KeyedController):
+    """See the module.
+
+    Args:
+        cluster: Where to write.
+        informers: Where to read.
+        clock: Dates histories, times probes.
+        recorder: Tells users on the flow.
+        metrics: Counts flows that succeeded or failed.
+        prober: Asks pods over the network.
+        max_requeue: Attempts before a flow waits for the next change; negative is unlimited.
+    """
+
+    name: ClassVar[str] = "jobflow-controller"
+    workers: ClassVar[int] = 4
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        *,
+        recorder: Recorder,
+        metrics: Registry,
+        prober: Prober,
+        max_requeue: int = 15,
+    ) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._recorder = recorder
+        self._prober = prober
+        self._max_requeue = max_requeue
+        self._written: OwnWrites[JobFlow] = OwnWrites()
+        label = ("jobflow_namespace",)
+        self._ended = {
+            statuses.SUCCEED: metrics.counter("volcano_jobflow_succeed_phase_count", "Flows that succeeded", label),
+            statuses.FAILED: metrics.counter("volcano_jobflow_failed_phase_count", "Flows that failed", label),
+        }
+        self._flows = informers.informer(JobFlow)
+        self._templates = informers.informer(JobTemplate)
+        self._jobs = informers.informer(Job)
+        self._pods = informers.informer(Pod)
+        self._by_flow = index_created_by(self._jobs, build.CREATED_BY_FLOW)
+        self._flows.add_index("template", _templates_of)
+        self._flows.add_handler(self._on_flow)
+        self._templates.add_handler(self._on_template)
+        self._jobs.add_handler(self._on_job)
+
+    # Events
+
+    def _on_flow(self, change: Change[JobFlow]) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            self._written.forget(change.key)
+        elif (
+            old is None
+            or old.metadata.generation != new.metadata.generation
+            or (old.status.state.phase != new.status.state.phase and new.status.state.phase == statuses.SUCCEED)
+        ):
+            self.queue.add(change.key)
+
+    def _on_template(self, change: Change[JobTemplate]) -> None:
+        if change.old is None and change.new is not None:
+            for flow in self._flows.index("template", str(change.key)):
+                self.queue.add(flow.key)
+
+    def _on_job(self, change: Change[Job]) -> None:
+        owner = change.object.metadata.controller
+        if owner is None or (owner.api_version, owner.kind) != (build.FLOW_API_VERSION, build.FLOW_KIND):
+            return
+        if change.old is None or change.new is None or change.old.status != change.new.status:
+            self.queue.add(Key(change.key.namespace, owner.name))
+
+    # Work
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Make what can be made, count, and write; returns when probes are to be asked again."""
+        flow = self._written.newest(key, self._flows.get(key))
+        if flow is None or flow.metadata.deletion_timestamp is not None or flow.status.state.phase in statuses.TERMINAL:
+            return None
+        try:
+            return await self._sync(flow)
+        except Conflict:
+            raise
+        except StratoError as error:
+            if not 0 <= self._max_requeue <= self.queue.failures(key):
+                raise
+            self._recorder.event(flow, "Warning", SYNC_JOB_FLOW, f"{SYNC_JOB_FLOW} failed: {error}")
+            return None
+
+    async def _sync(self, flow: JobFlow) -> float | None:
+        jobs = self._jobs_of(flow)
+        if flow.status.state.phase == statuses.SUCCEED and flow.spec.job_retain_policy == _DELETE:
+            await self._delete_all(jobs)
+            return None
+        waits_for_probe, failure = False, None
+        try:
+            waits_for_probe = await self._deploy(flow, jobs)
+        except StratoError as error:  # what stands is told even when a step cannot be made
+            failure = error
+        await self._write_status(flow, self._jobs_of(flow))
+        if failure is not None:
+            raise failure
+        return probes.PROBE_PERIOD_SECONDS if waits_for_probe else None
+
+    def _jobs_of(self, flow: JobFlow) -> list[Job]:
+        """Return the flow's jobs, not those of a flow of that name before it."""
+        origin = f"{flow.metadata.namespace}.{flow.metadata.name}"
+        return [
+            job
+            for job in self._jobs.index(self._by_flow, origin)
+            if (owner := job.metadata.controller) is not None and owner.uid == flow.metadata.uid
+        ]
+
+    async def _delete_all(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if job.metadata.deletion_timestamp is not None:
+                continue
+            try:
+                await self._cluster.delete(
+                    Job, job.metadata.name, job.metadata.namespace, uid=job.metadata.uid, propagation="Background"
+                )
+            except (NotFound, Conflict):
+                continue
+
+    async def _deploy(self, flow: JobFlow, jobs: Sequence[Job]) -> bool:
+        """Make the jobs whose dependencies are met; returns whether some wait for the answer of a pod."""
+        by_name = {job.metadata.name: job for job in jobs}
+        completed = statuses.remembered_completed(flow.status) | {
+            job.metadata.name for job in jobs if statuses.is_completed(job)
+        }
+        waits_for_probe = False
+        for step in flow.spec.flows:
+            name = build.step_job_name(flow.metadata.name, step.name)
+            if name in by_name or name in completed:
+                continue
+            if await self._may_start(flow, step, by_name, completed):
+                await self._create(flow, step)
+            else:
+                waits_for_probe = waits_for_probe or _asks_pods(step)
+        return waits_for_probe
+
+    async def _may_start(self, flow: JobFlow, step: Flow, jobs: dict[str, Job], completed: frozenset[str]) -> bool:
+        depends = step.depends_on
+        for target in depends.targets if depends is not None else ():
+            name = build.step_job_name(flow.metadata.name, target)
+            if name in completed:
+                continue
+            job = jobs.get(name)
+            if job is None or depends is None or depends.probe is None:
+                return False
+            if not await probes.is_ready(Target(job, self._finder(job)), depends.probe, self._prober):
+                return False
+        return True
+
+    def _finder(self, job: Job) -> Any:
+        def pods_of(task: TaskSpec) -> list[Pod]:
+            meta = job.metadata
+            found = (self._pods.get((meta.namespace, f"{meta.name}-{task.name}-{i}")) for i in range(task.replicas))
+            return [pod for pod in found if pod is not None]
+
+        return pods_of
+
+    async def _create(self, flow: JobFlow, step: Flow) -> None:
+        meta = flow.metadata
+        try:
+            template = await self._cluster.get(catalog.JOBTEMPLATE, step.name, meta.namespace)
+        except NotFound:
+            raise FlowError(f"JobTemplate {meta.namespace}/{step.name} of the flow {meta.name} is not found") from None
+        body = build.step_job(flow, step.name, template.get("spec") or {}, await self._patch_of(flow, step))
+        name = body["metadata"]["name"]
+        try:
+            await self._cluster.create(catalog.VCJOB, body, meta.namespace)
+        except AlreadyExists:
+            present = await self._cluster.get(Job, name, meta.namespace)
+            owner = present.metadata.controller
+            if owner is None or owner.uid != meta.uid:
+                raise FlowError(f"job {meta.namespace}/{name} exists but does not belong to the flow") from None
+        else:
+            self._recorder.event(flow, "Normal", "Created", f"create a job named {name}!")
+
+    async def _patch_of(self, flow: JobFlow, step: Flow) -> dict[str, Any] | None:
+        if step.patch is None:
+            return None
+        whole = await self._cluster.get(catalog.JOBFLOW, flow.metadata.name, flow.metadata.namespace)
+        for one in whole["spec"].get("flows") or ():
+            if one.get("name") == step.name:
+                patch: dict[str, Any] | None = (one.get("patch") or {}).get("jobSpec")
+                return patch
+        return None
+
+    async def _write_status(self, flow: JobFlow, jobs: Sequence[Job]) -> None:
+        names = [build.step_job_name(flow.metadata.name, step.name) for step in flow.spec.flows]
+        status = statuses.flow_status(flow, jobs, names, self.clock.now())
+        if statuses.same_status(flow.status, status):
+            return
+        meta, phase = flow.metadata, status["state"]["phase"]
+        body = {
+            "metadata": {"resourceVersion": meta.resource_version},
+            "status": statuses.as_changes(flow.status, status),
+        }
+        try:
+            written = await self._cluster.patch(JobFlow, meta.name, meta.namespace, body, subresource="status")
+        except NotFound:
+            return
+        if flow.key in self._flows:
+            self._written.note(written)
+        if phase != flow.status.state.phase and phase in self._ended:
+            self._ended[phase].labels(meta.namespace).inc()
+
+
+def _asks_pods(step: Flow) -> bool:
+    """Return whether a step's probes need the network: nothing else tells when their answer changes."""
+    probe = step.depends_on.probe if step.depends_on is not None else None
+    return probe is not None and bool(probe.http_get_list or probe.tcp_socket_list)
+
+
+def _templates_of(flow: JobFlow) -> list[str]:
+    return sorted({str(Key(flow.metadata.namespace, step.name)) for step in flow.spec.flows})

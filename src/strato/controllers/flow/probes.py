@@ -1,0 +1,125 @@
+"""Whether a job that has not completed is ready for the steps after it: its probes.
+
+Volcano accepts probes and ignores them. Here a target with a probe need not be completed: it suffices that enough
+pods of the named task (``minAvailable``, else all) are in a phase, take a connection or answer a request. An entry is
+asked of the targets that have its task (of all, when it names none); a target that no entry is about must complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from strato.api.core import Pod
+from strato.api.volcano.batch import Job, TaskSpec
+from strato.api.volcano.flow import FlowProbe, HttpGetProbe, TaskStatusProbe, TcpSocketProbe
+
+PROBE_TIMEOUT_SECONDS = 1.0
+"""How long a pod may take to answer."""
+
+PROBE_PERIOD_SECONDS = 2.0
+"""How often pods are asked again."""
+
+_PASSED: dict[str, tuple[str, ...]] = {
+    "Running": ("Running", "Succeeded"),
+    "Pending": ("Pending", "Running", "Succeeded"),
+}
+"""Phases that count for a phase: a pod that has gone on was there too."""
+
+
+Entry = TaskStatusProbe | TcpSocketProbe | HttpGetProbe
+
+
+class Prober(Protocol):
+    """Asks a pod over the network."""
+
+    async def connects(self, host: str, port: int) -> bool:
+        """Return whether a TCP connection is taken."""
+        ...
+
+    async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
+        """Return whether a GET is answered with a status from 200 to 399."""
+        ...
+
+
+class NetworkProber:
+    """Asks over real sockets."""
+
+    async def connects(self, host: str, port: int) -> bool:
+        """Return whether a TCP connection is taken."""
+        return await self._exchange(host, port, b"") is not None
+
+    async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
+        """Return whether a GET is answered with a status from 200 to 399."""
+        target = path if path.startswith("/") else f"/{path}"
+        lines = [f"GET {target} HTTP/1.1", f"Host: {host}:{port}", "Connection: close", "User-Agent: strato-probe"]
+        if header is not None:
+            lines.append(f"{header[0]}: {header[1]}")
+        if any("\r" in line or "\n" in line for line in lines):
+            return False
+        first = await self._exchange(host, port, ("\r\n".join(lines) + "\r\n\r\n").encode())
+        words = (first or b"").split()
+        return len(words) >= 2 and words[0].startswith(b"HTTP/") and words[1].isdigit() and 200 <= int(words[1]) < 400
+
+    async def _exchange(self, host: str, port: int, request: bytes) -> bytes | None:
+        """Connect, send what there is to send and return the first line of the answer; None when that fails."""
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                reader, writer = await asyncio.open_connection(host, port)
+                try:
+                    if not request:
+                        return b""
+                    writer.write(request)
+                    return await reader.readline()
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError, ValueError):
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A job that others wait for, and how to find its pods."""
+
+    job: Job
+    pods_of: Callable[[TaskSpec], Sequence[Pod]]
+
+
+async def is_ready(target: Target, probe: FlowProbe, prober: Prober) -> bool:
+    """Return whether all entries about the target hold, and there is one."""
+    asked = False
+    entries: list[Entry] = [*probe.task_status_list, *probe.tcp_socket_list, *probe.http_get_list]
+    for entry in entries:
+        for task in target.job.spec.tasks:
+            if entry.task_name not in ("", task.name):
+                continue
+            asked = True
+            if not await _holds(target, task, entry, prober):
+                return False
+    return asked
+
+
+async def _holds(target: Target, task: TaskSpec, entry: Entry, prober: Prober) -> bool:
+    needed = task.replicas if task.min_available is None else task.min_available
+    if isinstance(entry, TaskStatusProbe):
+        state = target.job.status.task_status_count.get(task.name)
+        counts = state.phase if state is not None else {}
+        return sum(counts.get(phase, 0) for phase in _PASSED.get(entry.phase, (entry.phase,))) >= needed
+    running = [pod for pod in target.pods_of(task) if pod.status.phase == "Running" and pod.status.pod_ip]
+    if len(running) < needed:
+        return False
+    answers = await asyncio.gather(*(_ask(entry, prober)(pod) for pod in running))
+    return sum(answers) >= needed
+
+
+def _ask(entry: TcpSocketProbe | HttpGetProbe, prober: Prober) -> Callable[[Pod], Awaitable[bool]]:
+    def ask(pod: Pod) -> Awaitable[bool]:
+        if isinstance(entry, TcpSocketProbe):
+            return prober.connects(pod.status.pod_ip, entry.port)
+        header = entry.http_header
+        pair = (header.name, header.value) if header is not None and header.name else None
+        return prober.answers(pod.status.pod_ip, entry.port, entry.path, pair)
+
+    return ask
