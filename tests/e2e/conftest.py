@@ -43,7 +43,7 @@ def _no_namespaces_are_left(world: World) -> None:
         names = [item["metadata"]["name"] for item in world.items("namespaces")]
         return [name for name in names if name.startswith(PREFIX)]
 
-    eventually(lambda: not left(), timeout=90, what="every test's namespace is gone", every=0.5)
+    eventually(lambda: not left(), timeout=240, what="every test's namespace is gone", every=0.5)
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_gangs_that_do_not_fit_together_run_one_after_another(world: World, name
                 half_started.append(f"gang-{copy}: {placed} of 12")
         return all(world.job_phase(f"gang-{copy}", namespace) == "Completed" for copy in range(3))
 
-    eventually(all_completed, timeout=120, what="three gangs complete")
+    eventually(all_completed, timeout=240, what="three gangs complete")
     # Binding 12 pods takes several writes, so a reader may see a gang in the making, but only for an instant.
     assert len(half_started) <= 3
 
@@ -219,7 +219,7 @@ def test_job_list_prints_volcanos_columns(world: World, namespace: str) -> None:
     )
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(480)
 def test_a_node_that_falls_silent_becomes_not_ready(world: World) -> None:
     command = [*STRATO, "run", "node", "--kubeconfig", str(world.kubeconfig)]
     node = subprocess.Popen(
@@ -237,7 +237,7 @@ def test_a_node_that_falls_silent_becomes_not_ready(world: World) -> None:
     finally:
         node.kill()
         node.wait()
-    eventually(lambda: ready() == "Unknown", timeout=180, what="the node is NotReady", every=1)
+    eventually(lambda: ready() == "Unknown", timeout=360, what="the node is NotReady", every=1)
     world.kubectl("delete", "node", "silent-0")
 
 

@@ -24,12 +24,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.embedded]
 Laptop = Callable[..., EmbeddedWorld]
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 @pytest.mark.parametrize("copies", [1, 2, 5])
 def test_copies_of_the_training_job_all_finish(copies: int) -> None:
     demo = EXAMPLES / "parameter-server" / "demo.py"
     done = subprocess.run(
-        [sys.executable, str(demo), "--copies", str(copies)], text=True, capture_output=True, timeout=380, check=False
+        [sys.executable, str(demo), "--copies", str(copies)], text=True, capture_output=True, timeout=760, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"all {copies} jobs completed" in done.stdout
@@ -42,7 +42,7 @@ def process_pod(name: str, script: str, **spec: object) -> str:
     return json.dumps({**pod, "spec": {"restartPolicy": "Never", "containers": [container], **spec}})
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 def test_pods_are_processes_with_logs_volumes_and_exit_codes(laptop: Laptop) -> None:
     world = laptop("--cpus", "4")
     world.kubectl("create", "configmap", "app", "--from-literal=greeting=hello")
@@ -56,7 +56,7 @@ def test_pods_are_processes_with_logs_volumes_and_exit_codes(laptop: Laptop) -> 
     assert (state["exitCode"], state["reason"]) == (7, "Error")
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 def test_logs_are_followed_until_the_container_ends(laptop: Laptop) -> None:
     world = laptop("--cpus", "4")
     world.kubectl("create", "-f", "-", stdin=process_pod("counter", "for i in 1 2 3 4 5; do echo $i; sleep 0.3; done"))
@@ -65,7 +65,7 @@ def test_logs_are_followed_until_the_container_ends(laptop: Laptop) -> None:
     assert world.kubectl("logs", "--tail=2", "counter").split() == ["4", "5"]
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 def test_deleting_a_pod_stops_its_process(laptop: Laptop) -> None:
     world = laptop("--cpus", "4")
     world.kubectl("create", "-f", "-", stdin=process_pod("endless", "exec sleep 424242"))
@@ -75,7 +75,7 @@ def test_deleting_a_pod_stops_its_process(laptop: Laptop) -> None:
     assert "sleep 424242" not in subprocess.run(["ps", "ax"], text=True, capture_output=True, check=True).stdout
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(360)
 def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Laptop) -> None:
     world = laptop("--cpus", "4")
     substituted = process_pod("borrowed", "echo ran").replace("strato/host", "busybox:1.36")
@@ -90,7 +90,7 @@ def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Lap
     eventually(lambda: "ErrImageNeverPull" in world.kubectl("get", "pod", "missing"), what="ErrImageNeverPull")
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(800)
 def test_distributed_compilation_with_distcc(laptop: Laptop, tmp_path: Path) -> None:
     if shutil.which("distcc") is None or shutil.which("gcc") is None:
         pytest.skip("distcc or gcc is not installed; on Debian: apt-get install distcc gcc")
@@ -119,7 +119,7 @@ def test_distributed_compilation_with_distcc(laptop: Laptop, tmp_path: Path) -> 
         shutil.rmtree(source, ignore_errors=True)
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
     """Every acknowledged object is there after each crash, and every job still completes."""
     world = laptop("--no-sandbox", "--hollow-nodes", "4", "--cpu", "16", "--memory", "64Gi")
@@ -158,14 +158,14 @@ def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
             if job.get("status", {}).get("state", {}).get("phase") != "Completed"
         ]
 
-    eventually(lambda: not unfinished(), timeout=180, what="every job completes", every=1)
+    eventually(lambda: not unfinished(), timeout=400, what="every job completes", every=1)
 
 
 def _port_of(world: EmbeddedWorld) -> int:
     return int(re.search(r"server: https://[^:]+:(\d+)", world.kubeconfig.read_text()).group(1))  # type: ignore[union-attr]
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_a_viewer_may_look_but_not_touch(laptop: Laptop) -> None:
     world = laptop("--no-sandbox", "--hollow-nodes", "1")
     viewer = ["--kubeconfig", str(world.home / "kubeconfig.view")]
@@ -175,7 +175,7 @@ def test_a_viewer_may_look_but_not_touch(laptop: Laptop) -> None:
     assert 'User "strato:view" cannot create resource "namespaces"' in done.stderr
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -> None:
     world = laptop("--no-sandbox", "--hollow-nodes", "1000", "--cpu", "32", "--memory", "256Gi")
 
@@ -191,14 +191,14 @@ def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -
         world.kubectl("create", "-f", "-", stdin="\n".join(json.dumps(job) for job in jobs))
         eventually(
             lambda: world.kubectl("get", "vcjob", "--no-headers").count("Completed") == 50,
-            timeout=120,
+            timeout=300,
             what="50 jobs of 100 pods complete",
             every=1,
         )
         world.kubectl("delete", "vcjob", "--all", "--timeout=60s")
         eventually(
             lambda: world.kubectl("get", "pods", "-o", "name", "--chunk-size=0") == "",
-            timeout=120,
+            timeout=300,
             what="no pod is left",
             every=1,
         )

@@ -24,7 +24,7 @@ STRATO = [sys.executable, "-m", "strato.cli.main"]
 CONTROL_PLANE = Path(__file__).parent / "kube" / "controlplane"
 
 
-def eventually(probe: Callable[[], T], *, timeout: float = 60.0, what: str = "", every: float = 0.1) -> T:
+def eventually(probe: Callable[[], T], *, timeout: float = 120.0, what: str = "", every: float = 0.1) -> T:
     """Return the first true answer of ``probe``; the deadline only bounds a failing test."""
     deadline = time.monotonic() + timeout
     while True:
@@ -56,7 +56,7 @@ class World:
     ) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         done = subprocess.run(
-            ["kubectl", *args], input=stdin, text=True, capture_output=True, env=env, timeout=120, check=False
+            ["kubectl", *args], input=stdin, text=True, capture_output=True, env=env, timeout=300, check=False
         )
         assert not check or done.returncode == 0, (
             f"kubectl {' '.join(args)}: {done.returncode}\n{done.stdout}{done.stderr}"
@@ -122,7 +122,7 @@ class EmbeddedWorld(World):
     def own(self, *args: str, check: bool = True) -> str:
         """Run strato with this cluster's home."""
         done = subprocess.run(
-            [*STRATO, "--home", str(self.home), *args], text=True, capture_output=True, timeout=180, check=False
+            [*STRATO, "--home", str(self.home), *args], text=True, capture_output=True, timeout=400, check=False
         )
         log = self.home / "strato.log"
         tail = log.read_text(errors="replace")[-4000:] if done.returncode and log.exists() else ""
