@@ -22,7 +22,7 @@ from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.session import Session
 from strato.scheduler.shards import Shards
 from strato.scheduler.status import close_session, decide_phase
-from strato.scheduler.tasks import STATUS_NAMES
+from strato.scheduler.tasks import STATUS_NAMES, Task
 from strato.scheduler.world import World
 
 Json = dict[str, Any]
@@ -100,7 +100,7 @@ def outcome(ssn: Session) -> Json:
     world, names = ssn.world, ssn.world.nodes.names
     groups = [job for job in world.jobs.values() if job.group is not None]
     return {
-        "binds": {b.task.key: b.node for b in ssn.plan.binds},
+        "binds": {b.task.key: b.node for b in ssn.plan.binds if not _waits_for_volumes(b.task)},
         "evicted": [e.task.key for e in ssn.plan.evictions],
         "pipelined": {t.key: names[t.row] for t in world.tasks.values() if STATUS_NAMES[t.status] == "Pipelined"},
         "phases": {
@@ -112,6 +112,12 @@ def outcome(ssn: Session) -> Json:
         },
         "allocated": {job.key: _allocated(ssn, job.used.tolist()) for job in groups},
     }
+
+
+def _waits_for_volumes(task: Task) -> bool:
+    """Whether a pod's bind request is held back until a controller that the cases do not have bound its volumes."""
+    given = task.reservation
+    return given is not None and bool(given.volumes or given.provisions)
 
 
 def _allocated(ssn: Session, used: list[int]) -> Json:

@@ -8,22 +8,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from strato.api.core import Node, Pod
-from strato.api.scheduling import PriorityClass
-from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.scheduler import kinds
 from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.plan import Plan
 from strato.scheduler.tasks import PENDING, STATUS_NAMES
 from strato.scheduler.world import World
-
-_VIEWS: dict[str, Any] = {
-    "Pod": Pod,
-    "Node": Node,
-    "PodGroup": PodGroup,
-    "Queue": Queue,
-    "PriorityClass": PriorityClass,
-}
 
 
 def node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **more: Any) -> dict[str, Any]:
@@ -82,15 +72,10 @@ def world(*objects: dict[str, Any], names: tuple[str, ...] = ()) -> World:
 
 
 def feed(into: World, *objects: dict[str, Any]) -> None:
-    setters = {
-        "Pod": into.set_pod,
-        "Node": into.set_node,
-        "PodGroup": into.set_group,
-        "Queue": into.set_queue,
-        "PriorityClass": into.set_priority_class,
-    }
     for obj in objects:
-        setters[obj["kind"]](msgspec.convert(obj, _VIEWS[obj["kind"]]))
+        known = kinds.find(obj.get("apiVersion", ""), obj["kind"])
+        assert known is not None, obj["kind"]
+        known.take(into, msgspec.convert(obj, known.kind.view))
 
 
 def cycle(into: World, config: Config | str | None = None, *, now: float = 1_700_000_000.0, seed: int = 0) -> Plan:

@@ -2,8 +2,9 @@
 
 Supported: literals, ``self``-style names, field and index access, ``has()``, arithmetic, comparison, ``in``, logic
 with CEL's error-tolerant ``||`` and ``&&``, the conditional operator, lists and maps, the macros ``all``, ``exists``,
-``exists_one``, ``filter`` and ``map``, and the functions of ``_METHODS`` and ``_FUNCTIONS``. Not supported:
-time and duration types, quantities, URLs, IPs, ``format``, optional types, cost limits. An expression that needs
+``exists_one``, ``filter`` and ``map``, and the functions of ``_METHODS`` and ``_FUNCTIONS``; quantities and semantic
+versions, which selectors of devices compare. Not supported: time and duration types, URLs, IPs, ``format``, optional
+types, cost limits. An expression that needs
 more is refused when compiled (`UnsupportedExpression`), never evaluated halfway.
 """
 
@@ -12,8 +13,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping
+from functools import total_ordering
 from typing import Any
 
+from strato.api.quantity import NANO, Quantity, parse
 from strato.errors import StratoError
 
 Env = Mapping[str, Any]
@@ -393,6 +396,79 @@ def _matches(text: str, pattern: str) -> bool:
     return re.search(pattern, text) is not None
 
 
+def quantity(number: str | float) -> Quantity:
+    """Return a quantity as expressions compare it.
+
+    Raises:
+        InvalidQuantity: It is none.
+    """
+    return parse(number)
+
+
+def _nanos(amount: Any) -> int:
+    return amount.nanos if isinstance(amount, Quantity) else int(amount) * NANO
+
+
+def _whole(amount: Quantity) -> int:
+    if amount.nanos % NANO:
+        raise EvaluationError("cannot convert value to integer")
+    return amount.nanos // NANO
+
+
+def _reads(read: Callable[[str], Any], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+_SEMVER = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
+
+
+@total_ordering
+class Version:
+    """A semantic version; ordered as semver.org has it, build information ignored."""
+
+    __slots__ = ("before", "numbers")
+
+    def __init__(self, numbers: tuple[int, int, int], before: str) -> None:
+        self.numbers = numbers
+        self.before = before
+
+    def _key(self) -> tuple[Any, ...]:
+        parts = (
+            tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in self.before.split("."))
+            if self.before
+            else ()
+        )
+        return self.numbers, not self.before, parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self._key() == other._key()
+
+    def __lt__(self, other: Version) -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def semver(text: str, *, normalize: bool = False) -> Version:
+    """Read a semantic version; ``normalize`` also takes ``v1.2`` and leading zeros.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if normalize:
+        main, dash, rest = text.removeprefix("v").partition("-")
+        text = ".".join(str(int(part)) for part in [*main.split("."), "0", "0"][:3]) + dash + rest
+    match = _SEMVER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no semantic version")
+    return Version((int(match[1]), int(match[2]), int(match[3])), match[4] or "")
+
+
 _METHODS: dict[str, Callable[..., Any]] = {
     "size": len,
     "startsWith": str.startswith,
@@ -411,6 +487,18 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "sum": sum,
     "min": min,
     "max": max,
+    "compareTo": lambda left, right: (left > right) - (left < right),
+    "isGreaterThan": lambda left, right: left > right,
+    "isLessThan": lambda left, right: left < right,
+    "isInteger": lambda amount: amount.nanos % NANO == 0,
+    "asInteger": lambda amount: _whole(amount),
+    "asApproximateFloat": lambda amount: amount.nanos / NANO,
+    "sign": lambda amount: (amount.nanos > 0) - (amount.nanos < 0),
+    "add": lambda left, right: Quantity(left.nanos + _nanos(right)),
+    "sub": lambda left, right: Quantity(left.nanos - _nanos(right)),
+    "major": lambda version: version.numbers[0],
+    "minor": lambda version: version.numbers[1],
+    "patch": lambda version: version.numbers[2],
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "size": len,
@@ -419,5 +507,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "string": lambda value: str(value).lower() if isinstance(value, bool) else str(value),
     "bool": lambda value: value if isinstance(value, bool) else value == "true",
     "dyn": lambda value: value,
+    "quantity": lambda text: quantity(text),
+    "isQuantity": lambda text: _reads(quantity, text),
+    "semver": lambda text, normalize=False: semver(text, normalize=normalize),
+    "isSemver": lambda text, normalize=False: _reads(lambda given: semver(given, normalize=normalize), text),
     "matches": _matches,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,8 @@ class DeviceClassSpec(View, frozen=True, kw_only=True):
     """``spec``."""
 
     selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[Mapping[str, Any], ...] = ()
+    """Parameters for drivers, passed on untouched."""
     extended_resource_name: str = ""
 
 
@@ -34,6 +37,15 @@ class DeviceClass(Object, frozen=True, kw_only=True):
     """A class of devices."""
 
     spec: DeviceClassSpec = DeviceClassSpec()
+
+
+class DeviceToleration(View, frozen=True, kw_only=True):
+    """A taint of devices that a request puts up with."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
 
 
 class CapacityRequirements(View, frozen=True, kw_only=True):
@@ -51,6 +63,7 @@ class ExactDeviceRequest(View, frozen=True, kw_only=True):
     count: int = 1
     admin_access: bool = False
     capacity: CapacityRequirements | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
 
 
 class DeviceSubRequest(View, frozen=True, kw_only=True):
@@ -61,6 +74,7 @@ class DeviceSubRequest(View, frozen=True, kw_only=True):
     selectors: tuple[DeviceSelector, ...] = ()
     allocation_mode: str = "ExactCount"
     count: int = 1
+    tolerations: tuple[DeviceToleration, ...] = ()
 
 
 class DeviceRequest(View, frozen=True, kw_only=True):
@@ -83,6 +97,8 @@ class DeviceClaim(View, frozen=True, kw_only=True):
 
     requests: tuple[DeviceRequest, ...] = ()
     constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[Mapping[str, Any], ...] = ()
+    """Parameters for drivers, passed on untouched."""
 
 
 class ResourceClaimSpec(View, frozen=True, kw_only=True):
@@ -98,6 +114,7 @@ class DeviceAllocation(View, frozen=True, kw_only=True):
     driver: str = ""
     pool: str = ""
     device: str = ""
+    admin_access: bool = False
 
 
 class DeviceAllocationResult(View, frozen=True, kw_only=True):
@@ -172,12 +189,46 @@ class DeviceCapacity(View, frozen=True, kw_only=True):
     value: str | int | float = "0"
 
 
+class DeviceTaint(View, frozen=True, kw_only=True):
+    """A reason not to use a device."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Counter(View, frozen=True, kw_only=True):
+    """An amount several devices share."""
+
+    value: str | int | float = "0"
+
+
+class CounterSet(View, frozen=True, kw_only=True):
+    """Counters of a pool, by name."""
+
+    name: str = ""
+    counters: Mapping[str, Counter] = EMPTY
+
+
+class CounterUse(View, frozen=True, kw_only=True):
+    """What a device takes from a counter set while it is in use."""
+
+    counter_set: str = ""
+    counters: Mapping[str, Counter] = EMPTY
+
+
 class Device(View, frozen=True, kw_only=True):
     """A device on offer."""
 
     name: str = ""
     attributes: Mapping[str, DeviceAttribute] = EMPTY
     capacity: Mapping[str, DeviceCapacity] = EMPTY
+    consumes_counters: tuple[CounterUse, ...] = ()
+    taints: tuple[DeviceTaint, ...] = ()
+    node_name: str = ""
+    """Where the device is, in slices with ``perDeviceNodeSelection``; so are the next two."""
+    all_nodes: bool = False
+    node_selector: NodeSelector | None = None
 
 
 class ResourceSliceSpec(View, frozen=True, kw_only=True):
@@ -188,7 +239,9 @@ class ResourceSliceSpec(View, frozen=True, kw_only=True):
     node_name: str = ""
     all_nodes: bool = False
     node_selector: NodeSelector | None = None
+    per_device_node_selection: bool = False
     devices: tuple[Device, ...] = ()
+    shared_counters: tuple[CounterSet, ...] = ()
 
 
 class ResourceSlice(Object, frozen=True, kw_only=True):

@@ -10,6 +10,19 @@ from strato.api.meta import Object, View
 from strato.api.shapes import EMPTY, LabelSelector
 
 
+class TopologyLabelRequirement(View, frozen=True, kw_only=True):
+    """A label that must have one of some values."""
+
+    key: str = ""
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(View, frozen=True, kw_only=True):
+    """Labels all of which must fit."""
+
+    match_label_expressions: tuple[TopologyLabelRequirement, ...] = ()
+
+
 class StorageClass(Object, frozen=True, kw_only=True):
     """How volumes are made."""
 
@@ -18,6 +31,8 @@ class StorageClass(Object, frozen=True, kw_only=True):
     reclaim_policy: str = "Delete"
     volume_binding_mode: str = "Immediate"
     allow_volume_expansion: bool = False
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
+    """Where volumes may be made; any of the terms must hold, none means anywhere."""
 
 
 class VolumeNodeResources(View, frozen=True, kw_only=True):

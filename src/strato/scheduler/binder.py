@@ -17,7 +17,8 @@ from strato.api.core import Pod
 from strato.client.cluster import Cluster, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.clock import Clock, format_time
-from strato.errors import ApiError, NotFound, TooManyRequests, Unavailable
+from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
+from strato.scheduler.claimbinder import ClaimBinder
 from strato.scheduler.plan import Bind, Eviction
 from strato.scheduler.tasks import BINDING, PENDING, RELEASING, RUNNING, Task
 from strato.scheduler.world import World
@@ -67,6 +68,8 @@ class Binder:
         self._idle: deque[asyncio.Future[None]] = deque()
         self._failures: dict[str, int] = {}
         self._busy = 0
+        self._claims = ClaimBinder(cluster, clock, world)
+        self._group: asyncio.TaskGroup | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -98,6 +101,7 @@ class Binder:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for number in range(self._workers):
                 group.create_task(self._work(), name=f"binder {number}")
 
@@ -112,7 +116,11 @@ class Binder:
             self._busy += 1
             try:
                 if self._binds:
-                    await self._bind(self._binds.popleft())
+                    bind = self._binds.popleft()
+                    if bind.task.reservation is not None:
+                        self._prepare(bind)
+                    else:
+                        await self._bind(bind)
                 else:
                     await self._write(self._writes.popleft())
             finally:
@@ -130,6 +138,28 @@ class Binder:
         return None
 
     # -- binds ---------------------------------------------------------------------------------------------------------
+
+    def _prepare(self, bind: Bind) -> None:
+        """Get a pod's claims ready and bind it then; aside, because volumes may take minutes and workers are few."""
+        assert self._group is not None
+        self._busy += 1
+        self._group.create_task(self._bind_with_claims(bind), name=f"binder {bind.task.key}")
+
+    async def _bind_with_claims(self, bind: Bind) -> None:
+        given = bind.task.reservation
+        try:
+            if given is None or not given.stands:
+                return
+            try:
+                await self._claims.prepare(bind.task, given, bind.node)
+            except StratoError as error:
+                await self._failed(bind, error, f"execute preBind for pod {bind.task.key} failed: {error}")
+            else:
+                await self._bind(bind)
+            if not given.stands:
+                await self._claims.undo(bind.task, given)
+        finally:
+            self._busy -= 1
 
     async def _bind(self, bind: Bind) -> None:
         task = bind.task
@@ -152,15 +182,15 @@ class Binder:
                 return None
         return None
 
-    async def _failed(self, bind: Bind, error: ApiError) -> None:
+    async def _failed(self, bind: Bind, error: StratoError, message: str = "") -> None:
         """Tell the pod, wait, read it anew, and let it be decided again."""
         task = bind.task
         if self._world.tasks.get(task.key) is not task:
             return
         _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
         if not isinstance(error, NotFound):
-            message = f"failed to bind to node {bind.node}: {error}"
-            await self._write(lambda: self.pod_condition(task, "SchedulerError", message))
+            text = message or f"failed to bind to node {bind.node}: {error}"
+            await self._write(lambda: self.pod_condition(task, "SchedulerError", text))
         failures = self._failures.get(task.key, 0)
         self._failures[task.key] = failures + 1
         await self._clock.sleep(min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS))

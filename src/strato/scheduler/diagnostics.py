@@ -32,7 +32,7 @@ def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict
         text = f"{possibly}, once resource is released and minAvailable is satisfied"
         return PodVerdict(task, UNSCHEDULABLE, text, nominated=node if evicted else "")
     notes = ssn.notes.get(job.key)
-    errors = notes.errors.get(task.cls.number) if notes is not None else None
+    errors = notes.errors.get(task.alike) if notes is not None else None
     message = errors.message() if errors is not None else fallback
     return PodVerdict(task, UNSCHEDULABLE, message or ALL_UNAVAILABLE, errors)
 
@@ -59,10 +59,10 @@ def _origin(ssn: Session, job: Job) -> str:
         return f"Origin reason is: {notes.verdicts[0].text}"
     if not notes.errors:
         return ""
-    failed = [t for t in job.pending.values() if t.cls.number in notes.errors]
-    real = [t for t in failed if notes.errors[t.cls.number].counts]
+    failed = [t for t in job.pending.values() if t.alike in notes.errors]
+    real = [t for t in failed if notes.errors[t.alike].counts]
     if not failed:
         return ""
     task = min(real or failed, key=lambda t: t.order)
-    errors: FitErrors = notes.errors[task.cls.number]
+    errors: FitErrors = notes.errors[task.alike]
     return f"Origin reason is {task.name}: {errors.message()}"

@@ -38,6 +38,8 @@ class Feed:
         self._wake = wake
         self._refused = refused
         self._attached: set[Kind] = set()
+        self.absent: frozenset[Kind] = frozenset()
+        """Kinds the API server does not have; they are done without."""
 
     def attach(self, informers: Informers, plugins: Collection[str] = ()) -> bool:
         """Ask for the informers that these plugins need; again after the configuration changed.
@@ -47,7 +49,7 @@ class Feed:
         Returns:
             Whether any was asked for that was not before; the caller starts it.
         """
-        new = [known for known in kinds.wanted(plugins) if known.kind not in self._attached]
+        new = [known for known in kinds.wanted(plugins) if known.kind not in self._attached | self.absent]
         handlers: dict[Kind, _Handler] = {catalog.POD: self.on_pods, catalog.NODE: self.on_nodes}
         for known in new:
             self._attached.add(known.kind)

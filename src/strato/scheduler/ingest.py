@@ -9,7 +9,18 @@ import msgspec
 from strato.api.core import Container, Pod, PodSpec
 from strato.api.shapes import ResourceList
 from strato.scheduler.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
-from strato.scheduler.tasks import BOUND, FAILED, PENDING, RELEASING, RUNNING, SUCCEEDED, UNKNOWN, Task, TaskClass
+from strato.scheduler.tasks import (
+    BOUND,
+    FAILED,
+    PENDING,
+    RELEASING,
+    RUNNING,
+    SUCCEEDED,
+    UNKNOWN,
+    Task,
+    TaskClass,
+    uses_claims,
+)
 
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"
 VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
@@ -85,8 +96,8 @@ def fill_task(task: Task, pod: Pod) -> None:
 def class_key(pod: Pod) -> Hashable:
     """Return what makes two pods equal to filters and scores; a few microseconds.
 
-    Labels are left out on purpose: they differ between pods of one template, and what looks at pods' labels
-    (inter-pod affinity, topology spread) never works on classes.
+    Labels and the names of claims are left out on purpose: they differ between pods of one template, and what looks at
+    them (inter-pod affinity, topology spread, volumes, devices) never works on classes.
     """
     spec = pod.spec
     containers = tuple(
@@ -101,10 +112,7 @@ def class_key(pod: Pod) -> Hashable:
     if spec.affinity is not None or spec.topology_spread_constraints:
         labels = tuple(sorted((pod.metadata.labels or {}).items()))
         key += (_encode((spec.affinity, spec.topology_spread_constraints)), pod.metadata.namespace, labels)
-    if spec.resource_claims:
-        key += (spec.resource_claims, pod.metadata.uid)
-    claims = tuple(v.persistent_volume_claim.claim_name for v in spec.volumes if v.persistent_volume_claim)
-    return (*key, claims, pod.metadata.namespace) if claims else key
+    return (*key, "claims") if uses_claims(spec) else key
 
 
 def make_class(number: int, pod: Pod, dims: Dimensions) -> TaskClass:

@@ -32,12 +32,14 @@ class WorldKind:
         kind: What it is in the API.
         take, drop: See `Take` and `Drop`.
         plugins: Names of the plugins that read it; empty means that every scheduler does.
+        optional: Whether an API server may not have it (an older Kubernetes); it is then done without.
     """
 
     kind: Kind
     take: Take
     drop: Drop
     plugins: frozenset[str] = frozenset()
+    optional: bool = False
 
     def wanted(self, plugins: Collection[str]) -> bool:
         """Whether a scheduler with these plugins has to watch the kind."""
@@ -56,6 +58,24 @@ def _keep(kind: Kind, *plugins: str) -> WorldKind:
     return WorldKind(kind, take, drop, frozenset(plugins))
 
 
+def _storage(kind: Kind) -> WorldKind:
+    """Return a kind that volumes are bound with."""
+
+    def drop(world: World, namespace: str, name: str) -> None:
+        world.remove_storage(kind.view, f"{namespace}/{name}" if namespace else name)
+
+    return WorldKind(kind, World.set_storage, drop, frozenset(("predicates",)))
+
+
+def _device(kind: Kind, *plugins: str) -> WorldKind:
+    """Return a kind that devices are allocated with."""
+
+    def drop(world: World, namespace: str, name: str) -> None:
+        world.remove_device(kind.view, f"{namespace}/{name}" if namespace else name)
+
+    return WorldKind(kind, World.set_device, drop, frozenset(("predicates", *plugins)), optional=True)
+
+
 KINDS: tuple[WorldKind, ...] = (
     WorldKind(catalog.PRIORITYCLASS, World.set_priority_class, lambda w, _, name: w.remove_priority_class(name)),
     WorldKind(catalog.QUEUE, World.set_queue, lambda w, _, name: w.remove_queue(name)),
@@ -64,6 +84,15 @@ KINDS: tuple[WorldKind, ...] = (
         lambda w, view: w.set_namespace(view.metadata.name, view.metadata.labels or {}),
         lambda w, _, name: w.remove_namespace(name),
     ),
+    _storage(catalog.STORAGECLASS),
+    _storage(catalog.CSIDRIVER),
+    _storage(catalog.CSINODE),
+    _storage(catalog.CSISTORAGECAPACITY),
+    _storage(catalog.PERSISTENTVOLUME),
+    _storage(catalog.PERSISTENTVOLUMECLAIM),
+    _device(catalog.DEVICECLASS),
+    _device(catalog.RESOURCESLICE),
+    _device(catalog.RESOURCECLAIM, "capacity"),
     WorldKind(catalog.RESOURCEQUOTA, World.set_quota, World.remove_quota),
     WorldKind(catalog.NODE, World.set_node, lambda w, _, name: w.remove_node(name)),
     WorldKind(catalog.PODGROUP, World.set_group, lambda w, ns, name: w.remove_group(f"{ns}/{name}")),

@@ -10,13 +10,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
+
 from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
-from strato.errors import AlreadyExists, ApiError, InvalidInput, StratoError, Unavailable
+from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
 from strato.metrics import Registry
 from strato.scheduler import kinds
 from strato.scheduler.binder import Binder
@@ -130,6 +133,7 @@ class Scheduler:
     async def run(self) -> None:
         """Schedule until cancelled."""
         await self._ensure_queues()
+        self._feed.absent = await self._absent_kinds()
         self._feed.attach(self._informers, self._plugin_names())
         warm_up()
         await self._informers.wait_synced()
@@ -252,6 +256,22 @@ class Scheduler:
         """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""
         names = {option.name for tier in self._config.tiers for option in tier}
         return frozenset(names | {kinds.SHARDING} if self.world.shards.on else names)
+
+    async def _absent_kinds(self) -> frozenset[Kind]:
+        """Return the kinds that this API server does not serve and that one may do without."""
+        absent: set[Kind] = set()
+        served: dict[str, frozenset[str]] = {}
+        for known in (known for known in kinds.KINDS if known.optional):
+            kind = known.kind
+            if kind.api_version not in served:
+                try:
+                    answer = msgspec.json.decode(await self._cluster.raw("GET", f"/apis/{kind.api_version}"))
+                    served[kind.api_version] = frozenset(r["name"] for r in answer["resources"])
+                except NotFound:
+                    served[kind.api_version] = frozenset()
+            if kind.plural not in served[kind.api_version]:
+                absent.add(kind)
+        return frozenset(absent)
 
     # -- around it -----------------------------------------------------------------------------------------------------
 

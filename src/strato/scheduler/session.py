@@ -39,7 +39,7 @@ class Notes:
     """What a session remembers about a job it tried.
 
     Attributes:
-        errors: Why a class of its tasks fits nowhere.
+        errors: Why a class of its tasks (or one that uses claims, by key) fits nowhere.
         failed_roles: Roles of such classes.
         verdicts: What held the job back.
         condition: The PodGroup condition to set.
@@ -48,7 +48,7 @@ class Notes:
     __slots__ = ("condition", "errors", "failed_roles", "verdicts")
 
     def __init__(self) -> None:
-        self.errors: dict[int, FitErrors] = {}
+        self.errors: dict[int | str, FitErrors] = {}
         self.failed_roles: set[str] = set()
         self.verdicts: list[Verdict] = []
         self.condition: Condition | None = None

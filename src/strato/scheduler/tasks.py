@@ -15,6 +15,7 @@ from strato.scheduler.resources import PODS, Dimensions, Vector
 
 if TYPE_CHECKING:
     from strato.scheduler.jobs import Job
+    from strato.scheduler.reservations import Reservation
 
 PENDING: Final = 0
 ALLOCATED: Final = 1
@@ -62,6 +63,7 @@ class TaskClass:
         host_ports: ``(host ip, protocol, port)`` of every host port.
         pairwise: Placing one member may change where others fit or score in ways only pods can tell (inter-pod
             affinity, topology spread): such classes are placed one by one.
+        uses_claims: Members use claims for volumes or devices; each is looked at by itself.
     """
 
     __slots__ = (
@@ -73,6 +75,7 @@ class TaskClass:
         "request",
         "scored_request",
         "spec",
+        "uses_claims",
     )
 
     def __init__(self, number: int, spec: PodSpec, namespace: str, request: Vector, scored: tuple[int, int]) -> None:
@@ -83,6 +86,7 @@ class TaskClass:
         self.scored_request = np.array(scored, np.int64)
         self.best_effort = not (request[:PODS].any() or request[PODS + 1 :].any())
         self.host_ports = host_ports(spec)
+        self.uses_claims = uses_claims(spec)
         affinity = spec.affinity
         self.pairwise = bool(spec.topology_spread_constraints) or (
             affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
@@ -90,6 +94,13 @@ class TaskClass:
 
     def __repr__(self) -> str:
         return f"TaskClass({self.number}, {self.request.tolist()})"
+
+
+def uses_claims(spec: PodSpec) -> bool:
+    """Whether a pod uses claims for volumes or devices."""
+    if spec.resource_claims:
+        return True
+    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
 
 
 def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
@@ -111,6 +122,7 @@ class Task:
         order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
         gated: Has scheduling gates; never placed.
         job: None for pods of nobody (foreign schedulers, no group yet).
+        reservation: Volumes and devices it was given with its place.
         waiting_node: Name of the node the pod names while that node is unknown, else empty.
     """
 
@@ -126,6 +138,7 @@ class Task:
         "pod",
         "preemptable",
         "priority",
+        "reservation",
         "role",
         "row",
         "status",
@@ -145,12 +158,18 @@ class Task:
         self.job: Job | None = None
         self.status = PENDING
         self.row = -1
+        self.reservation: Reservation | None = None
         self.priority = 1
         self.role = ""
         self.gated = False
         self.preemptable = True
         self.nominated = ""
         self.waiting_node = ""
+
+    @property
+    def alike(self) -> int | str:
+        """What tasks share that fail for the same reasons: their class, or nothing when they use claims."""
+        return self.key if self.cls.uses_claims else self.cls.number
 
     def __repr__(self) -> str:
         return f"Task({self.key} {STATUS_NAMES[self.status]} row={self.row})"

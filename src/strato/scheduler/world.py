@@ -18,9 +18,12 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.api.volcano.shard import NodeShard
 from strato.scheduler import ingest
+from strato.scheduler.devices import Devices
 from strato.scheduler.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
 from strato.scheduler.neighbours import Neighbours
+from strato.scheduler.nodelabels import NodeLabels
 from strato.scheduler.nodes import NodeTable
+from strato.scheduler.reservations import Reservations
 from strato.scheduler.resources import Dimensions, Vector, fit_width
 from strato.scheduler.shards import Shards
 from strato.scheduler.tasks import (
@@ -40,6 +43,7 @@ from strato.scheduler.tasks import (
     TaskClass,
     grow_class,
 )
+from strato.scheduler.volumes import Volumes
 from strato.units import duration_seconds
 
 DEFAULT_QUEUE = "default"
@@ -74,6 +78,10 @@ class World:
         pairwise: Tasks whose class has rules about other pods, by class.
         namespaces: Labels of namespaces.
         neighbours: How many pods of what kind run where.
+        labels: Node selectors over all nodes at once.
+        reservations: Volumes and devices that placed tasks were given.
+        volumes: Claims for storage and what serves them.
+        devices: Claims for devices and what serves them.
         shards: Which nodes are ours when several schedulers share the cluster.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
         waiting_for_queue: Jobs whose group has not been enqueued.
@@ -110,6 +118,11 @@ class World:
         self.neighbours = Neighbours(self.nodes)
         self.shards = Shards(self.nodes)
         self.objects: dict[type[Object], dict[str, Object]] = {}
+        self.labels = NodeLabels(self.nodes)
+        self.reservations = Reservations()
+        self.volumes = Volumes(self.reservations)
+        self.devices = Devices(self.reservations, self.labels)
+        self._claiming = 0
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
         self._width = self.dims.width
@@ -151,8 +164,11 @@ class World:
                     self.openings += 1
                 self.move(task, status, row)
             return
+        reservation = task.reservation
         self.remove_pod(key)
         self._add_pod(pod, key)
+        if reservation is not None:
+            self.tasks[key].reservation, reservation.task = reservation, self.tasks[key]
 
     def _row_for(self, task: Task, node: str, status: int) -> int:
         if not node or status in (SUCCEEDED, FAILED):
@@ -175,6 +191,9 @@ class World:
         self.tasks[key] = task
         if cls.pairwise:
             self.pairwise.setdefault(cls, {})[key] = task
+        if cls.uses_claims:
+            self._claiming += 1
+            self.volumes.use(task)
         group = ingest.group_of(pod)
         if group:
             self._join(task, self._job(f"{task.namespace}/{group}"))
@@ -203,6 +222,10 @@ class World:
             del members[key]
             if not members:
                 del self.pairwise[task.cls]
+        if task.cls.uses_claims:
+            self._claiming -= 1
+            self.volumes.unuse(task)
+            task.reservation = None
         job = task.job
         if job is not None:
             self._leave(task, job)
@@ -211,6 +234,30 @@ class World:
     def pairwise_members(self) -> list[Task]:
         """Return one task of every class with rules about other pods; its class stands for the others."""
         return [next(iter(members.values())) for members in self.pairwise.values()]
+
+    def set_storage(self, view: Object) -> None:
+        """Take an object that `strato.scheduler.volumes` keeps as the API has it now."""
+        if self.volumes.put(view):
+            self._open_for_claims()
+
+    def remove_storage(self, view: type[Object], key: str) -> None:
+        """Forget an object that `strato.scheduler.volumes` keeps, by name or ``namespace/name``."""
+        self.volumes.remove(view, key)
+        self._open_for_claims()
+
+    def set_device(self, view: Object) -> None:
+        """Take an object that `strato.scheduler.devices` keeps as the API has it now."""
+        if self.devices.put(view):
+            self._open_for_claims()
+
+    def remove_device(self, view: type[Object], key: str) -> None:
+        """Forget an object that `strato.scheduler.devices` keeps, by name or ``namespace/name``."""
+        self.devices.remove(view, key)
+        self._open_for_claims()
+
+    def _open_for_claims(self) -> None:
+        if self._claiming:
+            self._open()
 
     def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Take a namespace's labels; pod affinity may select by them."""

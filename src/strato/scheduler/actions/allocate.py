@@ -200,13 +200,13 @@ class Allocate(Action):
         """Whether a sibling of the same role failed already."""
         if task.role and task.role in notes.failed_roles:
             note = f"Task {task.name} with role spec {task.role} has already predicated failed, skip"
-            notes.errors.setdefault(task.cls.number, FitErrors(note=note))
+            notes.errors.setdefault(task.alike, FitErrors(note=note))
             return True
         return False
 
     @staticmethod
     def _fail(notes: Notes, task: Task, errors: FitErrors) -> None:
-        notes.errors[task.cls.number] = errors
+        notes.errors[task.alike] = errors
         notes.failed_roles.add(task.role)
 
     @staticmethod

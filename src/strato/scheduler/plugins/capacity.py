@@ -11,6 +11,7 @@ import numpy as np
 from strato.scheduler.arguments import arg
 from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
 from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
 from strato.scheduler.reasons import Verdict
 from strato.scheduler.resources import CPU, MEMORY, PODS, Vector, share
@@ -29,10 +30,10 @@ class CapacityArgs:
 
     ancestor_reclaim_level: int = arg("ancestorReclaimLevel", 0, minimum=0)
     """How many levels of ancestors take part in reclaiming; 0 looks at the queues themselves only."""
-    claims: bool = arg("capacity.DynamicResourceAllocationEnable", False)
-    """Accepted for compatibility."""
+    claims: bool = arg("capacity.DynamicResourceAllocationEnable", True)
+    """Whether ``deviceclass/…`` in a queue's capability limits the devices its pods claim."""
     consumable_claims: bool = arg("capacity.DRAConsumableCapacityEnable", False)
-    """Accepted for compatibility."""
+    """Whether ``….deviceclass/…`` limits the capacity of those devices."""
 
 
 @dataclass(slots=True)
@@ -99,6 +100,9 @@ class Capacity(Plugin):
             self._ready = self._build_tree()
         else:
             self._entitle_flat(ssn.total.astype(np.float64))
+        lineages = {name: (*mine.ancestors, name) for name, mine in self._shares.items() if mine.queue.jobs}
+        quota = ClaimQuota(world, lineages, consumable=self.args.consumable_claims) if self.args.claims else None
+        self._claims = quota if quota is not None and quota.on else None
 
     # -- attributes ----------------------------------------------------------------------------------------------------
 
@@ -221,6 +225,8 @@ class Capacity(Plugin):
         """Tasks that the queue and all its ancestors may still hold."""
         if not self._ready or not queue.is_open or not self._leaf(queue):
             return 0
+        if self._claims is not None and task.pod.spec.resource_claims and not self._claims.allows(queue, task):
+            return 0
         request = task.cls.request
         columns = [c for c, need in enumerate(request.tolist()) if need > 0 and c != PODS]
         for mine in self._lineage(queue):
@@ -263,10 +269,17 @@ class Capacity(Plugin):
                 )
                 self._ssn.say(job, verdict)
                 return REJECT
+        lacking_devices = self._claims.admits(job) if self._claims is not None else ""
+        if lacking_devices:
+            text = f"queue resource quota insufficient: insufficient {lacking_devices}"
+            self._ssn.say(job, Verdict(self.name, "QueueQuota", text))
+            return REJECT
         return PERMIT
 
     def job_enqueued(self, job: Job) -> None:
         """Count the job among the admitted."""
+        if self._claims is not None:
+            self._claims.enqueued(job)
         if job.min_resources is None or job.queue is None:
             return
         amount = self._ssn.world.deduct_gated(job, job.min_resources)
@@ -344,10 +357,14 @@ class Capacity(Plugin):
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Add to the queue and its ancestors."""
         self._shift(job, tasks, np.add)
+        if self._claims is not None:
+            self._claims.shift(tasks, 1)
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Subtract from the queue and its ancestors."""
         self._shift(job, tasks, np.subtract)
+        if self._claims is not None:
+            self._claims.shift(tasks, -1)
 
     def _shift(self, job: Job | None, tasks: Sequence[Task], by: Callable[[Vector, Vector], Vector]) -> None:
         if job is None or job.queue is None:

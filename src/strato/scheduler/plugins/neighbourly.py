@@ -17,8 +17,8 @@ from strato.api.shapes import LabelSelector
 from strato.scheduler.framework import FloatArray, Verdicts
 from strato.scheduler.neighbours import Term, members_key
 from strato.scheduler.nodes import Mask, NodeTable, Rows
-from strato.scheduler.plugins.selection import matches_node
 from strato.scheduler.reasons import Reason
+from strato.scheduler.selection import matches_node
 from strato.scheduler.tasks import Task, TaskClass
 from strato.scheduler.world import World
 

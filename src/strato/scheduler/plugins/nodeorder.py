@@ -13,8 +13,8 @@ from strato.scheduler.arguments import arg
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore
 from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.plugins import neighbourly
-from strato.scheduler.plugins.selection import matches_term, tolerates
 from strato.scheduler.resources import CPU, MEMORY
+from strato.scheduler.selection import matches_term, tolerates
 from strato.scheduler.tasks import Task, TaskClass
 
 if TYPE_CHECKING:

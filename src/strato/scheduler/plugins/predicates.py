@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,14 @@ from strato.api.core import Node, Taint
 from strato.scheduler.arguments import arg
 from strato.scheduler.framework import Plugin, Verdicts
 from strato.scheduler.nodes import NodeTable, Rows
-from strato.scheduler.plugins import neighbourly
-from strato.scheduler.plugins.selection import matches_node, tolerates
+from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 from strato.scheduler.reasons import Reason
+from strato.scheduler.reservations import Reservation
+from strato.scheduler.selection import matches_node, tolerates
 from strato.scheduler.tasks import Task, TaskClass, host_ports
 
 if TYPE_CHECKING:
+    from strato.scheduler.jobs import Job
     from strato.scheduler.session import Session
 
 UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)
@@ -40,6 +42,7 @@ class PredicatesArgs:
     volume_zone: bool = arg("predicate.VolumeZoneEnable", True)
     pod_topology_spread: bool = arg("predicate.PodTopologySpreadEnable", True)
     volume_binding: bool = arg("predicate.VolumeBindingEnable", True)
+    devices: bool = arg("predicate.DynamicResourceAllocationEnable", True)
     cache: bool = arg("predicate.CacheEnable", False)
     """Accepted for compatibility; filters are always cached here, by class and node."""
     bind_timeout_seconds: int = arg("volumebinding.bindTimeoutSeconds", 600)
@@ -94,13 +97,13 @@ class Predicates(Plugin):
 
     def watches_pods(self, task: Task) -> bool:
         """Whether what runs on a node matters for this task."""
-        if self.args.node_ports and task.cls.host_ports:
+        if task.cls.uses_claims or (self.args.node_ports and task.cls.host_ports):
             return True
         world = self._ssn.world
         return bool(world.pairwise) and neighbourly.concerns(world, task)
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Host ports that are taken, inter-pod affinity, topology spread: the first rule a row breaks."""
+        """Host ports that are taken, rules about other pods, volumes, devices: the first rule a row breaks."""
         found: list[Verdicts] = []
         if self.args.node_ports and task.cls.host_ports:
             taken = np.fromiter((ports_clash(task, nodes.tasks[row].values()) for row in rows), np.bool_, len(rows))
@@ -108,7 +111,54 @@ class Predicates(Plugin):
         neighbours = self.filter_neighbours(task, nodes, rows)
         if neighbours is not None:
             found.append(neighbours)
+        if task.cls.uses_claims:
+            found += [verdicts for verdicts in self._filter_claims(task, rows) if verdicts is not None]
         return merged(found, len(rows))
+
+    def _filter_claims(self, task: Task, rows: Rows) -> Iterator[Verdicts | None]:
+        """Judge rows by volumes, then devices."""
+        world, args = self._ssn.world, self.args
+        if task.pod.spec.volumes:
+            yield volumebinding.filter_in_use(world.volumes, task, rows)
+            if args.node_volume_limits:
+                yield volumebinding.filter_limits(world, task, rows)
+            if args.volume_zone:
+                yield volumebinding.filter_zones(world, task, rows)
+            if args.volume_binding:
+                yield volumebinding.filter_binding(world, task, rows)
+        if args.devices and task.pod.spec.resource_claims:
+            yield devicebinding.filter_claims(world, task, rows)
+
+    def pre_filter(self, task: Task) -> Reason | None:
+        """Claims that no node could serve as they are."""
+        if not task.cls.uses_claims:
+            return None
+        world, args = self._ssn.world, self.args
+        checks = (
+            ("VolumeBinding", volumebinding.pre_filter(world.volumes, task) if args.volume_binding else ""),
+            ("DynamicResources", devicebinding.pre_filter(world.devices, task) if args.devices else ""),
+        )
+        for rule, problem in checks:
+            if problem:
+                return Reason(self.name, f"plugin {rule} pre-predicates failed {problem}", curable=False)
+        return None
+
+    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Hold volumes and devices for tasks that got or were promised places."""
+        if not tasks[0].cls.uses_claims:
+            return
+        for task in tasks:
+            self._reserve(task)
+
+    def _reserve(self, task: Task) -> None:
+        world, args = self._ssn.world, self.args
+        reservation = Reservation(task, task.row, timeout_seconds=args.bind_timeout_seconds)
+        if args.volume_binding:
+            reservation.volumes, reservation.provisions = volumebinding.reserve(world, task, task.row)
+        if args.devices:
+            reservation.devices, reservation.claims = devicebinding.reserve(world, task, task.row)
+        if not reservation.is_empty:
+            world.reservations.add(reservation)
 
     def filter_neighbours(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Inter-pod affinity and topology spread."""
