@@ -30,4 +30,7 @@ def test_every_bad_object_is_listed_with_its_place() -> None:
     bad_node, bad_pod = worlds.node("n", cpu="many"), worlds.pod("p", cpu="-")
     with pytest.raises(InvalidInput) as caught:
         load([("a.yaml: document 1", bad_node), ("b.yaml: document 2", bad_pod)])
-    assert [p.where for p in caught.value.problems] == ["a.yaml: document 1", "b.yaml: document 2"]
+    assert [p.where for p in caught.value.problems] == [
+        "a.yaml: document 1: status.allocatable.cpu",
+        "b.yaml: document 2: spec.containers[0].resources.requests.cpu",
+    ]

@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "queue": ("queue", "queue", "Create, list, get, operate and delete queues."),
     "logs": ("logs", "logs", "Print the log of a pod or of a job's tasks."),
     "explain": ("explain", "explain", "Say why a pod, job or pod group waits."),
+    "schedule": ("schedule", "schedule", "Print what the scheduler would decide on manifests; applies nothing."),
     "image": ("image", "image", "Import, list and remove local images."),
     "sim": ("sim", "sim", "Run traces through the scheduler in virtual time."),
     "run": ("run", "run", "Run one component against a cluster."),

@@ -96,11 +96,19 @@ def read_config(path: Path) -> Config:
     Raises:
         InvalidInput: The file cannot be read, or listing every problem in it.
     """
+    return parse_config(read_config_text(path), str(path))
+
+
+def read_config_text(path: Path) -> str:
+    """Return the text of a configuration file.
+
+    Raises:
+        InvalidInput: The file cannot be read.
+    """
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as err:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as err:
         raise InvalidInput(str(path), [Problem("", f"cannot be read: {err}")]) from err
-    return parse_config(text, str(path))
 
 
 def default_config() -> Config:

@@ -7,53 +7,103 @@ gone. Nothing is applied anywhere.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
-import msgspec
+from msgspec import structs
 
+from strato.admission.kube import SYSTEM_PRIORITIES
+from strato.api.core import Pod
+from strato.api.kinds import Kind
+from strato.api.scheduling import PriorityClass
 from strato.errors import InvalidInput, Problem
 from strato.scheduler import kinds
 from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.decisions import to_json
+from strato.scheduler.decoding import decode
+from strato.scheduler.manifests import Json, Located, describe
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan, PodVerdict
-from strato.scheduler.tasks import BINDING, RUNNING
+from strato.scheduler.plan import Plan
+from strato.scheduler.states import START
+from strato.scheduler.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.world import DEFAULT_QUEUE, World
 
-Json = dict[str, Any]
-
-START = 1_700_000_000.0
-"""Virtual seconds since the epoch at the first cycle; one second passes between cycles."""
+SOLO = ("", "volcano", "default-scheduler")
+"""Scheduler names whose pods are jobs of their own when they have no group."""
 
 
-def load(objects: Sequence[tuple[str, Json]]) -> World:
+def load(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> World:
     """Build a world from manifests.
 
     Args:
         objects: Pairs of where an object was found (``file: document``) and the object. Kinds the scheduler does not
             read are passed over. Queues ``root`` and ``default`` are added when missing, as a scheduler would.
+        problems: What is known to be wrong already; listed first.
 
     Raises:
-        InvalidInput: Listing every object that cannot be read, each with its place.
+        InvalidInput: Listing everything that is wrong with any object, each with its place and path.
     """
-    world = World(solo=("", "volcano", "default-scheduler"))
-    problems: list[Problem] = []
+    world = World(solo=SOLO)
+    problems = list(problems)
+    seen: dict[tuple[str, str, str], str] = {}
+    decoded = []
     for where, obj in [*_defaults(objects), *objects]:
         known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
         if known is None:
             continue
+        problems += _version(known.kind, obj, where) + _identity(known.kind, obj, where, seen)
+        view, wrong = decode(known.kind.view, _named(obj, known.kind), where)
+        problems += wrong
+        if view is not None:
+            decoded.append((where, known, view))
+    classes = [view for _, _, view in decoded if isinstance(view, PriorityClass)]
+    for where, known, view in decoded:
         try:
-            known.take(world, msgspec.convert(_named(obj), known.kind.view))
-        except (msgspec.ValidationError, ValueError) as error:
+            known.take(world, _with_priority(view, classes) if isinstance(view, Pod) else view)
+        except (ValueError, OverflowError) as error:
             problems.append(Problem(where, str(error)))
     if problems:
         raise InvalidInput("the state", problems)
     return world
 
 
-def _defaults(objects: Iterable[tuple[str, Json]]) -> list[tuple[str, Json]]:
-    names = {obj.get("metadata", {}).get("name") for _, obj in objects if obj.get("kind") == "Queue"}
+def unread(objects: Iterable[Located]) -> dict[str, int]:
+    """Return how many objects there are of each kind that the scheduler does not read."""
+    names = (
+        str(obj.get("kind")) for _, obj in objects if kinds.find(str(obj.get("apiVersion", "")), obj["kind"]) is None
+    )
+    return dict(sorted(Counter(names).items()))
+
+
+def _identity(kind: Kind, obj: Json, where: str, seen: dict[tuple[str, str, str], str]) -> list[Problem]:
+    """Say what is wrong with an object's name, or where the same object was given before."""
+    meta = obj.get("metadata", {})
+    if not isinstance(meta, dict):
+        return []  # decoding says so
+    name = meta.get("name", "")
+    namespace = meta.get("namespace") or "default"
+    if name == "":
+        return [Problem(f"{where}: metadata.name", "is missing")]
+    if not isinstance(name, str) or not isinstance(namespace, str):
+        return []  # decoding says so
+    key = (kind.name, namespace if kind.namespaced else "", name)
+    before = seen.setdefault(key, where)
+    if before != where:
+        return [Problem(f"{where}: metadata.name", f"{kind.name} {'/'.join(filter(None, key[1:]))} is in {before} too")]
+    return []
+
+
+def _version(kind: Kind, obj: Json, where: str) -> list[Problem]:
+    given = obj.get("apiVersion")
+    if given is None or given == kind.api_version:
+        return []
+    return [Problem(f"{where}: apiVersion", f"is {describe(given)}; the scheduler reads {kind.api_version}")]
+
+
+def _defaults(objects: Iterable[Located]) -> list[Located]:
+    metas = (obj.get("metadata") for _, obj in objects if obj.get("kind") == "Queue")
+    names = [meta.get("name") for meta in metas if isinstance(meta, dict)]
     specs = {"root": False, DEFAULT_QUEUE: True}
     return [
         ("built in", {"kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1, "reclaimable": reclaimable}})
@@ -62,92 +112,61 @@ def _defaults(objects: Iterable[tuple[str, Json]]) -> list[tuple[str, Json]]:
     ]
 
 
-def _named(obj: Json) -> Json:
+def _named(obj: Json, kind: Kind) -> Json:
     """Give a namespaced object its namespace and every object an identity, as an API server would."""
-    meta = dict(obj.get("metadata") or {})
-    if obj["kind"] in ("Pod", "PodGroup", "ResourceQuota"):
-        meta.setdefault("namespace", "default")
-    meta.setdefault("uid", f"{meta.get('namespace', '')}-{meta.get('name', '')}")
+    given = obj.get("metadata", {})
+    if not isinstance(given, dict):
+        return obj
+    meta = dict(given)
+    if kind.namespaced and not meta.get("namespace"):
+        meta["namespace"] = "default"
+    if not meta.get("uid"):
+        meta["uid"] = f"{meta.get('namespace', '')}-{meta.get('name', '')}"
     return {**obj, "metadata": meta}
 
 
-def dry_run(world: World, config: Config, *, cycles: int = 1, seed: int = 0) -> Json:
-    """Run cycles on a world and return the decisions of each; see the module."""
+def _with_priority(pod: Pod, classes: Sequence[PriorityClass]) -> Pod:
+    """Resolve a pod's priority class, as admission does when a pod is created."""
+    spec = pod.spec
+    if spec.priority is not None:
+        return pod
+    name = spec.priority_class_name
+    value = SYSTEM_PRIORITIES.get(name)
+    for found in classes:
+        if found.metadata.name == name or (not name and found.global_default):
+            value = found.value
+    return pod if value is None else structs.replace(pod, spec=structs.replace(spec, priority=value))
+
+
+def dry_run(world: World, config: Config, *, cycles: int = 1, seed: int = 0, now: float = START) -> Json:
+    """Run cycles on a world and return the decisions of each; see the module.
+
+    Args:
+        world: What is known; it is left as it is after the last cycle.
+        config: What to run.
+        cycles: How many; a second passes between two.
+        seed: Decides what is left to chance.
+        now: Seconds since the epoch at the first cycle.
+    """
     rng = random.Random(seed)
     placer = Placer(world.nodes, seed)
     out = []
     for number in range(cycles):
-        plan = run_cycle(world, config, now=START + number, rng=rng, uid=f"session-{number + 1}", placer=placer)
+        plan = run_cycle(world, config, now=now + number, rng=rng, uid=f"session-{number + 1}", placer=placer)
         out.append(to_json(plan, world))
         settle(plan, world)
     return {"cycles": out}
 
 
 def settle(plan: Plan, world: World) -> None:
-    """Let a plan come about: bound pods run, evicted ones are gone."""
+    """Let a plan come about: bound pods run, evicted and leaving ones are gone, groups have their conditions."""
     for bind in plan.binds:
         if bind.task.status == BINDING:
             world.move(bind.task, RUNNING, bind.task.row)
-    for eviction in plan.evictions:
-        world.remove_pod(eviction.task.key)
+    for key in [task.key for task in world.tasks.values() if task.status == RELEASING]:
+        world.remove_pod(key)
+    for status in plan.groups:
+        if status.condition is not None:
+            condition = status.condition
+            status.job.conditions[condition.type] = (condition.status, condition.reason, condition.message)
     world.openings += 1
-
-
-def to_json(plan: Plan, world: World) -> Json:
-    """Return a plan as the public contract of ``strato schedule -o json`` has it."""
-    groups = {
-        status.job.key: {
-            "name": status.job.key,
-            "phase": status.phase,
-            "conditions": [
-                {
-                    "type": status.condition.type,
-                    "status": status.condition.status,
-                    "reason": status.condition.reason,
-                    "message": status.condition.message,
-                }
-            ]
-            if status.condition is not None
-            else [],
-        }
-        for status in plan.groups
-    }
-    for job in world.jobs.values():
-        if job.group is not None and job.key not in groups:
-            groups[job.key] = {"name": job.key, "phase": job.phase or "Pending", "conditions": []}
-    return {
-        "binds": [{"pod": bind.task.key, "node": bind.node} for bind in plan.binds],
-        "evictions": [{"pod": e.task.key, "by": e.beneficiary, "action": e.action} for e in plan.evictions],
-        "pipelined": [{"pod": pod, "node": node} for pod, node in plan.pipelined.items()],
-        "podGroups": [groups[key] for key in sorted(groups)],
-        "unschedulable": [
-            {"pod": verdict.task.key, "reasons": _reasons(verdict, plan)}
-            for verdict in plan.pods
-            if verdict.reason == "Unschedulable"
-        ],
-        "queues": [
-            {
-                "name": queue.name,
-                "deserved": dict(queue.deserved),
-                "allocated": dict(queue.allocated),
-                "share": queue.share,
-                "overused": queue.overused,
-            }
-            for queue in plan.queues
-        ],
-    }
-
-
-def _reasons(verdict: PodVerdict, plan: Plan) -> list[Mapping[str, Any]]:
-    errors = verdict.errors
-    if errors is not None and errors.counts:
-        return [
-            {"plugin": reason.plugin, "reason": reason.text, "nodes": count} for reason, count in errors.counts.items()
-        ]
-    if errors is not None:
-        return [{"plugin": errors.plugin, "reason": errors.message(), "nodes": 0}]
-    job = verdict.task.job
-    said = plan.verdicts.get(job.key, ()) if job is not None else ()
-    if said:
-        return [{"plugin": v.plugin, "reason": v.text, "nodes": 0} for v in said]
-    return [{"plugin": "core", "reason": verdict.message, "nodes": 0}]

@@ -15,6 +15,7 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.scheduler.jobs import Job
 from strato.scheduler.plan import PodVerdict
 from strato.scheduler.reasons import Verdict
+from strato.scheduler.tasks import Task
 from strato.scheduler.world import World
 
 _CODE_ORDER = (
@@ -111,6 +112,22 @@ def summary(job: Job, verdicts: Sequence[Verdict], messages: dict[str, str]) -> 
         return f"nothing waits: {job.describe_counts()}"
     first = next(iter(messages.values()), "")
     return first or f"waiting for the next cycle: {job.describe_counts()}"
+
+
+def untried(task: Task) -> str:
+    """Say why a cycle never tried a waiting pod."""
+    job = task.job
+    if task.gated:
+        return "it has scheduling gates: " + ", ".join(gate.name for gate in task.pod.spec.scheduling_gates)
+    if job is None:
+        return "it belongs to no PodGroup yet"
+    if job.group is None and not job.solo:
+        return f"its PodGroup {job.key} does not exist"
+    if job.queue is None or job.queue.view is None:
+        return f"its queue {job.queue_name!r} does not exist"
+    if job.is_waiting_for_queue:
+        return f"its PodGroup has not been admitted to queue {job.queue_name}"
+    return "no action of this cycle got to it"
 
 
 def from_conditions(group: PodGroup | None, pods: Sequence[Pod]) -> Diagnosis:

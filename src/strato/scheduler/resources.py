@@ -20,6 +20,9 @@ Vector = npt.NDArray[np.int64]
 CPU, MEMORY, PODS = 0, 1, 2
 """Columns every vector has."""
 
+MOST = 1 << 53
+"""Largest amount a quantity counts for (8 PiB of memory): sums over a cluster of them stay within int64."""
+
 _FIRST = ("cpu", "memory", "pods")
 _WHOLE_PREFIXES = ("ephemeral-storage", "hugepages-", "attachable-volumes-")
 
@@ -107,11 +110,8 @@ def internal(name: str, text: str | float) -> int:
     Raises:
         ValueError: The text is no quantity.
     """
-    if name == "cpu":
-        return quantity.milli(text)
-    if name in ("memory", "pods") or name.startswith(_WHOLE_PREFIXES):
-        return quantity.value(text)
-    return quantity.milli(text)
+    whole = name in ("memory", "pods") or name.startswith(_WHOLE_PREFIXES)
+    return max(-MOST, min(MOST, quantity.value(text) if whole else quantity.milli(text)))
 
 
 def to_quantity(name: str, amount: int) -> str:

@@ -1,0 +1,50 @@
+"""``strato schedule``: what the scheduler would decide on manifests or on a cluster's state; nothing is applied."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from strato.cli.connect import with_cluster
+
+
+@click.command()
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Manifests: file, directory, or - .")
+@click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option("--cycles", type=click.IntRange(1), default=None, help="How many cycles to run.  [default: 1]")
+@click.option("--seed", type=click.IntRange(0), default=None, help="Decides what is left to chance.  [default: 0]")
+@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option("--from-cluster", is_flag=True, help="Take the state from the cluster; manifests are added to it.")
+@click.option("--save", type=click.Path(path_type=Path), default=None, help="Write the state to a file for -f.")
+@click.pass_context
+def schedule(
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    config: Path | None,
+    cycles: int | None,
+    seed: int | None,
+    output: str,
+    from_cluster: bool,
+    save: Path | None,
+) -> None:
+    """Run scheduling cycles on the state in files or in a cluster, and print the decisions.
+
+    Bound pods run from the next cycle on, evicted ones are gone; a second passes between two cycles.
+    """
+    from strato.cli import states
+    from strato.cli.decisions import decisions_text
+    from strato.errors import UsageError
+    from strato.scheduler.dryrun import dry_run, unread
+
+    if not paths and not from_cluster:
+        raise UsageError("nothing to schedule on: name manifests with -f PATH, or a cluster with --from-cluster")
+    found = states.read(paths, with_cluster(ctx, states.from_cluster) if from_cluster else ())
+    header = states.header_of(found, config=states.config_text(config), cycles=cycles, seed=seed, live=from_cluster)
+    world, rules = states.prepare(found, header)
+    if save is not None:
+        states.save(save, found.objects, header)
+    for kind, count in unread(found.objects).items():
+        click.echo(f"note: {count} of kind {kind} passed over; the scheduler does not read it", err=True)
+    decided = dry_run(world, rules, cycles=header.cycles, seed=header.seed, now=header.now)
+    click.echo(states.as_json(decided) if output == "json" else decisions_text(decided))

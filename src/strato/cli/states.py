@@ -1,0 +1,164 @@
+"""States for commands that decide on a copy: read from files or a cluster, completed, saved, run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from strato.api import catalog
+from strato.api.core import Pod
+from strato.client.cluster import Cluster
+from strato.clock import SystemClock
+from strato.controllers.podgroup import build_group, is_ours
+from strato.errors import InvalidInput, NotFound, Problem, UsageError
+from strato.scheduler import kinds
+from strato.scheduler.config import Config, default_config, parse_config, read_config_text
+from strato.scheduler.decoding import decode
+from strato.scheduler.dryrun import load
+from strato.scheduler.manifests import Json, Located, read_paths
+from strato.scheduler.states import Header, State, latest_date, render, state_of
+from strato.scheduler.world import World
+
+_GROUP = "scheduling.k8s.io/group-name"
+_PAGE = 500
+_GANG_SCHEDULERS = ("volcano",)
+"""Schedulers whose pods the PodGroup controller gives a group."""
+
+
+def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
+    """Read manifests and put them after ``more``."""
+    found = read_paths(paths)
+    found.objects = [*more, *found.objects]
+    return state_of(found)
+
+
+def header_of(
+    state: State, *, config: str | None = None, cycles: int | None = None, seed: int | None = None, live: bool = False
+) -> Header:
+    """Return what to run: as told, else as saved with the state, else the defaults."""
+    header = state.header or Header(now=SystemClock().now() if live else latest_date(state.objects))
+    told: dict[str, Any] = {"config": config, "cycles": cycles, "seed": seed}
+    return replace(header, **{name: value for name, value in told.items() if value is not None})
+
+
+def config_text(path: Path | None) -> str | None:
+    """Return the text of a configuration file, None without one.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    return read_config_text(path) if path is not None else None
+
+
+def prepare(state: State, header: Header) -> tuple[World, Config]:
+    """Check everything and return the world and the configuration to run on it.
+
+    Raises:
+        InvalidInput: Listing everything that is wrong with the manifests and the configuration.
+    """
+    problems = list(state.problems)
+    config = default_config()
+    if header.config:
+        try:
+            config = parse_config(header.config)
+        except InvalidInput as error:
+            problems += [
+                Problem(f"{error.what}: {p.where}" if p.where else error.what, p.message) for p in error.problems
+            ]
+    return load(with_groups(state.objects), problems), config
+
+
+def with_groups(objects: Sequence[Located]) -> list[Located]:
+    """Give pods without a group theirs, as the PodGroup controller does in a cluster."""
+    names = {(str(obj.get("kind")), *_name(obj)) for _, obj in objects}
+    owners = {(obj.get("apiVersion"), obj.get("kind"), *_name(obj)): obj for _, obj in objects}
+    groups: dict[tuple[str, str], Located] = {}
+    out: list[Located] = []
+    for where, obj in objects:
+        pod = _lonely(obj, where)
+        if pod is None:
+            out.append((where, obj))
+            continue
+        group = build_group(pod, _inherited(pod, owners))
+        group["metadata"]["creationTimestamp"] = pod.metadata.creation_timestamp or ""
+        key = (pod.metadata.namespace, group["metadata"]["name"])
+        if ("PodGroup", *key) not in names:
+            groups.setdefault(key, (f"{where} (its PodGroup)", group))
+        annotations = {**(pod.metadata.annotations or {}), _GROUP: key[1]}
+        out.append((where, {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}))
+    return [*groups.values(), *out]
+
+
+def _name(obj: Json) -> tuple[str, str]:
+    meta = obj.get("metadata")
+    meta = meta if isinstance(meta, dict) else {}
+    return str(meta.get("namespace") or "default"), str(meta.get("name"))
+
+
+def _lonely(obj: Json, where: str) -> Pod | None:
+    """Return the pod when the controller would make a group for it; one that cannot be read is left to `load`."""
+    known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
+    if known is None or known.kind is not catalog.POD or not isinstance(obj.get("metadata"), dict):
+        return None
+    namespace, name = _name(obj)
+    meta = {**obj["metadata"], "namespace": namespace}
+    meta["uid"] = meta.get("uid") or f"{namespace}-{name}"
+    pod, _ = decode(Pod, {**obj, "metadata": meta}, where)
+    return pod if pod is not None and is_ours(pod, _GANG_SCHEDULERS) else None
+
+
+def _inherited(pod: Pod, owners: Mapping[tuple[Any, ...], Json]) -> dict[str, str]:
+    """Return the annotations of the pod's owners that are at hand; the first that has a key wins."""
+    found: dict[str, str] = {}
+    for owner in pod.metadata.owner_references or ():
+        obj = owners.get((owner.api_version, owner.kind, pod.metadata.namespace, owner.name), {})
+        annotations = obj.get("metadata", {}).get("annotations")
+        for key, value in annotations.items() if isinstance(annotations, dict) else ():
+            found.setdefault(str(key), str(value))
+    return found
+
+
+async def from_cluster(cluster: Cluster) -> list[Located]:
+    """Return everything in a cluster that the scheduler reads; kinds it does not serve are left out."""
+    found: list[Located] = []
+    for known in kinds.KINDS:
+        try:
+            items = await _list(cluster, known.kind)
+        except NotFound:
+            continue
+        for item in items:
+            meta = {key: value for key, value in item["metadata"].items() if key != "managedFields"}
+            obj = {**item, "apiVersion": known.kind.api_version, "kind": known.kind.name, "metadata": meta}
+            found.append((f"cluster: {known.kind.name} {meta.get('namespace', '')}/{meta['name']}", obj))
+    return found
+
+
+async def _list(cluster: Cluster, kind: Any) -> list[Json]:
+    items: list[Json] = []
+    token = ""
+    while True:
+        page = await cluster.list(kind, limit=_PAGE, continue_token=token)
+        items += page.items
+        token = page.continue_token
+        if not token:
+            return items
+
+
+def save(path: Path, objects: Sequence[Located], header: Header) -> None:
+    """Write a state that gives the same decisions anywhere.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    try:
+        path.write_bytes(render(objects, header))
+    except OSError as error:
+        raise UsageError(f"the state cannot be written to {path}: {error.strerror}") from error
+
+
+def as_json(value: object) -> str:
+    """Return data as the text of ``-o json``."""
+    return json.dumps(value, indent=2)

@@ -1,0 +1,224 @@
+"""Manifests of any quality: read, or refused with every problem and its place; never an exception of another kind."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from strato.errors import InvalidInput
+from strato.scheduler.config import default_config
+from strato.scheduler.dryrun import dry_run, load
+from strato.scheduler.manifests import Manifests, read_paths, read_text
+from strato.scheduler.states import Header, latest_date, render, state_of
+from tests.scheduler import worlds
+
+Json = dict[str, Any]
+
+
+def read(text: str) -> Manifests:
+    found = Manifests()
+    read_text(text, "f", found)
+    return found
+
+
+POD = "{kind: Pod, metadata: {name: %s}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        pytest.param("kind: Pod\n---\nkind: Node", ["f: document 1", "f: document 2"], id="several documents"),
+        pytest.param("---\n---\nkind: Pod\n", ["f: document 2"], id="empty documents count but hold nothing"),
+        pytest.param('{"kind": "Pod"}', ["f: document 1"], id="JSON"),
+        pytest.param('{"kind": "Pod"}\n---\n{"kind": "Node"}', ["f: document 1", "f: document 2"], id="JSON in YAML"),
+        pytest.param("kind: List\nitems: [{kind: Pod}]", ["f: document 1: items[0]"], id="a List"),
+        pytest.param("kind: PodList\napiVersion: v1\nitems: [{}]", ["f: document 1: items[0]"], id="a typed list"),
+        pytest.param("- kind: Pod\n- kind: Node", ["f: document 1: [0]", "f: document 1: [1]"], id="a bare list"),
+    ],
+)
+def test_objects_are_found_wherever_they_are(text: str, where: list[str]) -> None:
+    found = read(text)
+    assert found.problems == []
+    assert [place for place, _ in found.objects] == where
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        pytest.param("a: [", "f: document 1", "neither YAML nor JSON", id="broken YAML"),
+        pytest.param("kind: Pod\n---\na: [", "f: document 2", "neither YAML nor JSON", id="broken second document"),
+        pytest.param("hello", "f: document 1", "is not an object but the text 'hello'", id="a bare word"),
+        pytest.param("metadata: {}", "f: document 1: kind", "is missing", id="no kind"),
+        pytest.param("kind: 5", "f: document 1: kind", "is not a name", id="a kind that is a number"),
+        pytest.param("kind: List\nitems: 5", "f: document 1: items", "is not a list", id="a list of nothing"),
+        pytest.param("kind: Pod\nx: &a [*a]", "f: document 1", "aliases", id="an alias to itself"),
+        pytest.param("? [a]\n: b\nkind: Pod", "f: document 1", "neither YAML nor JSON", id="a list as key"),
+        pytest.param("[" * 5000, "f: document 1", "", id="very deep"),
+        pytest.param(
+            "a0: &a0 [x, x]\n" + "".join(f"a{i}: &a{i} [*a{i - 1}, *a{i - 1}]\n" for i in range(1, 60)) + "kind: Pod",
+            "f: document 1",
+            "aliases",
+            id="aliases that explode",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_place(text: str, place: str, words: str) -> None:
+    (problem,) = read(text).problems
+    assert problem.where == place
+    assert words in problem.message
+
+
+def test_dates_stay_text_and_nulls_are_absent() -> None:
+    ((_, obj),) = read("kind: Pod\nmetadata: {creationTimestamp: 2026-01-02T03:04:05Z, labels: null}").objects
+    assert obj["metadata"] == {"creationTimestamp": "2026-01-02T03:04:05Z"}
+
+
+def test_directories_are_read_by_name_and_everything_unreadable_is_listed(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("kind: Pod")
+    (tmp_path / "a.json").write_text('{"kind": "Node"}')
+    (tmp_path / "notes.txt").write_text("not looked at")
+    (tmp_path / "c.yml").write_bytes(b"\xff\xfe")
+    (tmp_path / "empty").mkdir()
+    found = read_paths([str(tmp_path), str(tmp_path / "absent"), str(tmp_path / "empty"), "a\0b"])
+    assert [obj["kind"] for _, obj in found.objects] == ["Node", "Pod"]
+    assert [Path(p.where).name for p in found.problems] == ["c.yml", "absent", "empty", "a\0b"]
+
+
+def problems(*objects: Json) -> list[tuple[str, str]]:
+    with pytest.raises(InvalidInput) as caught:
+        load([(f"f: document {i}", obj) for i, obj in enumerate(objects, 1)])
+    return [(p.where, p.message) for p in caught.value.problems]
+
+
+def test_every_problem_of_every_object_has_its_path() -> None:
+    pod = worlds.pod("p", cpu="lots", labels={"a": 1})
+    pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = -5
+    pod["spec"]["nodeSelector"] = ["x"]
+    bare: Json = {"apiVersion": "v2", "kind": "Node", "metadata": {}}
+    twice = worlds.queue("q"), worlds.queue("q")
+    assert problems(pod, bare, *twice) == [
+        ("f: document 1: metadata.labels.a", "must be text, not the number 1"),
+        (
+            "f: document 1: spec.containers[0].resources.requests.cpu",
+            "must be a quantity such as 500m or 2Gi, not the text 'lots'",
+        ),
+        ("f: document 1: spec.containers[0].resources.requests.memory", "must not be negative: -5"),
+        ("f: document 1: spec.nodeSelector", "must be an object, not a list"),
+        ("f: document 2: apiVersion", "is the text 'v2'; the scheduler reads v1"),
+        ("f: document 2: metadata.name", "is missing"),
+        ("f: document 4: metadata.name", "Queue q is in f: document 3 too"),
+    ]
+
+
+SMALL: list[Json] = [
+    worlds.node("n", cpu="2", labels={"zone": "a"}, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),
+    worlds.queue("q", 2, capability={"cpu": "4"}, deserved={"cpu": "1"}),
+    worlds.group("g", 1, queue="q", minResources={"cpu": "1"}),
+    worlds.pod("a", "g", tolerations=[{"operator": "Exists"}], nodeSelector={"zone": "a"}, priority=5),
+    worlds.pod("b", "", nodeName="n", phase="Running"),
+    {"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10, "globalDefault": True},
+    {"kind": "ResourceQuota", "metadata": {"name": "x", "namespace": "ns"}, "spec": {"hard": {"cpu": "3"}}},
+    {"kind": "Namespace", "metadata": {"name": "ns", "labels": {"a": "b"}}},
+    {"kind": "NodeShard", "metadata": {"name": "s"}, "spec": {"nodesDesired": ["n"]}},
+]
+SCALARS = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=8),
+    st.sampled_from(["-1", "1e30", "1Ei", "", "0x1", "NaN", "9" * 40, 2**63, -(2**63), 1e300, float("inf")]),
+)
+VALUES = st.recursive(SCALARS, lambda v: st.lists(v, max_size=2) | st.dictionaries(st.text(max_size=4), v, max_size=2))
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    found = [path]
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        found += places(part, (*path, key))
+    return found
+
+
+PLACES = [place for place in places(SMALL) if place]
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
+def test_manifests_with_anything_in_any_place_run_or_are_refused(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
+    objects: Any = copy.deepcopy(SMALL)
+    for place, value in changes:
+        holder = objects
+        try:
+            for key in place[:-1]:
+                holder = holder[key]
+            holder[place[-1]] = value
+        except (KeyError, IndexError, TypeError):
+            continue  # an earlier change took the place away
+    found = read(yaml.safe_dump(objects))
+    try:
+        world = load(found.objects, found.problems)
+    except InvalidInput:
+        return
+    json.dumps(dry_run(world, default_config(), cycles=2), allow_nan=False)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.text(alphabet=st.characters(exclude_categories=["Cs"]) | st.sampled_from("{}[]:-&*!|>'\"\n \t#%@`"), max_size=60)
+)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    read(text)
+
+
+def test_a_saved_state_reads_back_as_it_was() -> None:
+    objects = [(f"f: document {i}", obj) for i, obj in enumerate(SMALL)]
+    header = Header(config="actions: allocate", seed=7, cycles=3, now=5.5)
+    found = read(render(objects, header).decode())
+    state = state_of(found)
+    assert not state.problems
+    assert state.header == header
+    assert [obj for _, obj in state.objects] == SMALL
+
+
+def test_the_newest_date_is_the_present() -> None:
+    dated = [{"metadata": {"creationTimestamp": text}} for text in ("2026-01-01T00:00:00Z", "bad", 5)]
+    assert latest_date([("", obj) for obj in dated]) == 1767225600.0
+
+
+def test_python_can_hash_what_it_wants(tmp_path: Path) -> None:
+    """Decisions do not depend on the order of sets."""
+    world = [worlds.node(f"n{i}") for i in range(7)] + [worlds.group(f"g{i}", 2) for i in range(5)]
+    world += [worlds.pod(f"p{i}-{j}", f"g{i}", cpu="1") for i in range(5) for j in range(4)]
+    state = tmp_path / "state.json"
+    state.write_bytes(render([("", obj) for obj in world], Header(cycles=2, seed=3)))
+    code = (
+        "import json, sys\n"
+        "from strato.scheduler.manifests import read_paths\n"
+        "from strato.scheduler.states import state_of\n"
+        "from strato.scheduler.dryrun import dry_run, load\n"
+        "from strato.scheduler.config import default_config\n"
+        "s = state_of(read_paths(sys.argv[1:]))\n"
+        "print(json.dumps(dry_run(load(s.objects), default_config(), cycles=s.header.cycles, seed=s.header.seed)))"
+    )
+    outs = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(state)],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outs) == 1
+    assert b'"pod": "ns/p0-0"' in outs.pop()
