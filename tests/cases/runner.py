@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import json
 import os
 import random
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from strato.errors import InvalidInput
 from strato.scheduler import kinds
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.config import Config, config_from
@@ -81,10 +84,28 @@ def world_of(case: Json) -> World:
 
 def config_of(case: Json, actions: Iterable[str]) -> Config:
     """Return a case's configuration, read as a scheduler reads its file."""
-    document = {**case["config"], "actions": ", ".join(actions)}
+    document = {**copy.deepcopy(case["config"]), "actions": ", ".join(actions)}
     if not document.get("configurations"):
         document.pop("configurations", None)
-    return config_from(document, case["id"], combinations=False)
+    try:
+        return config_from(document, case["id"], combinations=False)
+    except InvalidInput as error:
+        _drop_bad_arguments(document, error)
+        return config_from(document, case["id"], combinations=False)
+
+
+_ARGUMENT = re.compile(r"tiers\[(\d+)\]\.plugins\[(\d+)\]\.arguments\.(.*)")
+
+
+def _drop_bad_arguments(document: Json, error: InvalidInput) -> None:
+    """Leave arguments out that Volcano ignores and we refuse."""
+    for problem in error.problems:
+        found = _ARGUMENT.fullmatch(problem.where)
+        if found is None:
+            raise error
+        tier, plugin, key = found.groups()
+        document["tiers"][int(tier)]["plugins"][int(plugin)]["arguments"].pop(key.split(".")[0], None)
+        document["tiers"][int(tier)]["plugins"][int(plugin)]["arguments"].pop(key, None)
 
 
 def feed(world: World, objects: Iterable[Json]) -> None:
