@@ -26,6 +26,7 @@ from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
 from strato.controllers.reconcile import Controller
 from strato.controllers.recorder import Recorder
+from strato.controllers.topology import HttpsFabric, HyperNodeController
 from strato.errors import UsageError
 from strato.metrics import Registry
 
@@ -84,6 +85,17 @@ def _jobtemplate(parts: Parts) -> Controller:
     return JobTemplateController(parts.cluster, parts.informers, parts.clock)
 
 
+def _hypernode(parts: Parts) -> Controller:
+    return HyperNodeController(
+        parts.cluster,
+        parts.informers,
+        parts.clock,
+        parts.random,
+        configmap=parts.settings.topology_configmap,
+        fabric=HttpsFabric(),
+    )
+
+
 VOLCANO: Mapping[str, Factory] = {
     "job-controller": _job,
     "pg-controller": _podgroup,
@@ -92,6 +104,7 @@ VOLCANO: Mapping[str, Factory] = {
     "cronjob-controller": _cron,
     "jobflow-controller": _jobflow,
     "jobtemplate-controller": _jobtemplate,
+    "hyperNode-controller": _hypernode,
 }
 """Volcano's controllers by name."""
 

@@ -1,0 +1,10 @@
+"""HyperNodes: how many nodes each has, and those found by themselves, from node labels or a fabric manager.
+
+`members` counts, `settings` reads the configuration, `label_source` and `ufm_source` decide which HyperNodes there
+should be, `controller` reads and writes.
+"""
+
+from strato.controllers.topology.controller import HyperNodeController
+from strato.controllers.topology.ufm_source import HttpsFabric
+
+__all__ = ["HttpsFabric", "HyperNodeController"]
