@@ -15,6 +15,7 @@ from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
+from strato.controllers.colocation import ColocationController
 from strato.controllers.cron import VolcanoCronController
 from strato.controllers.flow import JobFlowController, JobTemplateController, NetworkProber
 from strato.controllers.gc import JobGarbageCollector
@@ -26,6 +27,7 @@ from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
 from strato.controllers.reconcile import Controller
 from strato.controllers.recorder import Recorder
+from strato.controllers.sharding import ShardingController
 from strato.controllers.topology import HttpsFabric, HyperNodeController
 from strato.errors import UsageError
 from strato.metrics import Registry
@@ -96,6 +98,14 @@ def _hypernode(parts: Parts) -> Controller:
     )
 
 
+def _colocation(parts: Parts) -> Controller:
+    return ColocationController(parts.cluster, parts.informers, parts.clock)
+
+
+def _sharding(parts: Parts) -> Controller:
+    return ShardingController(parts.cluster, parts.informers, parts.clock, settings=parts.settings)
+
+
 VOLCANO: Mapping[str, Factory] = {
     "job-controller": _job,
     "pg-controller": _podgroup,
@@ -105,6 +115,8 @@ VOLCANO: Mapping[str, Factory] = {
     "jobflow-controller": _jobflow,
     "jobtemplate-controller": _jobtemplate,
     "hyperNode-controller": _hypernode,
+    "colocation-config-controller": _colocation,
+    "sharding-controller": _sharding,
 }
 """Volcano's controllers by name."""
 

@@ -1,0 +1,124 @@
+"""Co-located pods get the configuration that selects them, as an annotation that node agents read.
+
+Source: volcano-controllers Part J.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from strato.api.core import Pod
+from strato.api.meta import Key
+from strato.api.selectors import from_label_selector
+from strato.api.volcano.config import ColocationConfiguration
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.controllers.reconcile import KeyedController
+from strato.errors import Conflict, NotFound
+
+CONFIG_NAME: Final = "volcano.sh/colocation-config-name"
+CONFIG: Final = "volcano.sh/colocation-config"
+RESET: Final = "{}"
+"""Tells agents that a configuration no longer applies."""
+
+DELAY_SECONDS: Final = 1.0
+"""Changes that come together are one look at a pod."""
+
+
+def choose(pod: Pod, configurations: Iterable[ColocationConfiguration]) -> ColocationConfiguration | None:
+    """Return the newest configuration that selects a pod. One without a selector selects none."""
+    newest = sorted(
+        configurations, key=lambda one: (one.metadata.creation_timestamp or "", one.metadata.name), reverse=True
+    )
+    return next((one for one in newest if _selects(one, pod)), None)
+
+
+def wanted_annotations(pod: Pod, chosen: ColocationConfiguration | None) -> dict[str, str | None] | None:
+    """Return the annotations to change, None when the pod is as it should be."""
+    name, text = pod.metadata.annotation(CONFIG_NAME), pod.metadata.annotation(CONFIG)
+    if chosen is None:
+        if not name and text in ("", RESET):
+            return None
+        return {CONFIG_NAME: None, CONFIG: RESET}
+    content = _content(chosen)
+    if name == chosen.metadata.name and _decoded(text) == content:
+        return None
+    return {CONFIG_NAME: chosen.metadata.name, CONFIG: json.dumps(content, separators=(",", ":"))}
+
+
+class ColocationController(KeyedController):
+    """See the module. Pods of namespaces without configurations cost one look-up."""
+
+    name: ClassVar[str] = "colocation-config-controller"
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._in_namespace: defaultdict[str, dict[str, ColocationConfiguration]] = defaultdict(dict)
+        self._pods = informers.informer(Pod)
+        informers.informer(ColocationConfiguration).add_handler(self._on_configuration)
+        self._pods.add_handler(self._on_pod)
+
+    def _on_configuration(self, change: Change[ColocationConfiguration]) -> None:
+        namespace, name = change.key
+        known = self._in_namespace[namespace]
+        if change.new is None:
+            known.pop(name, None)
+            if not known:
+                del self._in_namespace[namespace]
+        else:
+            known[name] = change.new
+        if change.old is not None and change.new is not None and change.old.spec == change.new.spec:
+            return
+        for pod in self._pods.list():  # configurations change rarely, pods all the time: no index by namespace
+            if pod.metadata.namespace == namespace and any(
+                one is not None and _selects(one, pod) for one in (change.old, change.new)
+            ):
+                self.queue.add_after(pod.key, DELAY_SECONDS)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        pod = change.new
+        if pod is None or (change.old is not None and change.old.metadata.labels == pod.metadata.labels):
+            return
+        if pod.metadata.namespace in self._in_namespace or pod.metadata.annotation(CONFIG_NAME):
+            self.queue.add_after(pod.key, DELAY_SECONDS)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Annotate one pod."""
+        pod = self._pods.get(key)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return None
+        configurations = self._in_namespace.get(key.namespace, {}).values()
+        annotations = wanted_annotations(pod, choose(pod, configurations))
+        if annotations is not None:
+            body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
+            try:
+                await self._cluster.patch(Pod, key.name, key.namespace, body)
+            except (NotFound, Conflict):
+                return None  # gone, or another pod has its name: that one is looked at by itself
+        return None
+
+
+def _selects(one: ColocationConfiguration, pod: Pod) -> bool:
+    selector = one.spec.selector
+    return selector is not None and from_label_selector(selector).matches(pod.metadata.labels)
+
+
+def _content(one: ColocationConfiguration) -> dict[str, Any]:
+    qos = one.spec.memory_qos
+    if qos is None:
+        return {}
+    return {"memoryQos": {"highRatio": qos.high_ratio, "lowRatio": qos.low_ratio, "minRatio": qos.min_ratio}}
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return None

@@ -1,0 +1,172 @@
+"""The sharding controller: every period, and soon after a node changed a lot, divide the nodes anew.
+
+Source: volcano-controllers Part I.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final
+
+from strato.api import catalog
+from strato.api.core import ConfigMap, Node, Pod
+from strato.api.meta import Key
+from strato.api.quantity import parse
+from strato.api.volcano.shard import NodeShard
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.controllers.parts import ControllerSettings
+from strato.controllers.reconcile import KeyedController
+from strato.controllers.sharding.assign import assign, is_worth_writing
+from strato.controllers.sharding.policies import NodeFacts
+from strato.controllers.sharding.settings import (
+    CONFIG_KEY,
+    ShardingSettings,
+    parse_flags,
+    parse_sharding,
+    period_or_fallback,
+)
+from strato.controllers.sharding.usage import NodeUsage, Ratios
+from strato.errors import AlreadyExists, InvalidInput, NotFound
+
+EVENT_DELAY_SECONDS: Final = 0.2
+"""How long a pass waits for further events."""
+
+CHANGE_RATIO: Final = 0.5
+"""A node that fills or empties by more than this is divided anew."""
+
+_PASS = Key("", "all shards")
+_log = logging.getLogger(__name__)
+
+
+class ShardingController(KeyedController):
+    """See the module."""
+
+    name: ClassVar[str] = "sharding-controller"
+    workers: ClassVar[int] = 1
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, settings: ControllerSettings) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._defaults = settings
+        self._configured: ShardingSettings | None = None
+        """What the ConfigMap says; None while there was none."""
+        self._usage = NodeUsage()
+        self._divided: dict[str, Ratios | None] = {}
+        """How full nodes were in the last pass."""
+        where = settings.sharding_configmap
+        self._configs = informers.informer(
+            ConfigMap, namespace=where.namespace, field_selector=f"metadata.name={where.name}"
+        )
+        self._shards = informers.informer(NodeShard)
+        self._nodes = informers.informer(Node)
+        self._configs.add_handler(self._on_config)
+        self._nodes.add_handler(self._on_node)
+        informers.informer(Pod).add_handler(self._on_pod)
+        self.queue.add(_PASS)
+
+    # Events
+
+    def _on_config(self, change: Change[ConfigMap]) -> None:
+        if change.new is None:
+            return  # what it said last stays in force
+        try:
+            self._configured = parse_sharding(change.new.data.get(CONFIG_KEY, ""))
+        except InvalidInput as error:
+            _log.error("sharding keeps its configuration: configmap=%s: %s", change.key, error)
+            if self._configured is None:
+                self._configured = ShardingSettings(())
+            return
+        self.queue.add(_PASS)
+
+    def _on_node(self, change: Change[Node]) -> None:
+        old, new = change.old, change.new
+        if new is None:
+            self._usage.drop_node(change.key.name)
+            self._divided.pop(change.key.name, None)
+            self._soon()
+            return
+        if old is None or old.status.capacity != new.status.capacity:
+            self._usage.put_node(new)
+        if (
+            old is None
+            or old.metadata.labels != new.metadata.labels
+            or old.metadata.annotations != new.metadata.annotations
+            or _capacity_jumped(old.status.capacity, new.status.capacity)
+        ):
+            self._soon()
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        for name in self._usage.change_pod(change.old, change.new):
+            ratios, before = self._usage.ratios(name), self._divided.get(name)
+            if ratios is not None and (
+                before is None or any(abs(a - b) > CHANGE_RATIO for a, b in zip(ratios, before, strict=True))
+            ):
+                self._soon()
+
+    def _soon(self) -> None:
+        configured = self._configured
+        wanted = self._defaults.shard_on_events
+        if configured is not None and configured.on_events is not None:
+            wanted = configured.on_events
+        if wanted:
+            self.queue.add_after(_PASS, EVENT_DELAY_SECONDS)
+
+    # Work
+
+    def _settings(self) -> ShardingSettings:
+        if self._configured is not None:
+            return self._configured
+        return parse_flags(self._defaults.scheduler_configs)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Divide all nodes and write what differs enough; returns the time until the next pass."""
+        settings = self._settings()
+        facts = []
+        for node in self._nodes.list():
+            name = node.metadata.name
+            ratios = self._divided[name] = self._usage.ratios(name)
+            facts.append(NodeFacts(name, node.metadata.labels or {}, ratios[0] if ratios is not None else None))
+        given = assign(settings.shares, facts)
+        for name, nodes in given.items():
+            await self._write(name, nodes)
+        for shard in self._shards.list():
+            if shard.metadata.name not in given and settings.shares:
+                await self._remove(shard)
+        seconds = settings.sync_seconds
+        return seconds if seconds is not None else period_or_fallback(self._defaults.shard_sync_seconds)
+
+    async def _write(self, name: str, nodes: list[str]) -> None:
+        present = self._shards.get(("", name))
+        if present is None:
+            kind = catalog.NODESHARD
+            body: dict[str, Any] = {
+                "apiVersion": kind.api_version,
+                "kind": kind.name,
+                "metadata": {"name": name},
+                "spec": {"nodesDesired": nodes},
+            }
+            try:
+                await self._cluster.create(NodeShard, body)
+                return
+            except AlreadyExists:
+                present = await self._cluster.get(NodeShard, name)
+        if is_worth_writing(present.spec.nodes_desired, nodes):
+            await self._cluster.patch(NodeShard, name, "", {"spec": {"nodesDesired": nodes}})
+
+    async def _remove(self, shard: NodeShard) -> None:
+        try:
+            await self._cluster.delete(NodeShard, shard.metadata.name, uid=shard.metadata.uid)
+        except NotFound:
+            return
+
+
+def _capacity_jumped(old: Mapping[str, str | int | float], new: Mapping[str, str | int | float]) -> bool:
+    for name in ("cpu", "memory"):
+        before = parse(old[name]).nanos if name in old else 0
+        after = parse(new[name]).nanos if name in new else 0
+        if before != after and (before == 0 or abs(after - before) / before > CHANGE_RATIO):
+            return True
+    return False
