@@ -124,6 +124,10 @@ def _duration_option(name: str, default: str, text: str) -> Callable[[Callable[.
 @click.option("--scheduler-conf", type=click.Path(path_type=Path), default=None, help="Configuration file.")
 @click.option("--schedule-period", type=DURATION, default="1s", show_default=True, help="Longest time between cycles.")
 @click.option("--default-queue", default="default", show_default=True)
+@click.option(
+    "--scheduler-sharding-mode", type=click.Choice(["none", "hard", "soft"]), default="none", show_default=True
+)
+@click.option("--scheduler-sharding-name", default="volcano", show_default=True, help="Name of the own NodeShard.")
 @click.pass_context
 def scheduler(
     ctx: click.Context,
@@ -132,9 +136,20 @@ def scheduler(
     scheduler_conf: Path | None,
     schedule_period: float,
     default_queue: str,
+    scheduler_sharding_mode: str,
+    scheduler_sharding_name: str,
 ) -> None:
-    """Run the scheduler."""
+    """Run the scheduler.
+
+    Several work side by side, each on its share of pods and nodes, when MULTI_SCHEDULER_ENABLE is true: SCHEDULER_NUM
+    says how many, SCHEDULER_POD_NAME (BASE-ORDINAL) which one this is.
+    """
+    from strato.scheduler.replicas import from_environment
+
+    replicas = from_environment(os.environ)
     lease = names[0] if len(names) == 1 else "volcano"
+    if replicas is not None:
+        lease = f"{lease}-{replicas.name}"  # one leader for each share
 
     async def main() -> None:
         from strato.scheduler import Scheduler
@@ -152,6 +167,9 @@ def scheduler(
             period_seconds=schedule_period,
             default_queue=default_queue,
             metrics=metrics,
+            shard_mode=scheduler_sharding_mode,
+            shard_name=scheduler_sharding_name,
+            replicas=replicas,
         )
         await _serve(cluster, random, common, lease, part.run, metrics)
 

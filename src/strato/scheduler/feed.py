@@ -14,6 +14,7 @@ from strato.api.meta import Object
 from strato.client.informer import Change, Informers
 from strato.scheduler import kinds
 from strato.scheduler.kinds import WorldKind
+from strato.scheduler.replicas import Replicas
 from strato.scheduler.world import World
 
 _log = logging.getLogger(__name__)
@@ -31,12 +32,14 @@ class Feed:
         world: What is kept current.
         wake: Called after a batch that changed something.
         refused: Called for objects that cannot be read (a quantity that is none).
+        replicas: Among which the objects are shared out; None when all are ours.
     """
 
-    def __init__(self, world: World, wake: Wake, refused: Refused) -> None:
+    def __init__(self, world: World, wake: Wake, refused: Refused, replicas: Replicas | None = None) -> None:
         self._world = world
         self._wake = wake
         self._refused = refused
+        self._replicas = replicas
         self._attached: set[Kind] = set()
         self.absent: frozenset[Kind] = frozenset()
         """Kinds the API server does not have; they are done without."""
@@ -66,6 +69,9 @@ class Feed:
                 if old is not None:
                     world.remove_pod(f"{old.metadata.namespace}/{old.metadata.name}")
                 continue
+            if self._replicas is not None and not self._replicas.owns(new):
+                world.remove_pod(f"{new.metadata.namespace}/{new.metadata.name}")
+                continue
             try:
                 world.set_pod(new)
             except ValueError as error:
@@ -77,7 +83,7 @@ class Feed:
         """Take nodes; heartbeats change nothing."""
         before = self._world.version
         for change in changes:
-            if change.new is None:
+            if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
                 self._world.remove_node(change.key.name)
                 continue
             try:
@@ -91,7 +97,7 @@ class Feed:
         """Take objects of any other kind."""
         before = self._world.version
         for change in changes:
-            if change.new is None:
+            if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
                 known.drop(self._world, change.key.namespace, change.key.name)
                 continue
             try:

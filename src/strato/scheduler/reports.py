@@ -17,6 +17,7 @@ from strato.clock import Clock, format_time
 from strato.errors import NotFound
 from strato.scheduler.binder import Binder
 from strato.scheduler.plan import GroupStatus, Plan, PodVerdict, QueueStatus
+from strato.scheduler.shards import ShardStatus
 from strato.scheduler.status import status_differs
 from strato.scheduler.tasks import PENDING
 from strato.scheduler.world import World
@@ -63,6 +64,7 @@ class Reports:
         self._queues_due = 0.0
         self._told: dict[str, tuple[float, str, str]] = {}
         self._queue_written: dict[str, dict[str, str]] = {}
+        self._shard: ShardStatus | None = None
 
     def take(self, plan: Plan) -> None:
         """Take what a cycle decided; writes follow when they are due."""
@@ -72,6 +74,10 @@ class Reports:
         for verdict in plan.pods:
             due = self._pods.get(verdict.task.key)
             self._pods[verdict.task.key] = _Due(due.at if due is not None else now + _SETTLE_SECONDS, verdict)
+        shard = self._world.shards.status()
+        if shard is not None and shard != self._shard:
+            self._write(lambda shard: self._shard_status(shard), shard)
+        self._shard = shard
         for queue in plan.queues:
             if self._queue_differs(queue):
                 if not self._queues:
@@ -194,6 +200,21 @@ class Reports:
     async def _pod(self, verdict: PodVerdict) -> None:
         await self._binder.pod_condition(verdict.task, verdict.reason, verdict.message, verdict.nominated)
         self._recorder.event(verdict.task.pod, WARNING, "FailedScheduling", verdict.message)
+
+    # -- the own node shard --------------------------------------------------------------------------------------------
+
+    async def _shard_status(self, shard: ShardStatus) -> None:
+        body = {
+            "nodesInUse": list(shard.in_use),
+            "nodesToAdd": list(shard.to_add),
+            "nodesToRemove": list(shard.to_remove),
+            "lastUpdateTime": format_time(self._clock.now()),
+        }
+        name = self._world.shards.name
+        try:
+            await self._cluster.patch(catalog.NODESHARD, name, "", {"status": body}, subresource="status")
+        except NotFound:
+            self._shard = None
 
     # -- queues --------------------------------------------------------------------------------------------------------
 

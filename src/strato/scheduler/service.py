@@ -31,7 +31,9 @@ from strato.scheduler.measures import Measures
 from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Plan, PodVerdict
 from strato.scheduler.reasons import Verdict
+from strato.scheduler.replicas import Replicas
 from strato.scheduler.reports import Reports
+from strato.scheduler.shards import NONE, Shards
 from strato.scheduler.tasks import Task
 from strato.scheduler.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, World
 
@@ -62,6 +64,9 @@ class Scheduler:
         period_seconds: Time between looks at the clock: time-based plugins, the configuration file, mere counters.
         metrics: Where metrics are registered.
         workers: Writes under way at once.
+        shard_mode: How the own NodeShard is used, one of `strato.scheduler.shards.MODES`.
+        shard_name: Name of the own NodeShard.
+        replicas: The other active schedulers; None when there is one.
 
     Raises:
         InvalidInput: The configuration file is bad at start.
@@ -80,6 +85,9 @@ class Scheduler:
         period_seconds: float = 1.0,
         metrics: Registry | None = None,
         workers: int = 64,
+        shard_mode: str = NONE,
+        shard_name: str = "volcano",
+        replicas: Replicas | None = None,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -96,12 +104,13 @@ class Scheduler:
         self._measures = Measures(metrics or Registry())
         self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
         self.world = World(names, default_queue)
+        self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
         self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
         self._binder = Binder(
             cluster, clock, self.world, self._recorder, self.wake, bound=self._on_bound, workers=workers
         )
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
-        self._feed = Feed(self.world, self.wake, self._on_refused)
+        self._feed = Feed(self.world, self.wake, self._on_refused, replicas)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._reported = asyncio.Event()

@@ -65,33 +65,33 @@ class Shards:
         """Whether the cluster is shared out at all."""
         return self.mode != NONE
 
-    def set_shard(self, view: NodeShard) -> None:
-        """Take a NodeShard as the API has it now."""
+    def set_shard(self, view: NodeShard) -> bool:
+        """Take a NodeShard as the API has it now; return whether a cycle or a status follows from it."""
         self._shards[view.metadata.name] = view
-        self._refresh()
+        return self._refresh()
 
-    def remove_shard(self, name: str) -> None:
-        """Forget a NodeShard."""
-        if self._shards.pop(name, None) is not None:
-            self._refresh()
+    def remove_shard(self, name: str) -> bool:
+        """Forget a NodeShard; return whether a cycle follows from it."""
+        return self._shards.pop(name, None) is not None and self._refresh()
 
     def use(self, names: Collection[str]) -> None:
         """Use exactly these nodes, whatever the NodeShards say."""
         self._change(frozenset(names))
 
-    def _refresh(self) -> None:
+    def _refresh(self) -> bool:
         own = self._shards.get(self.name)
         wanted = set(own.spec.nodes_desired) if own is not None else set()
         for name, shard in self._shards.items():
             if name != self.name:
                 wanted.difference_update(shard.status.nodes_in_use)
-        self._change(frozenset(wanted))
+        return self._change(frozenset(wanted)) or self.status() is not None
 
-    def _change(self, usable: frozenset[str]) -> None:
+    def _change(self, usable: frozenset[str]) -> bool:
         changed = usable ^ self.usable
         self.usable = usable
         if self.on:
             self._nodes.mark_changed(changed)
+        return bool(changed)
 
     def status(self) -> ShardStatus | None:
         """Return what the own NodeShard's status should say when it says something else; None when it is right."""

@@ -598,13 +598,13 @@ class World:
 
     def set_shard(self, view: NodeShard) -> None:
         """Take a NodeShard: which nodes which scheduler may use."""
-        self.shards.set_shard(view)
-        self._open()
+        if self.shards.set_shard(view):
+            self._open()
 
     def remove_shard(self, name: str) -> None:
         """Forget a NodeShard."""
-        self.shards.remove_shard(name)
-        self._open()
+        if self.shards.remove_shard(name):
+            self._open()
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
