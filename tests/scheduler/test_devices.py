@@ -330,6 +330,21 @@ def test_pods_that_share_a_claim_go_where_it_is_allocated() -> None:
     assert len(world.devices.in_use()) == 1
 
 
+def test_pod_is_looked_at_again_when_its_claim_has_been_made() -> None:
+    """The claim may be known before the pod's status names it."""
+    entries = [{"name": "e", "resourceClaimTemplateName": "t"}]
+    waiting = worlds.pod("p", "g", resourceClaims=entries)
+    waiting["metadata"]["generation"] = 1
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "ns-p", "controller": True}
+    made = claim("p-e-x", meta={"ownerReferences": [owner]})
+    world, _ = decided(*NODES, class_(), slice_("a", device("d")), made, waiting)
+    before = world.openings
+    statuses = {"phase": "Pending", "resourceClaimStatuses": [{"name": "e", "resourceClaimName": "p-e-x"}]}
+    worlds.feed(world, {**waiting, "status": statuses})
+    assert world.openings > before
+    assert worlds.binds(worlds.cycle(world)) == {"ns/p": "a"}
+
+
 def test_configuration_of_class_and_claim_goes_into_the_allocation() -> None:
     opaque = {"opaque": {"driver": DRIVER, "parameters": {"mode": "shared"}}}
     objects = [*NODES, class_("gpu", config=[opaque]), slice_("a", device("d")), claim("c", config=[opaque]), pod()]

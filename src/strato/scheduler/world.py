@@ -158,6 +158,8 @@ class World:
         if same_spec and old.metadata.annotations == meta.annotations and old.metadata.labels == meta.labels:
             task.pod = pod
             task.nominated = pod.status.nominated_node_name
+            if pod.status.resource_claim_statuses != old.status.resource_claim_statuses:
+                self._open()  # a claim was made from its template
             row = self._row_for(task, node, status)
             if status != task.status or row != task.row:
                 if row != task.row or _PLACE[status] != _PLACE[task.status]:
