@@ -49,5 +49,9 @@ e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver
 bench: $(VENV)/.dev ## Run every benchmark; see benchmarks/README.md.
 	$(BIN)/python -m benchmarks
 
+bench-kube: $(VENV)/.dev ## Measure our parts on a real kube-apiserver (needs Go).
+	@command -v go >/dev/null || { echo "make bench-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
+	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m benchmarks.kube
+
 clean: ## Remove the virtual environment and caches.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

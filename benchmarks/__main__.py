@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUPPORT = {"__init__", "__main__", "report", "cluster"}
+SUPPORT = {"__init__", "__main__", "report", "cluster", "kube"}
 
 
 def main() -> int:

@@ -118,7 +118,8 @@ class Codec(Generic[T]):
                 raise InternalError(f"a watch of {self.kind.plural} sent an unreadable frame: {error}") from error
             if frame.type == "ERROR":
                 raise decode_error(bytes(frame.object), 500)
-            item = self._decode_or_skip(frame.object)
+            raw = _bare(frame.object) if frame.type == "BOOKMARK" else frame.object
+            item = self._decode_or_skip(raw)
             if item is not None and frame.type in EventType.__members__:
                 events.append(WatchEvent(EventType(frame.type), item))
         return events
@@ -218,6 +219,16 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
     return list(value)
+
+
+def _bare(raw: msgspec.Raw) -> msgspec.Raw:
+    """Return the metadata of a bookmark's object: the rest is empty, and in ways that do not fit the kind."""
+    metadata = msgspec.json.decode(raw, type=_Bare).metadata
+    return msgspec.Raw(msgspec.json.encode({"metadata": metadata}))
+
+
+class _Bare(msgspec.Struct, gc=False):
+    metadata: Json
 
 
 def _name_of(raw: msgspec.Raw) -> str:
