@@ -180,6 +180,16 @@ class KubeWorld(World):
         self.start_part("node", *self.nodes)
 
     def start_control_plane(self) -> None:
+        self.start_api_server()
+        self._spawn(
+            "kube-controller-manager",
+            [str(self.binaries / "kube-controller-manager"), f"--kubeconfig={self.kubeconfig}"]
+            + ["--leader-elect=false", "--secure-port=0"]
+            + [f"--service-account-private-key-file={self.directory / 'sa.key'}"],
+        )
+
+    def start_api_server(self, *, disabled_plugins: str = "ServiceAccount") -> None:
+        """Start etcd and kube-apiserver and wait until they serve; ``disabled_plugins`` are of admission."""
         etcd_port, peer_port, port = free_port(), free_port(), free_port()
         base = self.directory
         (base / "tokens.csv").write_text("e2e-token,e2e-admin,1,system:masters\n")
@@ -199,7 +209,7 @@ class KubeWorld(World):
             + [f"--token-auth-file={base / 'tokens.csv'}", "--authorization-mode=RBAC"]
             + ["--service-cluster-ip-range=10.0.0.0/16", "--service-account-issuer=https://kubernetes.default.svc"]
             + [f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"]
-            + ["--disable-admission-plugins=ServiceAccount", "--allow-privileged=true"],
+            + [f"--disable-admission-plugins={disabled_plugins}", "--allow-privileged=true"],
         )
         self.kubeconfig.write_text(
             json.dumps(
@@ -223,11 +233,6 @@ class KubeWorld(World):
             lambda: self.kubectl_process("get", "--raw", "/readyz", check=False).stdout == "ok",
             timeout=90,
             what="kube-apiserver is ready",
-        )
-        self._spawn(
-            "kube-controller-manager",
-            [str(self.binaries / "kube-controller-manager"), f"--kubeconfig={self.kubeconfig}"]
-            + ["--leader-elect=false", "--secure-port=0", f"--service-account-private-key-file={key}"],
         )
         eventually(lambda: self.get("namespace", "default"), what="namespace default exists")
 

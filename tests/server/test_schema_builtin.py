@@ -22,21 +22,37 @@ def pod(**spec: Any) -> dict[str, Any]:
 
 def test_a_clean_pod_has_nothing_to_report() -> None:
     obj = pod(nodeSelector={"a": "b"}, containers=[{"name": "c", "resources": {"limits": {"cpu": "1", "memory": 5}}}])
-    assert builtin.inspect(catalog.POD, obj) == ([], [])
+    assert builtin.typed(catalog.POD, obj) == ([], [])
 
 
 def test_unknown_fields_carry_their_path() -> None:
     obj = pod(foo=1, containers=[{"name": "c", "bar": {}}])
-    assert builtin.unknown_fields(catalog.POD, obj) == [
+    assert builtin.typed(catalog.POD, obj)[0] == [
         'unknown field "spec.containers[0].bar"',
         'unknown field "spec.foo"',
     ]
 
 
-def test_drop_unknown_removes_them() -> None:
-    obj = pod(foo=1)
-    builtin.drop_unknown(catalog.POD, obj)
-    assert obj == pod()
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        pytest.param({"foo": 1}, {}, id="an unknown field is dropped"),
+        pytest.param({"nodeName": None}, {}, id="a null is dropped"),
+        pytest.param({"nodeSelector": {"a": None}}, {"nodeSelector": {"a": ""}}, id="a null in a map of strings is empty"),
+        pytest.param({"imagePullSecrets": [None]}, {"imagePullSecrets": [{}]}, id="a null in a list is an empty item"),
+    ],
+)
+def test_objects_become_what_types_hold(sent: dict[str, Any], kept: dict[str, Any]) -> None:
+    obj = pod(**sent)
+    builtin.typed(catalog.POD, obj)
+    assert obj == pod(**kept)
+
+
+def test_times_without_a_value_stay_null() -> None:
+    condition = {"type": "Ready", "status": "True", "lastProbeTime": None}
+    obj = {**pod(), "metadata": {"name": "a", "creationTimestamp": None}, "status": {"conditions": [condition]}}
+    builtin.typed(catalog.POD, obj)
+    assert obj == {**pod(), "status": {"conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}]}}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +73,7 @@ def test_drop_unknown_removes_them() -> None:
     ],
 )
 def test_wrong_types_are_worded_as_the_decoder_does(spec: dict[str, Any], want: str) -> None:
-    assert builtin.type_errors(catalog.POD, pod(**spec)) == [want]
+    assert builtin.typed(catalog.POD, pod(**spec))[1] == [want]
 
 
 @pytest.mark.parametrize("spaces", [None, 2])

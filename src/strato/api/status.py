@@ -74,6 +74,9 @@ _BY_CODE: dict[int, type[ApiError]] = {
     503: Unavailable,
 }
 
+_ALWAYS_DETAILED = frozenset((404, 405, 406))
+"""Answers about the path rather than an object carry empty details, as a real server's do."""
+
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -93,7 +96,7 @@ def to_status(error: ApiError) -> dict[str, Any]:
         "reason": error.reason,
         "code": error.code,
     }
-    if details:
+    if details or error.code in _ALWAYS_DETAILED:
         status["details"] = details
     return status
 

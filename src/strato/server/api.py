@@ -13,7 +13,7 @@ from typing import Protocol
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.status import method_not_supported, to_status
+from strato.api.status import method_not_supported, not_found, to_status
 from strato.api.wire import Request, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError, BadRequest, Forbidden, InternalError, MethodNotAllowed, NotFound
@@ -39,7 +39,9 @@ _log = logging.getLogger(__name__)
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 """What is done in one namespace only: a bulk delete never reaches over all of them."""
-_COMMON_SUBRESOURCES = frozenset(("status", "scale"))
+_OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
+"""What is done to one object, and needs its name; the other verbs must not have one."""
+_NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
 class Authorizer(Protocol):
@@ -174,10 +176,10 @@ class ApiServer:
         kind = served.kind
         if target.subresource:
             return await self._dispatch_subresource(request, target, served, verb)
-        if verb not in kind.verbs:
-            raise method_not_supported(kind, verb)
+        if verb not in kind.verbs or (verb in _OBJECT_VERBS) is not bool(target.name):
+            raise _not_allowed(served, verb)
         if verb in _NAMESPACED_VERBS and kind.namespaced and not target.namespace:
-            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+            raise MethodNotAllowed(_NOT_ALLOWED)
         if kind is catalog.BINDING:
             return await self._binder.create(request, target, self._pods)
         review = reviews.answer_for(kind)
@@ -191,22 +193,16 @@ class ApiServer:
             case "watch":
                 return self._reader.watch(request, target, served)
             case "create":
-                if target.name:
-                    raise method_not_supported(kind, "create")
                 return await self._writer.create(request, target, served)
             case "update":
-                if not target.name:
-                    raise method_not_supported(kind, "update")
                 return await self._writer.update(request, target, served)
             case "patch":
-                if not target.name:
-                    raise method_not_supported(kind, "patch")
                 return await self._writer.patch(request, target, served)
             case "delete":
                 return await self._deleter.delete(request, target, served)
             case "deletecollection":
                 return await self._deleter.delete_collection(request, target, served)
-        raise method_not_supported(kind, verb)
+        raise _not_allowed(served, verb)
 
     async def _dispatch_subresource(
         self, request: Request, target: ResourcePath, served: Served, verb: str
@@ -231,9 +227,15 @@ class ApiServer:
                 return await self._deleter.evict(request, target, served)
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":
             return await self._writer.update(request, target, served)
-        if sub in _COMMON_SUBRESOURCES or sub in kind.subresources:
-            raise method_not_supported(kind, verb)
+        if sub in kind.subresources or (sub == "status" and kind.has_status):
+            raise _not_allowed(served, verb)
+        if sub == "scale" and served.is_custom:
+            raise not_found(kind, target.name)
         raise NotFound("the server could not find the requested resource")
+
+
+def _not_allowed(served: Served, verb: str) -> MethodNotAllowed:
+    return method_not_supported(served.kind, verb) if served.is_custom else MethodNotAllowed(_NOT_ALLOWED)
 
 
 def error_response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:

@@ -70,6 +70,8 @@ def _problems(crd: Json) -> Iterator[Cause]:
             continue
         for text in names.check_label_1035(value.lower()):
             yield invalid_value(f"spec.names.{member}", value, text)
+    if not any(version.get("storage") for version in versions):
+        yield invalid_value("status.storedVersions", None, "must have at least one stored version")
     for index, version in enumerate(versions):
         # A single version is reported at the places that the first API version of definitions had for it.
         prefix = "spec" if len(versions) == 1 else f"spec.versions[{index}]"

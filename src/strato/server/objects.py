@@ -13,7 +13,7 @@ from strato.api import defaults, validation
 from strato.api.kinds import Kind
 from strato.api.status import invalid, invalid_value
 from strato.clock import Clock, format_time
-from strato.errors import BadRequest, TooLarge, UnsupportedMedia
+from strato.errors import BadRequest, Cause, TooLarge, UnsupportedMedia
 from strato.server import protobuf
 from strato.server.registry import Served
 from strato.server.schema import builtin
@@ -53,7 +53,7 @@ def read_body(body: bytes, content_type: str) -> Any:
         return protobuf.decode(body)
     raise UnsupportedMedia(
         f"the body of the request was in an unknown format - accepted media types include: "
-        f"application/json, application/yaml, {protobuf.MEDIA_TYPE}; got {media}"
+        f"application/json, application/yaml, {protobuf.MEDIA_TYPE}"
     )
 
 
@@ -86,7 +86,9 @@ def check_type(served: Served, obj: Any) -> Json:
     if metadata is None:
         metadata = obj["metadata"] = {}
     if not isinstance(metadata, dict):
-        raise BadRequest(unhandled(kind, f"metadata must be an object, not {type(metadata).__name__}"))
+        found = "array" if isinstance(metadata, list) else type(metadata).__name__
+        text = f"json: cannot unmarshal {found} into Go struct field {kind.name}.metadata of type v1.ObjectMeta"
+        raise BadRequest(unhandled(kind, text))
     if served.is_custom and not (obj.get("kind") and obj.get("apiVersion")):
         missing = "apiVersion" if obj.get("kind") else "Kind"
         raise BadRequest(
@@ -113,8 +115,7 @@ def check_namespace(kind: Kind, obj: Json, namespace: str) -> None:
     """
     metadata = obj["metadata"]
     if not kind.namespaced:
-        if metadata.pop("namespace", ""):
-            raise BadRequest("namespace is not allowed on this type")
+        metadata.pop("namespace", None)
         return
     found = metadata.get("namespace")
     if found and found != namespace:
@@ -132,11 +133,9 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
         unknown: list[str] = []
         served.schema.prune(obj, unknown)
     else:
-        unknown, wrong = builtin.inspect(served.kind, obj)
+        unknown, wrong = builtin.typed(served.kind, obj)
         if wrong:
             raise BadRequest(unhandled(served.kind, wrong[0]))
-        if unknown:
-            builtin.drop_unknown(served.kind, obj)
     if unknown and mode == "Strict":
         raise BadRequest(unhandled(served.kind, "strict decoding error: " + ", ".join(unknown)))
     return unknown if mode != "Ignore" else []
@@ -155,8 +154,8 @@ def fill_defaults(served: Served, obj: Json) -> None:
         defaults.apply_defaults(served.kind, obj)
 
 
-def validate(served: Served, obj: Json, old: Json | None, *, name: str = "", only_metadata: bool = False) -> None:
-    """Check an object about to be stored; ``name`` is for errors about parts of one.
+def validate(served: Served, obj: Json, old: Json | None, *, only_metadata: bool = False) -> None:
+    """Check an object about to be stored.
 
     With ``only_metadata`` the rest of a new object is known to be fine.
 
@@ -171,7 +170,23 @@ def validate(served: Served, obj: Json, old: Json | None, *, name: str = "", onl
     if served.schema is not None:
         causes = [*causes, *served.schema.validate(obj, old)]
     if causes:
-        raise invalid(kind, name or obj["metadata"].get("name", ""), causes)
+        raise invalid(kind, obj["metadata"].get("name", ""), causes)
+
+
+def validate_status(served: Served, obj: Json, old: Json, name: str) -> None:
+    """Check the status alone of a custom object called ``name``; ``served`` is that of the status.
+
+    Raises:
+        Invalid: With every cause.
+    """
+    assert served.schema is not None
+    causes = [
+        # A real server takes the status for a document of its own: the words are about places in it.
+        Cause(cause.reason, cause.message.replace(f": {cause.field} in", f": {cause.field[7:]} in"), cause.field)
+        for cause in served.schema.validate(obj, old)
+    ]
+    if causes:
+        raise invalid(served.kind, name, causes)
 
 
 def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random, *, status: Json | None = None) -> None:
@@ -187,6 +202,7 @@ def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random, *, s
         raise BadRequest("resourceVersion should not be set on objects to be created")
     for member in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"):
         metadata.pop(member, None)
+    _drop_empty(metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"], rng)
     metadata["uid"] = new_uid(rng)
@@ -271,6 +287,7 @@ def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> 
             metadata.pop(member, None)
     metadata.pop("managedFields", None)
     metadata["name"] = before["name"]
+    _drop_empty(metadata)
     if subresource == "status":
         for member in [name for name in obj if name not in _ABOUT_STATUS]:
             del obj[member]
@@ -287,6 +304,14 @@ def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> 
         metadata["generation"] = before["generation"] + 1
 
 
+def _drop_empty(metadata: Json) -> None:
+    """Leave out collections with nothing in them, as typed metadata does when it is written."""
+    for member in _COLLECTIONS:
+        if member in metadata and not metadata[member]:
+            del metadata[member]
+
+
+_COLLECTIONS = ("labels", "annotations", "finalizers", "ownerReferences")
 _ABOUT_STATUS = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 

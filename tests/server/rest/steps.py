@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 JSON, YAML = "application/json", "application/yaml"
@@ -32,6 +32,10 @@ class Step:
     """The answer is a stream of frames, read until it ends."""
     quiet: bool = False
     """Only the status code is compared: the step prepares something."""
+    own_words: bool = False
+    """The words are those of Go's libraries: only code, reason and kind are compared."""
+    differs: str = ""
+    """Why the embedded server deliberately answers otherwise; the step is asked, but not compared."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,6 @@ class Case:
 
     name: str
     steps: Sequence[Step]
-    differs: str = ""
-    """Why the embedded server deliberately answers otherwise; it is then held to its own answers."""
 
 
 @dataclass
@@ -85,6 +87,14 @@ def delete(path: str, body: Any = None, query: str = "", **more: Any) -> Step:
 
 def watch(path: str, query: str, **more: Any) -> Step:
     return Step("GET", path, query=f"watch=true&timeoutSeconds=1&{query}", watch=True, **more)
+
+
+def own_words(step: Step) -> Step:
+    return replace(step, own_words=True)
+
+
+def differs(reason: str, step: Step) -> Step:
+    return replace(step, differs=reason)
 
 
 _SLOT = re.compile(r"\{(ns|x|(?:rv|uid|continue|name):\d+)\}")
@@ -150,28 +160,39 @@ class Run:
                 text = text.replace(value, f"{{{slot}}}")
         text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "{time}", text)
         text = re.sub(r"(?<=resource version: )\d+( \(\d+\)|, current: \d+)?", "{rv}", text)
+        text = re.sub(r"(?<=in record \()\d+\b(?!-)", "{rv}", text)
         return re.sub(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "{uid}", text)
 
     def _plain(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {
-                name: "{" + name + "}"
-                if name in ("resourceVersion", "uid", "continue") and member
-                else self._plain(member)
-                for name, member in value.items()
-                if name not in ("managedFields", "generation") or (name == "generation" and value.get("uid"))
-            }
+            return {name: self._member(name, member) for name, member in value.items() if not _skipped(name, value)}
         if isinstance(value, list):
             return [self._plain(item) for item in value]
         return self._text(value) if isinstance(value, str) else value
+
+    def _member(self, name: str, value: Any) -> Any:
+        if name in ("resourceVersion", "uid", "continue") and value:
+            return "{" + name + "}"
+        if name == "causes":  # a real server says some twice
+            return [cause for at, cause in enumerate(self._plain(value)) if cause not in self._plain(value[:at])]
+        return self._plain(value)
+
+
+def _skipped(name: str, parent: dict[str, Any]) -> bool:
+    """Tell what is not compared: who wrote which field, generations outside metadata, descriptions of columns."""
+    if name == "generation":
+        return not parent.get("uid")
+    return name == "managedFields" or (name == "description" and "priority" in parent)
 
 
 async def play(server: Server, case: Case, namespace: str, suffix: str) -> list[Any]:
     """Return the answers of a case."""
     run = Run(server, namespace, suffix)
-    created = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
-    first = await server.ask(
-        "POST", "/api/v1/namespaces", "", {"content-type": JSON}, json.dumps(created).encode(), False
-    )
-    assert first.code == 201, first.body
+    account = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
+    for path, obj in (
+        ("/api/v1/namespaces", {"metadata": {"name": namespace}}),
+        (f"/api/v1/namespaces/{namespace}/serviceaccounts", account),  # without it there are no pods
+    ):
+        made = await server.ask("POST", path, "", {"content-type": JSON}, json.dumps(obj).encode(), False)
+        assert made.code == 201, made.body
     return [await run.ask(step) for step in case.steps]

@@ -15,6 +15,7 @@ from strato.api.defaults.others import (
     default_claim,
     default_config_secret,
     default_csi_driver,
+    default_lease,
     default_limit_range,
     default_namespace,
     default_network_policy,
@@ -49,6 +50,7 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.ENDPOINTS: default_endpoints,
     catalog.NAMESPACE: default_namespace,
     catalog.NODE: default_node,
+    catalog.LEASE: default_lease,
     catalog.SECRET: default_config_secret,
     catalog.PERSISTENTVOLUMECLAIM: default_claim,
     catalog.PERSISTENTVOLUME: default_persistent_volume,
@@ -115,7 +117,19 @@ def initial_status(kind: Kind, obj: dict[str, Any]) -> None:
     ``/status`` is a subresource.
     """
     if kind is catalog.POD:
-        obj["status"] = {"phase": "Pending", "qosClass": dict_qos_class(obj.get("spec") or {})}
+        spec = obj.get("spec") or {}
+        obj["status"] = {"phase": "Pending", "qosClass": dict_qos_class(spec)}
+        if spec.get("schedulingGates"):
+            obj["status"]["conditions"] = [
+                {
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastProbeTime": None,
+                    "lastTransitionTime": obj["metadata"].get("creationTimestamp"),
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                }
+            ]
         return
     if kind is catalog.NODE or not kind.has_status:
         return

@@ -24,6 +24,12 @@ _NODE_INFO = (
 )
 
 
+def default_lease(lease: Json) -> None:
+    """Default a Lease."""
+    if lease.get("spec") is None:
+        lease["spec"] = {}
+
+
 def default_namespace(obj: Json) -> None:
     """Default a namespace: its name as a label, and the finalizer that its deletion waits for."""
     metadata = obj.setdefault("metadata", {})

@@ -36,31 +36,31 @@ def _merge_object(
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise BadRequest(f"invalid value in $patch: {directive!r}; known are replace, delete and merge")
+        raise BadRequest(f"unknown patch type: {directive} (at {_shown(path)}); known are replace, delete and merge")
     retain = patch.get("$retainKeys")
     if retain is not None:
         for name in [name for name in target if name not in retain]:
             del target[name]
+    orders = {name.removeprefix(_SET_ORDER): order for name, order in patch.items() if name.startswith(_SET_ORDER)}
+    before = {field: target.get(field) for field in orders}
     for name, value in patch.items():
         if name.startswith(_DELETE_PRIMITIVES):
             _delete_primitives(target, name.removeprefix(_DELETE_PRIMITIVES), value)
         elif name.startswith("$"):
             continue
-        elif value is None:
-            target.pop(name, None)
+        elif value is None or (name not in target and isinstance(value, dict) and "$patch" in value):
+            target.pop(name, None)  # where there is nothing, there is nothing to replace or delete
         else:
-            target[name] = _merge_field(target.get(name), value, strategy, (*path, name), patch)
-    for name, order in patch.items():
-        if name.startswith(_SET_ORDER):
-            field = name.removeprefix(_SET_ORDER)
-            items = target.get(field)
-            if isinstance(items, list):
-                key, _ = strategy((*path, field))
-                target[field] = _ordered(items, order, patch.get(field) or [], key)
+            target[name] = _merge_field(target.get(name), value, strategy, (*path, name))
+    for field, order in orders.items():
+        if isinstance(target.get(field), list):
+            key, _ = strategy((*path, field))
+            wanted = _checked_order(order, patch.get(field), key, (*path, field))
+            target[field] = _ordered(target[field], wanted, _names(before[field], key), key)
     return target
 
 
-def _merge_field(current: Any, value: Any, strategy: ListStrategy, path: tuple[str, ...], patch: dict[str, Any]) -> Any:
+def _merge_field(current: Any, value: Any, strategy: ListStrategy, path: tuple[str, ...]) -> Any:
     if isinstance(value, dict):
         return _merge_object(current if isinstance(current, dict) else {}, value, strategy, path)
     if not isinstance(value, list):
@@ -72,8 +72,10 @@ def _merge_field(current: Any, value: Any, strategy: ListStrategy, path: tuple[s
         return [_without_directives(item) for item in value]
     items = list(current) if isinstance(current, list) else []
     if key is None:
-        return items + [item for item in dict.fromkeys(value) if item not in items]
-    return _merge_list(items, value, key, strategy, path)
+        merged = items + [item for item in dict.fromkeys(value) if item not in items]
+    else:
+        merged = _merge_list(items, value, key, strategy, path)
+    return _ordered(merged, _names(value, key), _names(current, key), key)
 
 
 def _merge_list(
@@ -82,10 +84,9 @@ def _merge_list(
     """Merge list items by ``key``. Kubernetes' quirk for ports: all items with equal keys are one item."""
     for patch in patches:
         if not isinstance(patch, dict) or key not in patch:
-            raise BadRequest(f"map: {patch!r} does not contain declared merge key: {key} (at {'.'.join(path)})")
+            raise BadRequest(f"map: {patch!r} does not contain declared merge key: {key} (at {_shown(path)})")
         position = next((at for at, item in enumerate(items) if item.get(key) == patch[key]), None)
-        directive = patch.get("$patch")
-        if directive == "delete":
+        if patch.get("$patch") == "delete":
             items = [item for item in items if item.get(key) != patch[key]]
         elif position is None:
             items.append(_merge_object({}, patch, strategy, path))
@@ -108,32 +109,48 @@ def _delete_primitives(target: dict[str, Any], field: str, values: Any) -> None:
         target[field] = [item for item in items if item not in values]
 
 
-def _ordered(items: list[Any], order: Any, patched: Sequence[Any], key: str | None) -> list[Any]:
-    """Put the listed items into the given order; items only the server has keep their place before the next one."""
+# ── the order of lists ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _name(item: Any, key: str | None) -> Any:
+    """Return what tells an item from the others; hashable."""
+    name = item.get(key) if key is not None and isinstance(item, dict) else item
+    return repr(name) if isinstance(name, dict | list) else name
+
+
+def _names(items: Any, key: str | None) -> list[Any]:
+    return [_name(item, key) for item in items] if isinstance(items, list) else []
+
+
+def _checked_order(order: Any, patched: Any, key: str | None, path: tuple[str, ...]) -> list[Any]:
+    """Return the names of a ``$setElementOrder``, which must hold those of the patched list in the same order."""
     if not isinstance(order, list):
-        raise BadRequest(f"{_SET_ORDER} must be a list")
-    wanted = [item.get(key) if key is not None and isinstance(item, dict) else item for item in order]
-    rank = {_hashable(name): position for position, name in enumerate(wanted)}
-
-    def name_of(item: Any) -> Any:
-        return _hashable(item.get(key) if key is not None and isinstance(item, dict) else item)
-
-    listed = sorted((item for item in items if name_of(item) in rank), key=lambda item: rank[name_of(item)])
-    mine = {name_of(item) for item in patched}
-    others = [item for item in items if name_of(item) not in rank]
-    if not others:
-        return listed
-    # Server-only items stay where they were relative to the listed item that followed them.
-    result, queue = [], list(listed)
-    original = [item for item in items if name_of(item) not in mine or name_of(item) in rank]
-    for item in original:
-        if name_of(item) in rank:
-            if queue:
-                result.append(queue.pop(0))
-        else:
-            result.append(item)
-    return result + queue
+        raise BadRequest(f"{_SET_ORDER}{path[-1]} must be a list")
+    wanted = _names(order, key)
+    kept = [item for item in patched or () if not (isinstance(item, dict) and item.get("$patch") == "delete")]
+    named = _names(kept, key)
+    if [name for name in wanted if name in named] != named:
+        raise BadRequest(f"the order of the items in the patch of {_shown(path)} is not that of {_SET_ORDER}{path[-1]}")
+    return wanted
 
 
-def _hashable(value: Any) -> Any:
-    return repr(value) if isinstance(value, (dict, list)) else value
+def _ordered(items: list[Any], wanted: Sequence[Any], before: Sequence[Any], key: str | None) -> list[Any]:
+    """Return the items with those of the patch in its order, woven into the rest as near as may be to where they were.
+
+    An item of the patch comes before one the server alone has, unless both were there and the other way round.
+    """
+    rank = {name: position for position, name in enumerate(wanted)}
+    place = {name: position for position, name in enumerate(before)}
+    mine = sorted((item for item in items if _name(item, key) in rank), key=lambda item: rank[_name(item, key)])
+    others = [item for item in items if _name(item, key) not in rank]
+    result: list[Any] = []
+    for item in mine:
+        here = place.get(_name(item, key))
+        while here is not None and others and place.get(_name(others[0], key), here) < here:
+            result.append(others.pop(0))
+        result.append(item)
+    return result + others
+
+
+def _shown(path: Sequence[str]) -> str:
+    return ".".join(path) or "the root"

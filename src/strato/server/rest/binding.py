@@ -41,7 +41,7 @@ class Binder:
         if (binding.get("kind") or "Binding", binding.get("apiVersion") or "v1") != ("Binding", "v1"):
             what = f'{binding.get("kind")} in version "{binding.get("apiVersion")}"'
             raise BadRequest(f"{what} cannot be handled as a Binding")
-        _, wrong = builtin.inspect(catalog.BINDING, binding)
+        _, wrong = builtin.typed(catalog.BINDING, binding)
         if wrong:
             raise BadRequest(objects.unhandled(catalog.BINDING, wrong[0]))
         aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}

@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
-from strato.api.status import conflict, forbidden, invalid_value, not_supported
+from strato.api.status import forbidden, invalid_value, not_supported
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import ApiError, BadRequest, Cause, Conflict, NotFound, TooManyRequests
@@ -31,10 +31,6 @@ _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 _FINISHED = ("Succeeded", "Failed")
 _IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
-_GOING = (
-    "The system is ensuring all content is removed from this namespace.  "
-    "Upon completion, this namespace will automatically be purged by the system."
-)
 
 
 class Deleter:
@@ -49,8 +45,8 @@ class Deleter:
         request, options = _read_options(request)
         old = self._state.require(kind, target.namespace, target.name)
         _check_preconditions(kind, target.name, options, old)
-        if kind is catalog.NAMESPACE:
-            _check_namespace_may_go(target.name, old)
+        if kind is catalog.NAMESPACE and target.name in _IMMORTAL_NAMESPACES:
+            raise forbidden(kind, target.name, "this namespace may not be deleted")
         question = storing.question(request, target, kind, "DELETE", None, old)
         self._state.admission.validate(question, self._state)
         body, gone = await self._delete(request, kind, target, old, options)
@@ -144,9 +140,14 @@ class Deleter:
         if kind is catalog.NAMESPACE and obj.get("spec", {}).get("finalizers"):
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
             metadata.setdefault("deletionTimestamp", format_time(now))
+            if obj == old:
+                await self._state.store.settled(kind.resource, key)
+                return encode(old), False
             return await storing.store(self._state, request, kind, key, obj), False
         if grace == 0 and not metadata.get("finalizers"):
             if kind is catalog.POD:
+                if "deletionTimestamp" not in metadata:
+                    metadata["generation"] = metadata.get("generation", 0) + 1
                 metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = format_time(now), 0
             return await storing.remove(self._state, request, kind, key, obj), True
         if "deletionTimestamp" not in metadata:
@@ -162,13 +163,6 @@ class Deleter:
             await self._state.store.settled(kind.resource, key)
             return encode(old), False
         return await storing.store(self._state, request, kind, key, obj), False
-
-
-def _check_namespace_may_go(name: str, old: Json) -> None:
-    if name in _IMMORTAL_NAMESPACES:
-        raise forbidden(catalog.NAMESPACE, name, "this namespace may not be deleted")
-    if old["metadata"].get("deletionTimestamp"):
-        raise conflict(catalog.NAMESPACE, name, _GOING)
 
 
 def _read_options(request: Request) -> tuple[Request, Json]:

@@ -63,14 +63,15 @@ class Reader:
             ) from error
         token = _token(last, revision) if remaining else ""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        if token:
+        if token or served.is_custom:  # as a real server writes it
             metadata["continue"] = token
-            if wanted.everything:
-                metadata["remainingItemCount"] = remaining
+        if token and wanted.everything:
+            metadata["remainingItemCount"] = remaining
         if wants_table(request):
             return _table(request, kind, [_decode(body) for body in bodies], metadata, self._state.clock.now())
         head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
-        return Response(200, head[:-1] + b',"items":[' + b",".join(bodies) + b"]}")
+        items = b",".join(bodies) if served.is_custom else _untyped(kind, bodies)
+        return Response(200, b"".join((head[:-1], b',"items":[', items, b"]}")))
 
     def _revision_asked(self, request: Request) -> int:
         """Return the revision a list shall be of.
@@ -163,6 +164,24 @@ class Reader:
         if not request.flag("allowWatchBookmarks"):
             return 0.0
         return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
+
+
+def _untyped(kind: Kind, bodies: Sequence[bytes]) -> bytes:
+    """Join built-in objects as lists show them: without ``apiVersion`` and ``kind``, which the list has."""
+    if not bodies:
+        return b""
+    version, name = f'"apiVersion":"{kind.api_version}",', f'"kind":"{kind.name}",'
+    heads = (f"{{{version}{name}".encode(), f"{{{name}{version}".encode())
+    length = len(heads[0])
+    # Nearly all bodies begin with both, in one order or the other. Views: a list may be of gigabytes.
+    items = [memoryview(body)[length:] if body.startswith(heads) else _without_type(body) for body in bodies]
+    return b"".join((b"{", b",{".join(items)))
+
+
+def _without_type(body: bytes) -> bytes:
+    obj = _decode(body)
+    del obj["apiVersion"], obj["kind"]
+    return encode(obj)[1:]
 
 
 def check_list_options(request: Request) -> None:

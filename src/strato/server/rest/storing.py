@@ -57,12 +57,14 @@ def question(
 
 
 async def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
-    """Give the object the next revision and write it; a dry run stops before."""
-    obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
+    """Give the object the next revision and write it; a dry run stops before, and leaves the revision there was."""
+    is_dry = is_dry_run(request)
+    if not is_dry:
+        obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
     body = encode(obj)
     if len(body) > objects.MAX_BODY_BYTES:
         raise objects.too_large(kind, obj)
-    if is_dry_run(request):
+    if is_dry:
         return body
     await state.store.write(kind.resource, key, body)
     return body

@@ -99,7 +99,7 @@ class Writer:
         checked = known is not None and obj["spec"] == known.admitted
         objects.validate(served, obj, None, only_metadata=checked)
         self._state.admission.validate(question, self._state)
-        if spec_sent:
+        if spec_sent and "conditions" not in obj["status"]:  # those carry the time of this one
             self._pod_specs.learn(spec_sent, defaulted, obj)
         if kind is catalog.NAMESPACE:
             obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
@@ -186,7 +186,7 @@ class Writer:
             warnings = self._check_fields(request, served, obj, _status_part(served, target, obj, old))
         except BadRequest as error:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
-            text = f"Invalid value: {render(obj)}: {error.message}"
+            text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
             raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")]) from error
         name = obj["metadata"].get("name")
         if not name:
@@ -229,7 +229,7 @@ class Writer:
             objects.validate(served, obj, old)
         elif served.status is not None:
             before = {**status, "status": old.get("status")}
-            objects.validate(served.status, status, before, name=target.name)
+            objects.validate_status(served.status, status, before, target.name)
         self._state.admission.validate(question, self._state)
         key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
@@ -261,6 +261,8 @@ class Writer:
             repeated = builtin.duplicate_fields(request.body, obj)
             if repeated and mode == "Strict":
                 raise BadRequest(objects.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
+            if repeated and not served.is_custom:
+                obj = builtin.merge_duplicates(request.body)
         obj = objects.check_type(served, obj)
         objects.check_namespace(kind, obj, target.namespace)
         return obj, [*repeated, *self._check_fields(request, served, obj)]

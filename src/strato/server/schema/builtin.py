@@ -18,43 +18,30 @@ from strato.api.kinds import Kind
 from strato.server.schema import shapes
 
 Check = Callable[[Any], bool]
-"""Whether a value has the type and only known fields; None values never reach it."""
+"""Whether a value has the type and only known fields. A null is none, but for times, which are written as null."""
 
 _QUANTITY_WORDING = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _DURATION_OF_INT32 = 1 << 31
+_NEVER_NULL = frozenset(("creationTimestamp", "deletionTimestamp"))
+"""Times that are left out when there is none; others are written as null."""
 _MAX_REPORTS = 100
 """Kubernetes stops collecting after this many."""
 
 
-def unknown_fields(kind: Kind, obj: dict[str, Any]) -> list[str]:
-    """Return ``unknown field "spec.foo"`` for every field the kind does not have. Mutates nothing."""
-    return inspect(kind, obj)[0]
+def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
+    """Make of ``obj`` what decoding into the kind's types would, in place: without unknown fields and nulls.
 
-
-def type_errors(kind: Kind, obj: dict[str, Any]) -> list[str]:
-    """Return how each value of a wrong JSON type fails to decode, in the words of Kubernetes' decoder."""
-    return inspect(kind, obj)[1]
-
-
-def inspect(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
-    """Return both of the above in one walk; the usual answer is two empty lists."""
+    Returns:
+        ``unknown field "spec.foo"`` for every field the kind does not have, and how each value of a wrong JSON type
+        fails to decode, in the words of Kubernetes' decoder. Usually two empty lists.
+    """
     name = shapes.load().of(kind)
     if name is None or _structure(name)(obj):
         return [], []
     finder = _Finder()
     finder.structure(name, obj, "", ())
     return finder.unknown[:_MAX_REPORTS], finder.wrong
-
-
-def drop_unknown(kind: Kind, obj: dict[str, Any]) -> list[str]:
-    """Like `unknown_fields`, and remove them from the object: a decoder into types never keeps them."""
-    name = shapes.load().of(kind)
-    if name is None or _structure(name)(obj):
-        return []
-    finder = _Finder(drop=True)
-    finder.structure(name, obj, "", ())
-    return finder.unknown[:_MAX_REPORTS]
 
 
 # ── the quick answer ──────────────────────────────────────────────────────────────────────────────────────────────
@@ -70,7 +57,7 @@ def _structure(name: str) -> Check:
     def check(value: Any) -> bool:
         nonlocal compiled
         if not compiled:
-            fields.update({key: _check(field[0]) for key, field in shapes.load().types[name].items()})
+            fields.update({key: _field_check(key, field[0]) for key, field in shapes.load().types[name].items()})
             compiled = True
         if value.__class__ is not dict:
             return False
@@ -79,13 +66,17 @@ def _structure(name: str) -> Check:
             want = find(key)
             if want is None:
                 return False
-            if inner is None or inner.__class__ is want:
+            if inner.__class__ is want:
                 continue
             if want.__class__ is type or not want(inner):
                 return False
         return True
 
     return check
+
+
+def _field_check(name: str, kind: shapes.Type) -> type | Check:
+    return _is_time if name in _NEVER_NULL else _check(kind)
 
 
 def _check(kind: shapes.Type) -> type | Check:
@@ -101,13 +92,13 @@ def _check(kind: shapes.Type) -> type | Check:
 
 def _list_check(want: type | Check) -> Check:
     if isinstance(want, type):
-        return lambda value: value.__class__ is list and all(i is None or i.__class__ is want for i in value)
+        return lambda value: value.__class__ is list and all(i.__class__ is want for i in value)
 
     def check(value: Any) -> bool:
         if value.__class__ is not list:
             return False
         for item in value:  # noqa: SIM110 - a generator costs twice as much here
-            if item is not None and not want(item):
+            if not want(item):
                 return False
         return True
 
@@ -116,10 +107,10 @@ def _list_check(want: type | Check) -> Check:
 
 def _map_check(want: type | Check) -> Check:
     if isinstance(want, type):
-        return lambda value: value.__class__ is dict and all(i is None or i.__class__ is want for i in value.values())
+        return lambda value: value.__class__ is dict and all(i.__class__ is want for i in value.values())
 
     def check(value: Any) -> bool:
-        return value.__class__ is dict and all(item is None or want(item) for item in value.values())
+        return value.__class__ is dict and all(want(item) for item in value.values())
 
     return check
 
@@ -150,6 +141,10 @@ def _is_time(value: Any) -> bool:
         return False
 
 
+def _is_time_or_null(value: Any) -> bool:
+    return value is None or _is_time(value)
+
+
 _SCALARS: dict[str, type | Check] = {
     "string": str,
     "bytes": str,
@@ -159,7 +154,7 @@ _SCALARS: dict[str, type | Check] = {
     "number": lambda value: value.__class__ in (int, float),
     "object": dict,
     "quantity": _is_quantity,
-    "time": _is_time,
+    "time": _is_time_or_null,
     "int-or-string": lambda value: value.__class__ in (int, str),
     "any": lambda _: True,
 }
@@ -169,12 +164,11 @@ _SCALARS: dict[str, type | Check] = {
 
 
 class _Finder:
-    """Walks an object beside its shape and writes down what is unknown and what has the wrong type."""
+    """Walks an object beside its shape, drops what is unknown or null, and writes down what is wrong."""
 
-    def __init__(self, drop: bool = False) -> None:
+    def __init__(self) -> None:
         self.unknown: list[str] = []
         self.wrong: list[str] = []
-        self._drop = drop
 
     def structure(self, name: str, obj: Any, path: str, fields_path: tuple[str, ...]) -> None:
         fields = shapes.load().types[name]
@@ -183,14 +177,16 @@ class _Finder:
             inner = f"{path}.{key}" if path else key
             if key not in fields:
                 self.unknown.append(f'unknown field "{inner}"')
-                if self._drop:
+                del obj[key]
+                continue
+            kind = fields[key][0]
+            if obj[key] is None:
+                if kind != "time" or key in _NEVER_NULL:
                     del obj[key]
                 continue
-            self.value(fields[key][0], obj[key], inner, owner, (*fields_path, key))
+            self.value(kind, obj[key], inner, owner, (*fields_path, key))
 
     def value(self, kind: shapes.Type, value: Any, path: str, owner: str, fields_path: tuple[str, ...]) -> None:
-        if value is None:
-            return
         scalars = shapes.load().scalars
         if isinstance(kind, str) and kind[1:] in scalars:
             kind = scalars[kind[1:]]
@@ -200,10 +196,16 @@ class _Finder:
                 self._mismatch(kind, value, owner, fields_path)
             elif wanted is list:
                 for index, item in enumerate(value):
-                    self.value(kind["list"], item, f"{path}[{index}]", owner, fields_path)
+                    if item is None:
+                        value[index] = _zero(kind["list"])
+                    else:
+                        self.value(kind["list"], item, f"{path}[{index}]", owner, fields_path)
             else:
                 for key, item in value.items():
-                    self.value(kind["map"], item, f"{path}.{key}", owner, fields_path)
+                    if item is None:
+                        value[key] = _zero(kind["map"])
+                    else:
+                        self.value(kind["map"], item, f"{path}.{key}", owner, fields_path)
         elif kind.startswith("@"):
             if isinstance(value, dict):
                 self.structure(kind[1:], value, path, fields_path)
@@ -225,6 +227,19 @@ class _Finder:
                 f"json: cannot unmarshal {_json_name(value, kind)} into Go struct field "
                 f"{owner}.{'.'.join(fields_path)} of type {shapes.go_name(kind)}"
             )
+
+
+def _zero(kind: shapes.Type) -> Any:
+    """Return what a null in a list or map decodes to."""
+    if isinstance(kind, Mapping):
+        return [] if "list" in kind else {}
+    if kind.startswith("@"):
+        scalars = shapes.load().scalars
+        return _zero(scalars[kind[1:]]) if kind[1:] in scalars else {}
+    return _ZEROS.get(kind)
+
+
+_ZEROS: dict[str, Any] = {"string": "", "bytes": "", "boolean": False, "int32": 0, "int64": 0, "number": 0, "quantity": "0"}
 
 
 def _json_name(value: Any, kind: shapes.Type) -> str:
@@ -259,6 +274,21 @@ def duplicate_fields(body: bytes, obj: Any = None) -> list[str]:
 
 
 _SPACED_COLON = re.compile(rb'"\s+:')
+
+
+def merge_duplicates(body: bytes) -> Any:
+    """Decode JSON as a decoder into types does that meets a key twice: objects are merged, else the last one counts."""
+    return json.loads(body, object_pairs_hook=_merged)
+
+
+def _merged(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result: dict[str, Any] = {}
+    for key, value in pairs:
+        before = result.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            value = _merged([*before.items(), *value.items()])
+        result[key] = value
+    return result
 
 
 class _Pairs(list[tuple[str, Any]]):
@@ -356,6 +386,6 @@ def is_clean(shape: str) -> Check:
 
 def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:
     """Drop what the shape does not name from an object found at ``path``; return the unknown fields."""
-    finder = _Finder(drop=True)
+    finder = _Finder()
     finder.structure(shape, obj, path, ())
     return finder.unknown[:_MAX_REPORTS]

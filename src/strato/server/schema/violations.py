@@ -166,7 +166,7 @@ def _object_problems(schema: Schema, value: dict[str, Any], path: str) -> Iterat
         yield Cause(TOO_MANY, f"Too many: {len(value)}: must have at most {high} items", path)
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     extra = schema.get("additionalProperties")
-    for name, inner in value.items():
+    for name, inner in sorted(value.items()):
         if name in properties:
             yield from _find(properties[name], inner, _join(path, name))
         elif isinstance(extra, Mapping):

@@ -255,8 +255,8 @@ LAYOUTS: Mapping[str, Layout] = {
     "events.events.k8s.io": layout(
         "Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*#Count|*Name", _event
     ),
-    "configmaps": layout("Name|#Data|Age", _config_map),
-    "secrets": layout("Name|Type|#Data|Age", _secret),
+    "configmaps": layout("Name|Data|Age", _config_map),
+    "secrets": layout("Name|Type|Data|Age", _secret),
     "serviceaccounts": layout("Name|#Secrets|Age", _service_account),
     "endpoints": layout("Name|Endpoints|Age", _endpoints),
     "endpointslices.discovery.k8s.io": layout("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),

@@ -1,0 +1,75 @@
+"""The embedded server answers what a real kube-apiserver has answered, request by request."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from strato.clock import VirtualClock, run_virtual
+from strato.server.embedded import in_memory_server
+from tests.server.rest.cases import CASES
+from tests.server.rest.record import ask_all, kube_apiserver, places, recorded
+from tests.server.rest.servers import Embedded
+from tests.server.rest.steps import Case, Step, play
+
+ANSWERS = recorded()
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
+    """Yield where two answers part, one line each."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for name in [*theirs, *(name for name in ours if name not in theirs)]:
+            if name not in ours:
+                yield f"{path}.{name}: missing, should be {theirs[name]!r}"
+            elif name not in theirs:
+                yield f"{path}.{name}: {ours[name]!r}, should not be there"
+            else:
+                yield from differences(ours[name], theirs[name], f"{path}.{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (mine, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from differences(mine, other, f"{path}[{index}]")
+    elif ours != theirs:
+        yield f"{path}: {ours!r}, should be {theirs!r}"
+
+
+def essence(answer: Any) -> Any:
+    body = answer.get("body", {})
+    return {"code": answer["code"], "reason": body.get("reason"), "kind": body.get("details", {}).get("kind")}
+
+
+def described(step: Step) -> str:
+    return f"{step.method} {step.path}{'?' if step.query else ''}{step.query} {step.body if step.body is not None else ''}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_server_answers_like_a_real_one(case: Case) -> None:
+    async def ask() -> list[Any]:
+        return await play(Embedded(in_memory_server(clock, random.Random(7))), case, *places(case))
+
+    clock = VirtualClock()
+    found = []
+    for number, (step, ours, theirs) in enumerate(
+        zip(case.steps, run_virtual(clock, ask()), ANSWERS[case.name], strict=True)
+    ):
+        assert ours["code"] < 500, f"step {number}: {described(step)}: {ours}"
+        if step.differs:
+            continue
+        if step.own_words:
+            ours, theirs = essence(ours), essence(theirs)
+        lines = [f"    {line}" for line in differences(ours, theirs)]
+        if lines:
+            found += [f"step {number}: {described(step)}", *lines]
+    assert not found, "\n".join(["", *found])
+
+
+@pytest.mark.kube
+@pytest.mark.timeout(600)
+def test_record_is_what_a_real_server_answers() -> None:
+    """When this fails: ``python -m tests.server.rest.record``."""
+    with kube_apiserver() as server:
+        answers = asyncio.run(ask_all(server))
+    assert list(differences(ANSWERS, answers)) == []
