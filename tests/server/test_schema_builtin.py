@@ -38,7 +38,9 @@ def test_unknown_fields_carry_their_path() -> None:
     [
         pytest.param({"foo": 1}, {}, id="an unknown field is dropped"),
         pytest.param({"nodeName": None}, {}, id="a null is dropped"),
-        pytest.param({"nodeSelector": {"a": None}}, {"nodeSelector": {"a": ""}}, id="a null in a map of strings is empty"),
+        pytest.param(
+            {"nodeSelector": {"a": None}}, {"nodeSelector": {"a": ""}}, id="a null in a map of strings is empty"
+        ),
         pytest.param({"imagePullSecrets": [None]}, {"imagePullSecrets": [{}]}, id="a null in a list is an empty item"),
     ],
 )

@@ -94,7 +94,9 @@ PERSISTENTVOLUMECLAIM = _core(
 PERSISTENTVOLUME = _core(
     "PersistentVolume", "persistentvolumes", core.PersistentVolume, "pv", namespaced=False, has_status=True
 )
-POD = _core("Pod", "pods", core.Pod, "po", categories=_ALL, has_status=True, subresources=("binding", "log"))
+POD = _core(
+    "Pod", "pods", core.Pod, "po", categories=_ALL, has_status=True, subresources=("binding", "eviction", "log")
+)
 PODTEMPLATE = _core("PodTemplate", "podtemplates", core.PodTemplate)
 REPLICATIONCONTROLLER = _core(
     "ReplicationController",
@@ -107,7 +109,7 @@ REPLICATIONCONTROLLER = _core(
 )
 RESOURCEQUOTA = _core("ResourceQuota", "resourcequotas", core.ResourceQuota, "quota", has_status=True)
 SECRET = _core("Secret", "secrets", core.Secret)
-SERVICEACCOUNT = _core("ServiceAccount", "serviceaccounts", core.ServiceAccount, "sa")
+SERVICEACCOUNT = _core("ServiceAccount", "serviceaccounts", core.ServiceAccount, "sa", subresources=("token",))
 SERVICE = _core("Service", "services", core.Service, "svc", categories=_ALL, has_status=True)
 
 # ── apps/v1, batch/v1, autoscaling/v2, policy/v1 ────────────────────────────────────────────────────────────────

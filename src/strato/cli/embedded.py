@@ -20,6 +20,7 @@ from strato.clock import SystemClock
 from strato.controllers import EMBEDDED, ControllerManager
 from strato.metrics import Registry
 from strato.server.auth import bootstrap, kubeconfig
+from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.tokens import Tokens
@@ -70,6 +71,8 @@ async def _main(options: EmbeddedOptions) -> None:
     tokens = Tokens(home.path / "tokens.json")
     tokens.ensure(users)
     authority = CertificateAuthority(home.path / "pki", clock)
+    accounts = AccountTokens(home.path / "pki" / "sa.key", clock)
+    authenticator = Authenticator(tokens, authority, accounts)
     server, journal = open_server(
         clock,
         random,
@@ -77,9 +80,10 @@ async def _main(options: EmbeddedOptions) -> None:
         rbac=True,
         bootstrap=bootstrap.objects(),
         metrics=metrics,
+        tokens=authenticator,
     )
     certificate, key = authority.server_files((options.host, socket.gethostname()))
-    app = create_app(server, Authenticator(tokens, authority), metrics)
+    app = create_app(server, authenticator, metrics)
     http = await serve(
         app,
         options.host,

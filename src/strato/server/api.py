@@ -24,13 +24,15 @@ from strato.server.logs import LogSource
 from strato.server.objects import encode
 from strato.server.path import ResourcePath, parse_path, verb_of
 from strato.server.registry import Registry, Served
-from strato.server.rest import reviews
 from strato.server.rest.binding import Binder
 from strato.server.rest.delete import Deleter
+from strato.server.rest.evict import Evictor
 from strato.server.rest.logs import PodLogs
 from strato.server.rest.read import Reader
+from strato.server.rest.reviews import Authorizer, Reviews
 from strato.server.rest.scale import Scale
 from strato.server.rest.state import Admission, AdmitAll, State
+from strato.server.rest.tokens import TokenRequests, Tokens
 from strato.server.rest.write import Writer
 from strato.server.store import Store
 
@@ -42,16 +44,6 @@ _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
 """What is done to one object, and needs its name; the other verbs must not have one."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
-
-
-class Authorizer(Protocol):
-    """Decides whether a user may do something."""
-
-    def allows(
-        self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
-    ) -> bool:
-        """Answer for a resource request, or with an empty ``resource`` for a path."""
-        ...
 
 
 class Pages(Protocol):
@@ -74,6 +66,7 @@ class ApiServer:
         authorizer: None lets everybody do everything.
         pages: Discovery and OpenAPI.
         logs: Where pod logs come from.
+        tokens: Reviews tokens and issues those of service accounts; None knows none.
     """
 
     def __init__(
@@ -88,6 +81,7 @@ class ApiServer:
         pages: tuple[Pages, ...] = (),
         logs: LogSource | None = None,
         metrics: Metrics | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
         self.store = store
         self.registry = registry if registry is not None else Registry()
@@ -97,10 +91,15 @@ class ApiServer:
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
         self._deleter = Deleter(self.state)
+        self._evictor = Evictor(self.state, self._deleter)
         self._binder = Binder(self.state)
         self._scale = Scale(self.state, self._writer)
         self._logs = PodLogs(self.state, logs)
         self._custom = CustomKinds(self.state)
+        self._reviews = Reviews(authorizer, tokens)
+        self._tokens = TokenRequests(self.state, tokens)
+        if tokens is not None:
+            tokens.use_objects(self.state.latest)
         self._pods = Served(catalog.POD)
         self._counts: dict[tuple[str, str, int], int] = {}
         if metrics is not None:
@@ -182,9 +181,10 @@ class ApiServer:
             raise MethodNotAllowed(_NOT_ALLOWED)
         if kind is catalog.BINDING:
             return await self._binder.create(request, target, self._pods)
-        review = reviews.answer_for(kind)
-        if review is not None:
-            return review(request, target, self.authorizer)
+        if verb == "create":
+            review = self._reviews.answer(request, target, kind)
+            if review is not None:
+                return review
         match verb:
             case "get":
                 return self._reader.get(request, target, served)
@@ -224,7 +224,9 @@ class ApiServer:
             if sub == "log" and verb == "get":
                 return await self._logs.read(request, target, served)
             if sub == "eviction" and verb == "create":
-                return await self._deleter.evict(request, target, served)
+                return await self._evictor.evict(request, target, served)
+        elif sub == "token" and verb == "create" and kind is catalog.SERVICEACCOUNT:
+            return self._tokens.create(request, target, served)
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":
             return await self._writer.update(request, target, served)
         if sub in kind.subresources or (sub == "status" and kind.has_status):

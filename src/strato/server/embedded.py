@@ -25,6 +25,7 @@ from strato.server.objects import Json, encode
 from strato.server.openapi import OpenApi
 from strato.server.registry import Registry, Served
 from strato.server.rest.state import AdmitAll, State, object_key
+from strato.server.rest.tokens import Tokens
 from strato.server.store import Event, Store
 
 _RBAC_GROUP = ".rbac.authorization.k8s.io"
@@ -32,11 +33,16 @@ NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "volca
 
 
 def in_memory_server(
-    clock: Clock, rng: random.Random | None = None, *, chain: Chain | None = None, logs: LogSource | None = None
+    clock: Clock,
+    rng: random.Random | None = None,
+    *,
+    chain: Chain | None = None,
+    logs: LogSource | None = None,
+    tokens: Tokens | None = None,
 ) -> ApiServer:
     """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything."""
     store = Store()
-    return _assemble(store, clock, rng or random.Random(0), chain=chain or Chain(), logs=logs)
+    return _assemble(store, clock, rng or random.Random(0), chain=chain or Chain(), logs=logs, tokens=tokens)
 
 
 def open_server(
@@ -49,6 +55,7 @@ def open_server(
     bootstrap: Iterable[Json] = (),
     logs: LogSource | None = None,
     metrics: Metrics | None = None,
+    tokens: Tokens | None = None,
 ) -> tuple[ApiServer, SqliteJournal | None]:
     """Return a server over a journal (None keeps nothing); must be called on its event loop.
 
@@ -66,6 +73,7 @@ def open_server(
         bootstrap=bootstrap,
         logs=logs,
         metrics=metrics,
+        tokens=tokens,
     )
     return server, journal
 
@@ -80,6 +88,7 @@ def _assemble(
     bootstrap: Iterable[Json] = (),
     logs: LogSource | None = None,
     metrics: Metrics | None = None,
+    tokens: Tokens | None = None,
 ) -> ApiServer:
     registry = Registry()
     _seed(State(store, clock, rng, registry, AdmitAll()), bootstrap)
@@ -93,6 +102,7 @@ def _assemble(
         pages=(Discovery(registry, clock), OpenApi(registry)),
         logs=logs,
         metrics=metrics,
+        tokens=tokens,
     )
 
 

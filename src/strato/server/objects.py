@@ -12,6 +12,7 @@ import yaml
 from strato.api import defaults, validation
 from strato.api.kinds import Kind
 from strato.api.status import invalid, invalid_value
+from strato.api.wire import Request
 from strato.clock import Clock, format_time
 from strato.errors import BadRequest, Cause, TooLarge, UnsupportedMedia
 from strato.server import protobuf
@@ -57,6 +58,28 @@ def read_body(body: bytes, content_type: str) -> Any:
     )
 
 
+def read_typed(kind: Kind, request: Request) -> Json:
+    """Decode the body of a request that is no object to be stored but a question, checked for its type.
+
+    Raises:
+        BadRequest: It cannot be decoded, or is something else.
+    """
+    try:
+        obj = read_body(request.body, request.headers.get("content-type", ""))
+    except BadRequest as error:
+        raise unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
+    obj = check_type(Served(kind), obj)
+    _, wrong = builtin.typed(kind, obj)
+    if wrong:
+        raise BadRequest(unhandled(kind, wrong[0]))
+    return obj
+
+
+def unrecognized(kind: Kind, reason: str) -> BadRequest:
+    """``the object provided is unrecognized (must be of type Pod): …``."""
+    return BadRequest(f"the object provided is unrecognized (must be of type {kind.name}): {reason}")
+
+
 def is_json(content_type: str) -> bool:
     """Tell whether a body is JSON, which is also what no content type means."""
     media = _media(content_type)
@@ -78,10 +101,7 @@ def check_type(served: Served, obj: Any) -> Json:
     if obj is None:
         obj = {}
     if not isinstance(obj, dict):
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind; "
-            f"json parse error: the body is not an object"
-        )
+        raise unrecognized(kind, "couldn't get version/kind; json parse error: the body is not an object")
     metadata = obj.setdefault("metadata", {})
     if metadata is None:
         metadata = obj["metadata"] = {}
@@ -91,9 +111,7 @@ def check_type(served: Served, obj: Any) -> Json:
         raise BadRequest(unhandled(kind, text))
     if served.is_custom and not (obj.get("kind") and obj.get("apiVersion")):
         missing = "apiVersion" if obj.get("kind") else "Kind"
-        raise BadRequest(
-            f"the object provided is unrecognized (must be of type {kind.name}): Object '{missing}' is missing"
-        )
+        raise unrecognized(kind, f"Object '{missing}' is missing")
     version, name = obj.get("apiVersion") or kind.api_version, obj.get("kind") or kind.name
     obj["apiVersion"], obj["kind"] = version, name
     if (version, name) == (kind.api_version, kind.name):

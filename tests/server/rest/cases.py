@@ -24,6 +24,12 @@ JUNK = "a client's mistake is answered 4xx, never 500"
 POINTER = "a JSON pointer that does not begin with a slash is refused; a real server ignores its first part"
 TAINT = "new nodes are not tainted not-ready; they are schedulable when they say so"
 ESTABLISHED = "a definition is served when its creation is answered, not a moment later"
+BUDGET = "what a budget allows is counted when it is asked for, not kept in its status"
+NAMELESS = "the errors of reviews name their kind"
+EVENTS = "events of the core group and of events.k8s.io are kept apart"
+PROTECTION = "claims carry no finalizer that protects them while pods use them"
+RETIRED = "no annotation that only a retired version of the API reads"
+TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
 BOOKMARK = "no bookmark at the end of a watch: it would repeat what the client has"
 
 CORE = "/api/v1/namespaces/{ns}"
@@ -315,7 +321,9 @@ PATCHES = [
             patch(f"{PODS}/p", {"metadata": {"labels": {"$patch": "replace", "only": "me"}}}, STRATEGIC),
             patch(f"{PODS}/p", {"metadata": {"labels": {"$patch": "delete"}}}, STRATEGIC),
             differs(JUNK, patch(f"{PODS}/p", {"spec": {"containers": [{"image": "nameless"}]}}, STRATEGIC)),
-            differs(JUNK, patch(f"{PODS}/p", {"spec": {"containers": [{"name": "a", "$patch": "explode"}]}}, STRATEGIC)),
+            differs(
+                JUNK, patch(f"{PODS}/p", {"spec": {"containers": [{"name": "a", "$patch": "explode"}]}}, STRATEGIC)
+            ),
             differs(JUNK, patch(f"{PODS}/p", {"$patch": "explode"}, STRATEGIC)),
             differs(JUNK, patch(f"{PODS}/p", {"spec": {"$setElementOrder/containers": [{"name": "a"}],
                                          "containers": [{"name": "b", "image": "k"}]}}, STRATEGIC)),
@@ -587,8 +595,9 @@ WATCH = [
         "watch with initial events",
         [
             post(MAPS, config("a"), quiet=True),
-            differs(BOOKMARK, watch(MAPS, "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
-                        "&fieldSelector=metadata.name=a")),
+            differs(BOOKMARK, watch(
+                MAPS, "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
+                "&fieldSelector=metadata.name=a")),
             watch(MAPS, "sendInitialEvents=true"),
             watch(MAPS, "sendInitialEvents=true&allowWatchBookmarks=true"),
             watch(MAPS, "sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=Exact"),
@@ -682,7 +691,7 @@ CUSTOM = [
         [
             *SERVE_WIDGETS,
             post(WIDGETS, widget(unknown=1, status={"ready": True})),
-            post(WIDGETS, widget("v", {"size": 11, "colour": "green", "tags": ["a", "b", "c"]})),
+            own_words(post(WIDGETS, widget("v", {"size": 11, "colour": "green", "tags": ["a", "b", "c"]}))),
             post(WIDGETS, widget("u", {})),
             post(WIDGETS, widget("t", {"size": "big"})),
             post(WIDGETS, widget("s", {"size": 1, "shape": "round"}), "fieldValidation=Strict"),
@@ -737,7 +746,7 @@ REVIEWS = [
         "reviews",
         [
             post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-                 {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "{ns}"}}}, quiet=True),
+                 {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "{ns}"}}}),
             post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
                  {"spec": {"user": "nobody", "resourceAttributes": {"verb": "get", "resource": "pods"}}}, quiet=True),
             post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "wrong"}}),
@@ -748,4 +757,163 @@ REVIEWS = [
     ),
 ]  # fmt: skip
 
-CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS]
+ACCOUNTS, BUDGETS = f"{CORE}/serviceaccounts", "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets"
+LABELLED = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+SELECTOR = {"matchLabels": {"a": "b"}}
+ONCE = {**LABELLED, "spec": {**LABELLED["spec"], "restartPolicy": "Never"}}
+
+
+def eviction(name: str = "p", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "{ns}"}, **more}
+
+
+def workload(group: str, plural: str, spec: dict[str, Any], name: str = "w") -> list[Step]:
+    place = f"/apis/{group}/v1/namespaces/{{ns}}/{plural}"
+    return [
+        post(place, {"metadata": {"name": name}, "spec": spec}),
+        patch(f"{place}/{name}/status", {"status": {"observedGeneration": 1}}),
+        delete(f"{place}/{name}"),
+    ]
+
+
+KINDS = [
+    Case("stateful set", workload("apps", "statefulsets",
+                                  {"serviceName": "s", "selector": SELECTOR, "template": LABELLED})),
+    Case("daemon set", [differs(RETIRED, step) for step in workload(
+        "apps", "daemonsets", {"selector": SELECTOR, "template": LABELLED})]),
+    Case("replica set", workload("apps", "replicasets", {"selector": SELECTOR, "template": LABELLED})),
+    Case("cron job", workload("batch", "cronjobs",
+                              {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}})),
+    Case("bad workloads", [
+        post("/apis/apps/v1/namespaces/{ns}/deployments", {"metadata": {"name": "d"}, "spec": {}}),
+        post("/apis/apps/v1/namespaces/{ns}/deployments",
+             {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"x": "y"}}, "template": LABELLED}}),
+        post("/apis/apps/v1/namespaces/{ns}/statefulsets", {"metadata": {"name": "d"}, "spec": {"replicas": -1}}),
+        post("/apis/batch/v1/namespaces/{ns}/jobs", {"metadata": {"name": "d"}, "spec": {"template": LABELLED}}),
+        post("/apis/batch/v1/namespaces/{ns}/cronjobs",
+             {"metadata": {"name": "d"}, "spec": {"schedule": "often", "jobTemplate": {"spec": {"template": ONCE}}}}),
+    ]),
+    Case("service", [
+        post(f"{CORE}/services", {"metadata": {"name": "s"}, "spec": {
+            "clusterIP": "None", "selector": {"a": "b"}, "ports": [{"port": 80}]}}),
+        patch(f"{CORE}/services/s", {"spec": {"ports": [{"port": 80, "name": "web"}, {"port": 81, "name": "more"}]}}),
+        delete(f"{CORE}/services/s"),
+        post(f"{CORE}/services", {"metadata": {"name": "S"}, "spec": {"ports": [{"port": 0}], "type": "Odd"}}),
+        post(f"{CORE}/services", {"metadata": {"name": "e"}, "spec": {"type": "ExternalName", "externalName": "a.b"}}),
+    ]),
+    Case("secret", [
+        post(SECRETS, {"metadata": {"name": "s"}, "stringData": {"a": "b"}, "data": {"c": "ZA=="}}),
+        patch(f"{SECRETS}/s", {"stringData": {"c": "e"}}),
+        patch(f"{SECRETS}/s", {"type": "other"}),
+        post(SECRETS, {"metadata": {"name": "t"}, "data": {"c d": "ZA=="}}),
+        own_words(post(SECRETS, {"metadata": {"name": "u"}, "data": {"c": "?"}})),
+    ]),
+    Case("service account", [
+        post(ACCOUNTS, {"metadata": {"name": "robot"}}),
+        patch(f"{ACCOUNTS}/robot", {"imagePullSecrets": [{"name": "x"}]}),
+        delete(f"{ACCOUNTS}/robot"),
+    ]),
+    Case("claim", [
+        differs(PROTECTION, post(f"{CORE}/persistentvolumeclaims", {"metadata": {"name": "c"}, "spec": {
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}}})),
+        differs(PROTECTION, patch(f"{CORE}/persistentvolumeclaims/c", {"spec": {"storageClassName": "other"}})),
+        post(f"{CORE}/persistentvolumeclaims", {"metadata": {"name": "d"}, "spec": {}}),
+        differs(PROTECTION, delete(f"{CORE}/persistentvolumeclaims/c")),
+    ]),
+    Case("event", [
+        post(f"{CORE}/events", {"metadata": {"name": "e"}, "reason": "Odd", "message": "m", "type": "Normal",
+                                "involvedObject": {"kind": "Pod", "namespace": "{ns}", "name": "p"}}),
+        patch(f"{CORE}/events/e", {"count": 2}),
+        get(f"{CORE}/events", "fieldSelector=involvedObject.name=p,reason=Odd,type!=Warning"),
+        differs(EVENTS, get("/apis/events.k8s.io/v1/namespaces/{ns}/events/e")),
+        post(f"{CORE}/events", {"metadata": {"name": "f"}, "involvedObject": {"namespace": "other"}}),
+    ]),
+    Case("priority class", [
+        post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "p-{x}"}, "value": 7}),
+        patch("/apis/scheduling.k8s.io/v1/priorityclasses/p-{x}", {"value": 8}),
+        post(PODS, pod(priorityClassName="p-{x}")),
+        post(PODS, pod("q", priorityClassName="none-{x}")),
+        delete("/apis/scheduling.k8s.io/v1/priorityclasses/p-{x}"),
+    ]),
+    Case("roles", [
+        post("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles",
+             {"metadata": {"name": "r"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}),
+        post("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles", {"metadata": {"name": "s"}, "rules": [{}]}),
+        post("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings", {
+            "metadata": {"name": "b"}, "roleRef": {"kind": "Role", "name": "r"},
+            "subjects": [{"kind": "ServiceAccount", "name": "default"}, {"kind": "User", "name": "u"}]}),
+        own_words(patch("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings/b", {"roleRef": {"name": "other"}})),
+    ]),
+    Case("nulls", [
+        post(MAPS, config(data={"a": None}, binaryData=None, metadata={"labels": None, "annotations": {"x": None}})),
+        post(PODS, pod(nodeName=None, tolerations=[{"key": "k", "operator": None, "value": None}], volumes=None)),
+        patch(f"{PODS}/p/status", {"status": {"podIPs": None, "conditions": [
+            {"type": "Ready", "status": "True", "lastProbeTime": None, "lastTransitionTime": None, "reason": None}]}}),
+    ]),
+    Case("empty collections", [
+        post(MAPS, config(metadata={"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []})),
+    ]),
+    Case("pod status", [
+        post(PODS, pod(), quiet=True),
+        patch(f"{PODS}/p/status", {"status": {"podIP": "10.1.2.3", "podIPs": [{"ip": "10.1.2.3"}],
+                                              "hostIP": "10.0.0.1", "hostIPs": [{"ip": "10.0.0.1"}]}}),
+        differs(TRUSTED, patch(f"{PODS}/p/status", {"status": {"qosClass": "Guaranteed"}})),
+    ]),
+    Case("quality of service", [
+        post(PODS, pod("a", containers=[{"name": "c", "image": "i:1", "resources": {
+            "limits": {"cpu": "1000m", "memory": "1024Mi"}}}])),
+        post(PODS, pod("b", containers=[{"name": "c", "image": "i:latest", "resources": {"requests": {"cpu": 0.5}}}])),
+        post(PODS, pod("c", containers=[{"name": "c", "image": "i", "ports": [{"containerPort": 80}], "livenessProbe": {
+            "httpGet": {"port": 80}}, "env": [{"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+        }], volumes=[{"name": "v", "configMap": {"name": "x"}}, {"name": "w", "secret": {"secretName": "y"}}])),
+        post(PODS, pod("d", containers=[{"name": "c", "image": "i", "resources": {
+            "requests": {"cpu": "2"}, "limits": {"cpu": "1"}}}])),
+        post(PODS, pod("e", hostNetwork=True, initContainers=[{"name": "i", "image": "j", "restartPolicy": "Always"}])),
+    ]),
+    Case("tokens of service accounts", [
+        post(f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["me"], "expirationSeconds": 700}}),
+        post(f"{ACCOUNTS}/nobody/token", {"spec": {"audiences": ["me"]}}),
+        post(f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["me"], "expirationSeconds": 5}}),
+        post(f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["me"], "boundObjectRef": {
+            "kind": "Pod", "apiVersion": "v1", "name": "p"}}}),
+        post(PODS, pod(), quiet=True),
+        post(f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["me"], "boundObjectRef": {
+            "kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "00000000-0000-0000-0000-000000000000"}}}),
+        post(f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["me"], "boundObjectRef": {
+            "kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "{uid:4}"}}}),
+        post(f"{ACCOUNTS}/default/token", {"spec": {"audiences": ["me"], "boundObjectRef": {
+            "kind": "ConfigMap", "apiVersion": "v1", "name": "p"}}}),
+        get(f"{ACCOUNTS}/default/token"),
+        own_words(post(f"{ACCOUNTS}/default/token", "{")),
+    ]),
+    Case("budgets", [
+        post(BUDGETS, {"metadata": {"name": "b"}, "spec": {"minAvailable": "50%", "selector": SELECTOR}}),
+        post(BUDGETS, {"metadata": {"name": "c"}, "spec": {"minAvailable": 1, "maxUnavailable": 1}}),
+        post(BUDGETS, {"metadata": {"name": "d"}, "spec": {"minAvailable": "half", "selector": SELECTOR}}),
+        post(PODS, pod(nodeName="n", metadata={"labels": {"a": "b"}}), quiet=True),
+        patch(f"{PODS}/p/status", {"status": {"phase": "Running"}}, quiet=True),
+        differs(BUDGET, post(f"{PODS}/p/eviction", eviction())),
+        post(f"{PODS}/p/eviction", eviction("q")),
+        differs(BUDGET, post(f"{PODS}/p/eviction", eviction(
+            deleteOptions={"preconditions": {"resourceVersion": "1"}}))),
+        get(f"{PODS}/p/eviction"),
+    ]),
+    Case("questions", [
+        differs(NAMELESS, post("/apis/authorization.k8s.io/v1/subjectaccessreviews",
+             {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}})),
+        differs(NAMELESS, post("/apis/authorization.k8s.io/v1/subjectaccessreviews", {"spec": {"user": "u"}})),
+        differs(NAMELESS, post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {"spec": {
+            "resourceAttributes": {"verb": "get", "resource": "pods"},
+            "nonResourceAttributes": {"verb": "get", "path": "/"}}})),
+        post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+             {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}}),
+        differs(NAMELESS, post("/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews",
+             {"spec": {"user": "u", "resourceAttributes": {"namespace": "other", "verb": "get", "resource": "pods"}}})),
+        post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "{ns}"}}, quiet=True),
+        post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {}}),
+        post("/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, quiet=True),
+        post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {}}),
+    ]),
+]  # fmt: skip
+
+CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS, *KINDS]

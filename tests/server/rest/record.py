@@ -68,7 +68,7 @@ def main() -> int:
     with kube_apiserver() as server:
         answers = asyncio.run(ask_all(server))
     ANSWERS.write_text(json.dumps(answers, indent=1, ensure_ascii=False) + "\n")
-    print(f"{len(answers)} cases, {sum(map(len, answers.values()))} answers in {ANSWERS.name}")
+    sys.stdout.write(f"{len(answers)} cases, {sum(map(len, answers.values()))} answers in {ANSWERS.name}\n")
     return 0
 
 

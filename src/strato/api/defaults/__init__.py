@@ -15,6 +15,7 @@ from strato.api.defaults.others import (
     default_claim,
     default_config_secret,
     default_csi_driver,
+    default_event,
     default_lease,
     default_limit_range,
     default_namespace,
@@ -51,6 +52,7 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.NAMESPACE: default_namespace,
     catalog.NODE: default_node,
     catalog.LEASE: default_lease,
+    catalog.EVENT: default_event,
     catalog.SECRET: default_config_secret,
     catalog.PERSISTENTVOLUMECLAIM: default_claim,
     catalog.PERSISTENTVOLUME: default_persistent_volume,
@@ -92,6 +94,12 @@ _INITIAL_STATUS: dict[Kind, dict[str, Any]] = {
     catalog.CRONJOB: {},
     catalog.RESOURCEQUOTA: {},
     catalog.INGRESS: {"loadBalancer": {}},
+    catalog.PODDISRUPTIONBUDGET: {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
 }
 
 

@@ -24,6 +24,15 @@ _NODE_INFO = (
 )
 
 
+def default_event(event: Json) -> None:
+    """Write the members of an event that have no value, as a typed server does."""
+    event.setdefault("source", {})
+    for member in ("firstTimestamp", "lastTimestamp", "eventTime"):
+        event.setdefault(member, None)
+    for member in ("reportingComponent", "reportingInstance"):
+        event.setdefault(member, "")
+
+
 def default_lease(lease: Json) -> None:
     """Default a Lease."""
     if lease.get("spec") is None:

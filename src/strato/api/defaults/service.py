@@ -28,6 +28,8 @@ def default_service(obj: Json) -> None:
         spec["externalTrafficPolicy"] = "Cluster"
     if kind == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
     if kind != "ExternalName":
         # A headless service without a selector may get endpoints of either family.
         bare = spec.get("clusterIP") == "None" and not spec.get("selector")

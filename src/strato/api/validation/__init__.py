@@ -22,7 +22,7 @@ Update = Callable[[Json, Json], list[Cause]]
 
 _NAME_CHECKS: dict[Kind, NameCheck] = {
     catalog.NAMESPACE: names.check_label,
-    catalog.SERVICE: names.check_label_1035,
+    catalog.SERVICE: names.check_label,
     catalog.ROLE: names.check_path_segment,
     catalog.ROLEBINDING: names.check_path_segment,
     catalog.CLUSTERROLE: names.check_path_segment,
@@ -37,6 +37,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.SECRET: others.validate_secret,
     catalog.PERSISTENTVOLUMECLAIM: others.validate_claim,
     catalog.LEASE: others.validate_lease,
+    catalog.EVENT: others.validate_event,
     catalog.ROLE: others.validate_role,
     catalog.CLUSTERROLE: others.validate_role,
     catalog.ROLEBINDING: others.validate_role_binding,
@@ -48,6 +49,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.STATEFULSET: workloads.validate_workload,
     catalog.DAEMONSET: workloads.validate_workload,
     catalog.JOB: workloads.validate_job,
+    catalog.CRONJOB: workloads.validate_cron_job,
     catalog.PODDISRUPTIONBUDGET: others.validate_budget,
 }
 _FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
@@ -70,6 +72,7 @@ _UPDATE: dict[Kind, Update] = {
     catalog.STATEFULSET: _FIXED_SELECTOR,
     catalog.DAEMONSET: _FIXED_SELECTOR,
     catalog.JOB: workloads.validate_job_update,
+    catalog.CRONJOB: lambda obj, _old: workloads.validate_cron_job(obj),
     catalog.PODDISRUPTIONBUDGET: lambda obj, _old: others.validate_budget(obj),
 }
 

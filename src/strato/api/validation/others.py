@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Any
 
 from strato.api import names
@@ -211,7 +212,9 @@ def validate_claim(obj: Json) -> list[Cause]:
 def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
     """Check a claim; a bound one may only ask for more."""
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
-    free = ("resources", "volumeName") if not old_spec.get("volumeName") else ("resources",)
+    free = {"resources"} if old_spec.get("volumeName") else {"resources", "volumeName"}
+    if old_spec.get("storageClassName") is None:
+        free.add("storageClassName")  # a claim made before there was a class may get one
     fixed = [{key: value for key, value in spec.items() if key not in free} for spec in (new_spec, old_spec)]
     if fixed[0] != fixed[1]:
         return [
@@ -222,6 +225,15 @@ def validate_claim_update(obj: Json, old: Json) -> list[Cause]:
             )
         ]
     return validate_claim(obj)
+
+
+def validate_event(obj: Json) -> list[Cause]:
+    """Check that an event is about something in its namespace."""
+    about = (obj.get("involvedObject") or {}).get("namespace") or ""
+    namespace = (obj.get("metadata") or {}).get("namespace") or ""
+    if about != namespace and (about or namespace != "default"):
+        return [invalid_value("involvedObject.namespace", about, "does not match event.namespace")]
+    return []
 
 
 def validate_lease(obj: Json) -> list[Cause]:
@@ -275,7 +287,7 @@ def validate_role_binding(obj: Json) -> list[Cause]:
         kind = subject.get("kind") or ""
         if kind not in ("ServiceAccount", "User", "Group"):
             causes.append(not_supported(f"{place}.kind", kind, ("ServiceAccount", "User", "Group")))
-        if kind == "ServiceAccount" and not subject.get("namespace"):
+        if kind == "ServiceAccount" and not subject.get("namespace") and obj.get("kind") == "ClusterRoleBinding":
             causes.append(required(f"{place}.namespace"))
     return causes
 
@@ -329,10 +341,10 @@ def validate_priority_class_update(obj: Json, old: Json) -> list[Cause]:
 
 
 def validate_budget(obj: Json) -> list[Cause]:
-    """Check a disruption budget: one bound, not both."""
+    """Check a disruption budget: one bound, not both; a number or a percentage."""
     spec = obj.get("spec") or {}
     if spec.get("minAvailable") is None or spec.get("maxUnavailable") is None:
-        return []
+        return [cause for name in ("minAvailable", "maxUnavailable") for cause in _share_problems(spec.get(name), name)]
     shown = {
         "MinAvailable": spec["minAvailable"],
         "Selector": spec.get("selector"),
@@ -340,3 +352,21 @@ def validate_budget(obj: Json) -> list[Cause]:
         "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
     }
     return [invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set")]
+
+
+def _share_problems(value: int | str | None, name: str) -> list[Cause]:
+    field = f"spec.{name}"
+    if isinstance(value, str) and not _PERCENTAGE.fullmatch(value):
+        return [invalid_value(field, value, _PERCENTAGE_WORDS)]
+    if isinstance(value, int) and value < 0:
+        return [invalid_value(field, value, "must be greater than or equal to 0")]
+    if isinstance(value, str) and int(value[:-1]) > 100:
+        return [invalid_value(field, value, "must not be greater than 100%")]
+    return []
+
+
+_PERCENTAGE = re.compile(r"[0-9]+%")
+_PERCENTAGE_WORDS = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)

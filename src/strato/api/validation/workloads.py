@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from strato.api.selectors import InvalidSelector, from_label_selector
@@ -94,6 +95,38 @@ def validate_job(obj: Json) -> list[Cause]:
             )
         )
     return causes
+
+
+def validate_cron_job(obj: Json) -> list[Cause]:
+    """Check a Kubernetes CronJob: its schedule, its policy and the pods it will make."""
+    spec = obj.get("spec") or {}
+    causes = _schedule_problems(spec.get("schedule") or "")
+    policy = spec.get("concurrencyPolicy")
+    if policy not in ("Allow", "Forbid", "Replace"):
+        causes.append(not_supported("spec.concurrencyPolicy", policy or "", ("Allow", "Forbid", "Replace")))
+    job = (spec.get("jobTemplate") or {}).get("spec") or {}
+    return causes + validate_template(job.get("template") or {}, "spec.jobTemplate.spec.template")
+
+
+def _schedule_problems(schedule: str) -> list[Cause]:
+    if not schedule:
+        return [required("spec.schedule")]
+    if schedule.startswith("@"):
+        return []
+    fields = schedule.split()
+    if len(fields) != _SCHEDULE_FIELDS:
+        text = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
+        return [invalid_value("spec.schedule", schedule, text)]
+    from cronsim import CronSim, CronSimError  # only cron jobs need it
+
+    try:
+        CronSim(schedule, datetime(2024, 1, 1, tzinfo=UTC))
+    except CronSimError as error:
+        return [invalid_value("spec.schedule", schedule, str(error))]
+    return []
+
+
+_SCHEDULE_FIELDS = 5
 
 
 def validate_job_update(obj: Json, old: Json) -> list[Cause]:

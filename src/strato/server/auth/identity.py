@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 from strato.api.wire import User
-from strato.errors import Unauthorized
+from strato.errors import NotFound, Unauthorized
+from strato.server.auth.accounts import AccountTokens, LookUp
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.tokens import Tokens
 
@@ -16,11 +17,20 @@ _MAX_PEERS = 1024
 
 
 class Authenticator:
-    """Finds out who asks; an `http.Authenticate`."""
+    """Finds out who asks; an `http.Authenticate`, and the `rest.tokens.Tokens` of the server's core.
 
-    def __init__(self, tokens: Tokens, ca: CertificateAuthority | None = None) -> None:
+    Args:
+        tokens: The static tokens of people and components.
+        ca: Whose client certificates count; None takes none.
+        accounts: The tokens of service accounts; None has none.
+    """
+
+    def __init__(
+        self, tokens: Tokens, ca: CertificateAuthority | None = None, accounts: AccountTokens | None = None
+    ) -> None:
         self._tokens = tokens
         self._ca = ca
+        self._accounts = accounts
         self._peers: dict[bytes, User | None] = {}
 
     def __call__(self, headers: Mapping[str, str], scope: MutableMapping[str, Any]) -> User:
@@ -32,7 +42,7 @@ class Authenticator:
         credentials = headers.get("authorization")
         if credentials:
             scheme, _, token = credentials.partition(" ")
-            user = self._tokens.find(token.strip()) if scheme.lower() == "bearer" else None
+            user = self.identify(token.strip()) if scheme.lower() == "bearer" else None
             if user is None:
                 raise Unauthorized("Unauthorized")
             return user
@@ -42,6 +52,36 @@ class Authenticator:
             if user is not None:
                 return user
         return ANONYMOUS
+
+    def identify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
+        """Return whose token this is; None when it is nobody's, has ended, or is meant for others."""
+        user = self._tokens.find(token)
+        if user is None and self._accounts is not None:
+            user = self._accounts.find(token, audiences)
+        return user
+
+    def issue(
+        self,
+        account: Mapping[str, Any],
+        *,
+        audiences: Sequence[str],
+        seconds: int,
+        bound: Mapping[str, Any] | None,
+        token_id: str,
+    ) -> str:
+        """Return a new token of a service account.
+
+        Raises:
+            NotFound: There are none here.
+        """
+        if self._accounts is None:
+            raise NotFound("the server could not find the requested resource")
+        return self._accounts.issue(account, audiences=audiences, seconds=seconds, bound=bound, token_id=token_id)
+
+    def use_objects(self, look_up: LookUp) -> None:
+        """Check from now on that service accounts are still there."""
+        if self._accounts is not None:
+            self._accounts.use_objects(look_up)
 
     def _of_peer(self, peer: bytes, ca: CertificateAuthority) -> User | None:
         if peer not in self._peers:

@@ -18,7 +18,6 @@ from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.state import State, object_key
 from strato.server.rest.storing import check_options
-from strato.server.schema import builtin
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -35,15 +34,7 @@ class Binder:
         kind, state = served.kind, self._state
         if request.query:
             check_options(request, "CreateOptions")
-        binding = objects.read_body(request.body, request.headers.get("content-type", ""))
-        if not isinstance(binding, dict):
-            raise BadRequest(f"a binding is an object, not {type(binding).__name__}")
-        if (binding.get("kind") or "Binding", binding.get("apiVersion") or "v1") != ("Binding", "v1"):
-            what = f'{binding.get("kind")} in version "{binding.get("apiVersion")}"'
-            raise BadRequest(f"{what} cannot be handled as a Binding")
-        _, wrong = builtin.typed(catalog.BINDING, binding)
-        if wrong:
-            raise BadRequest(objects.unhandled(catalog.BINDING, wrong[0]))
+        binding = objects.read_typed(catalog.BINDING, request)
         aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
         if (metadata.get("namespace") or target.namespace) != target.namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")

@@ -1,4 +1,4 @@
-"""delete, deletecollection and the eviction of pods."""
+"""delete and deletecollection."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.selectors import from_label_selector
-from strato.api.shapes import LabelSelector
 from strato.api.status import forbidden, invalid_value, not_supported
 from strato.api.wire import Request, Response
 from strato.clock import format_time
-from strato.errors import ApiError, BadRequest, Cause, Conflict, NotFound, TooManyRequests
+from strato.errors import ApiError, BadRequest, Cause, Conflict
 from strato.server import objects
 from strato.server.fields import Filter
 from strato.server.objects import Json, encode
@@ -29,7 +27,8 @@ from strato.server.strategies import strategy_of
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
-_FINISHED = ("Succeeded", "Failed")
+FINISHED = ("Succeeded", "Failed")
+"""Phases of pods that run no more."""
 _IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
@@ -44,12 +43,12 @@ class Deleter:
         kind = served.kind
         request, options = _read_options(request)
         old = self._state.require(kind, target.namespace, target.name)
-        _check_preconditions(kind, target.name, options, old)
+        check_preconditions(kind, target.name, options, old)
         if kind is catalog.NAMESPACE and target.name in _IMMORTAL_NAMESPACES:
             raise forbidden(kind, target.name, "this namespace may not be deleted")
         question = storing.question(request, target, kind, "DELETE", None, old)
         self._state.admission.validate(question, self._state)
-        body, gone = await self._delete(request, kind, target, old, options)
+        body, gone = await self.remove(request, kind, target, old, options)
         if gone and not strategy_of(served).returns_deleted:
             return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
         return shown(request, kind, body, now=self._state.clock.now())
@@ -69,65 +68,11 @@ class Deleter:
             one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
             question = storing.question(request, one, kind, "DELETE", None, old)
             self._state.admission.validate(question, self._state)
-            waiting.append(self._delete(request, kind, one, old, options))
+            waiting.append(self.remove(request, kind, one, old, options))
         await asyncio.gather(*waiting)
         return Response(200, encode(_success(kind, "", "")))
 
-    async def evict(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Delete a pod on behalf of the eviction API, unless a disruption budget is used up."""
-        kind = served.kind
-        body = objects.read_body(request.body, request.headers.get("content-type", "")) if request.body else {}
-        if not isinstance(body, dict):
-            raise BadRequest("an eviction is an object")
-        options = body.get("deleteOptions") or {}
-        _check_delete_options(options)
-        if options.get("dryRun"):
-            request = _dry(request)
-        old = self._state.require(kind, target.namespace, target.name)
-        _check_preconditions(kind, target.name, options, old)
-        self._check_budget(target.namespace, old)
-        if old["spec"].get("nodeName") and old.get("status", {}).get("phase") not in _FINISHED:
-            old = await self._mark_evicted(request, kind, target, old)
-        await self._delete(request, kind, target, old, options)
-        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
-        return Response(201, encode(done))
-
-    async def _mark_evicted(self, request: Request, kind: Kind, target: ResourcePath, old: Json) -> Json:
-        """Say on the pod why it will be gone: its owner may treat disruptions unlike failures."""
-        status = old.setdefault("status", {})
-        conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
-        conditions.append(
-            {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "lastProbeTime": None,
-                "lastTransitionTime": format_time(self._state.clock.now()),
-                "reason": "EvictionByEvictionAPI",
-                "message": "Eviction API: evicting",
-            }
-        )
-        status["conditions"] = conditions
-        key = object_key(kind, target.namespace, target.name)
-        marked = await storing.store(self._state, request, kind, key, old)
-        if storing.is_dry_run(request):
-            return old
-        latest = self._state.require(kind, target.namespace, target.name)
-        if latest["metadata"]["uid"] != old["metadata"]["uid"]:
-            raise NotFound(f'pods "{target.name}" not found')
-        return (
-            latest if latest["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"] else _decode(marked)
-        )
-
-    def _check_budget(self, namespace: str, pod: Json) -> None:
-        if pod.get("status", {}).get("phase") in (*_FINISHED, "Pending"):
-            return
-        labels = pod["metadata"].get("labels") or {}
-        for budget in self._state.iterate(catalog.PODDISRUPTIONBUDGET, namespace):
-            selector = msgspec.convert(budget.get("spec", {}).get("selector") or {}, LabelSelector)
-            if from_label_selector(selector).matches(labels) and not budget.get("status", {}).get("disruptionsAllowed"):
-                raise TooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.")
-
-    async def _delete(
+    async def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
     ) -> tuple[bytes, bool]:
         """Mark or remove an object; return its last state and whether it is gone."""
@@ -178,15 +123,16 @@ def _read_options(request: Request) -> tuple[Request, Json]:
         text = request.param(name)
         if text and name not in options:
             options[name] = int(text) if name == "gracePeriodSeconds" and text.lstrip("-").isdigit() else text
-    _check_delete_options(options)
+    check_delete_options(options)
     if options.get("dryRun"):
-        request = _dry(request)
+        request = dry_run(request)
     elif request.query.get("dryRun"):
         storing.check_options(request, "DeleteOptions")
     return request, options
 
 
-def _dry(request: Request) -> Request:
+def dry_run(request: Request) -> Request:
+    """Return the request as one that stores nothing."""
     return Request(
         request.method,
         request.path,
@@ -197,7 +143,7 @@ def _dry(request: Request) -> Request:
     )
 
 
-def _check_delete_options(options: Any) -> None:
+def check_delete_options(options: Any) -> None:
     """Check decoded delete options.
 
     Raises:
@@ -224,7 +170,12 @@ def _check_delete_options(options: Any) -> None:
         raise invalid_options("DeleteOptions", causes)
 
 
-def _check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None:
+def check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None:
+    """Compare what a deletion is conditional on with the object.
+
+    Raises:
+        Conflict: Its uid or revision is another one.
+    """
     wanted = options.get("preconditions") or {}
     for member, words, hint in (
         ("uid", "UID", "The object might have been deleted and then recreated"),
@@ -272,7 +223,7 @@ def _grace_seconds(kind: Kind, obj: Json, options: Json) -> int:
     grace: int = asked if asked is not None else obj["spec"].get("terminationGracePeriodSeconds", 30)
     if grace < 0:
         grace = 1
-    if not obj["spec"].get("nodeName") or obj.get("status", {}).get("phase") in _FINISHED:
+    if not obj["spec"].get("nodeName") or obj.get("status", {}).get("phase") in FINISHED:
         return 0
     return grace
 

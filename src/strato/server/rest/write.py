@@ -250,10 +250,7 @@ class Writer:
         try:
             obj = objects.read_body(request.body, content_type)
         except BadRequest as error:
-            raise BadRequest(
-                f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind; "
-                f"json parse error: {error}"
-            ) from error
+            raise objects.unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
         mode = request.param("fieldValidation")
         repeated: list[str] = []
         # Looking costs as much as decoding; clients that people type for ask for it, programs do not.

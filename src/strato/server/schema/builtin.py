@@ -6,6 +6,7 @@ pod); the words are found by a second, slower walk over the shapes when the answ
 
 from __future__ import annotations
 
+import binascii
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -141,13 +142,23 @@ def _is_time(value: Any) -> bool:
         return False
 
 
+def _is_bytes(value: Any) -> bool:
+    if value.__class__ is not str:
+        return False
+    try:
+        binascii.a2b_base64(value, strict_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
 def _is_time_or_null(value: Any) -> bool:
     return value is None or _is_time(value)
 
 
 _SCALARS: dict[str, type | Check] = {
     "string": str,
-    "bytes": str,
+    "bytes": _is_bytes,
     "boolean": bool,
     "int32": _is_int32,
     "int64": _is_int64,
@@ -217,7 +228,9 @@ class _Finder:
                 self._mismatch(kind, value, owner, fields_path)
 
     def _mismatch(self, kind: shapes.Type, value: Any, owner: str, fields_path: tuple[str, ...]) -> None:
-        if kind == "quantity" and isinstance(value, str):
+        if kind == "bytes" and isinstance(value, str):
+            self.wrong.append(f"illegal base64 data at {'.'.join(fields_path)}")
+        elif kind == "quantity" and isinstance(value, str):
             self.wrong.append(_QUANTITY_WORDING)
         elif kind == "time" and isinstance(value, str):
             text = json.dumps(value)
@@ -239,7 +252,15 @@ def _zero(kind: shapes.Type) -> Any:
     return _ZEROS.get(kind)
 
 
-_ZEROS: dict[str, Any] = {"string": "", "bytes": "", "boolean": False, "int32": 0, "int64": 0, "number": 0, "quantity": "0"}
+_ZEROS: dict[str, Any] = {
+    "string": "",
+    "bytes": "",
+    "boolean": False,
+    "int32": 0,
+    "int64": 0,
+    "number": 0,
+    "quantity": "0",
+}
 
 
 def _json_name(value: Any, kind: shapes.Type) -> str:

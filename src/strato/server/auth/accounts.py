@@ -1,0 +1,167 @@
+"""Tokens of service accounts: signed, bound to the account and to what they were made for, and ending by themselves.
+
+A token is a JSON Web Token (RFC 7519) signed with ES256 (RFC 7518, section 3.4): elliptic curves because making an RSA
+key takes up to a second. Its claims are those of Kubernetes. It is worth something only while the account, and the pod
+or secret it is bound to, are there with the same uid.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.wire import User
+from strato.clock import Clock
+from strato.errors import UsageError
+from strato.server.auth.files import write_secret
+from strato.server.rest.tokens import API_AUDIENCE
+
+Json = Mapping[str, Any]
+LookUp = Callable[[Kind, str, str], Json | None]
+"""Kind, namespace and name to the newest state of an object."""
+
+BOUND_KINDS: dict[str, Kind] = {"Pod": catalog.POD, "Secret": catalog.SECRET, "Node": catalog.NODE}
+_SHA = ec.ECDSA(hashes.SHA256())
+_SIZE = 32
+_MAX_VERIFIED = 4096
+
+
+class AccountTokens:
+    """Issues and recognises tokens.
+
+    Args:
+        key_path: Where the signing key is kept (mode 0600), made when missing; None keeps it in memory.
+        clock: Dates the tokens.
+
+    Raises:
+        UsageError: The file is there and holds no key of ours.
+    """
+
+    def __init__(self, key_path: Path | None, clock: Clock) -> None:
+        self._key = _load_or_make(key_path)
+        self._clock = clock
+        self._look_up: LookUp = lambda _kind, _namespace, _name: None
+        self._verified: dict[str, dict[str, Any]] = {}
+
+    def use_objects(self, look_up: LookUp) -> None:
+        """Check from now on that accounts and bound objects are still there."""
+        self._look_up = look_up
+
+    def issue(self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Json | None, token_id: str) -> str:
+        """Return a new token of an account.
+
+        Args:
+            account: The ServiceAccount.
+            audiences: Whom it is meant for.
+            seconds: How long it is good for.
+            bound: The object whose end is the token's end.
+            token_id: Tells this token from all others.
+        """
+        metadata, now = account["metadata"], int(self._clock.now())
+        private: dict[str, Any] = {
+            "namespace": metadata["namespace"],
+            "serviceaccount": {"name": metadata["name"], "uid": metadata["uid"]},
+        }
+        if bound is not None:
+            what = bound["metadata"]
+            private[bound["kind"].lower()] = {"name": what["name"], "uid": what["uid"]}
+        claims = {
+            "aud": list(audiences),
+            "exp": now + seconds,
+            "iat": now,
+            "iss": API_AUDIENCE,
+            "jti": token_id,
+            "kubernetes.io": private,
+            "nbf": now,
+            "sub": user_name(metadata["namespace"], metadata["name"]),
+        }
+        signed = f"{_HEADER}.{_pack(msgspec.json.encode(claims))}"
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), _SHA))
+        return f"{signed}.{_pack(r.to_bytes(_SIZE, 'big') + s.to_bytes(_SIZE, 'big'))}"
+
+    def find(self, token: str, audiences: Sequence[str] = ()) -> User | None:
+        """Return whose token this is; None when it is not ours, has ended or is for other audiences."""
+        claims = self._verified.get(token)
+        if claims is None:
+            claims = self._verify(token)
+            if claims is None:
+                return None
+            if len(self._verified) >= _MAX_VERIFIED:
+                self._verified.clear()
+            self._verified[token] = claims
+        if not claims["nbf"] <= self._clock.now() < claims["exp"]:
+            return None
+        if not set(claims["aud"]) & set(audiences or (API_AUDIENCE,)):
+            return None
+        return self._user_of(claims["kubernetes.io"])
+
+    def _user_of(self, private: Json) -> User | None:
+        namespace, account = private["namespace"], private["serviceaccount"]
+        if not self._is_there(catalog.SERVICEACCOUNT, namespace, account):
+            return None
+        for name, kind in BOUND_KINDS.items():
+            bound = private.get(name.lower())
+            if bound is not None and not self._is_there(kind, namespace if kind.namespaced else "", bound):
+                return None
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+        return User(user_name(namespace, account["name"]), groups, account["uid"])
+
+    def _is_there(self, kind: Kind, namespace: str, wanted: Json) -> bool:
+        found = self._look_up(kind, namespace, wanted["name"])
+        return found is not None and found["metadata"]["uid"] == wanted["uid"]
+
+    def _verify(self, token: str) -> dict[str, Any] | None:
+        signed, _, signature = token.rpartition(".")
+        header, _, payload = signed.partition(".")
+        if header != _HEADER:
+            return None
+        try:
+            raw = _unpack(signature)
+            r, s = int.from_bytes(raw[:_SIZE], "big"), int.from_bytes(raw[_SIZE:], "big")
+            self._key.public_key().verify(encode_dss_signature(r, s), signed.encode(), _SHA)
+            claims: dict[str, Any] = msgspec.json.decode(_unpack(payload))
+        except (InvalidSignature, ValueError):
+            return None
+        return claims
+
+
+def user_name(namespace: str, name: str) -> str:
+    """Return the name a service account has as a user."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def _load_or_make(path: Path | None) -> ec.EllipticCurvePrivateKey:
+    if path is not None and path.exists():
+        try:
+            key = load_pem_private_key(path.read_bytes(), None)
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{path}: no private key ({error}); remove it to have a new one made") from error
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise UsageError(f"{path}: a key of another type; remove it to have a new one made")
+        return key
+    key = ec.generate_private_key(ec.SECP256R1())
+    if path is not None:
+        write_secret(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    return key
+
+
+def _pack(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _unpack(text: str) -> bytes:
+    return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+_HEADER = _pack(b'{"alg":"ES256","typ":"JWT"}')

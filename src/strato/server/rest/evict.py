@@ -1,0 +1,177 @@
+"""``pods/eviction``: a deletion that asks the disruption budgets first.
+
+What a budget allows is counted when it is asked for; nothing keeps it in the budget's status.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.selectors import from_label_selector
+from strato.api.shapes import LabelSelector
+from strato.api.status import not_found
+from strato.api.wire import Request, Response
+from strato.clock import format_time
+from strato.errors import BadRequest, Cause, TooManyRequests
+from strato.server import objects
+from strato.server.objects import Json, encode
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+from strato.server.rest import storing
+from strato.server.rest.delete import FINISHED, Deleter, check_delete_options, check_preconditions, dry_run
+from strato.server.rest.state import State, object_key
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_EVICTION = Kind("policy", "v1", "Eviction", "evictions")
+
+
+class Evictor:
+    """Evicts pods."""
+
+    def __init__(self, state: State, deleter: Deleter) -> None:
+        self._state, self._deleter = state, deleter
+
+    async def evict(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Delete a pod unless a disruption budget is used up.
+
+        Raises:
+            TooManyRequests: One is; says what it needs and has.
+        """
+        kind = served.kind
+        eviction = objects.read_typed(_EVICTION, request)
+        named = eviction["metadata"].get("name") or target.name
+        if named != target.name:
+            raise BadRequest("name in URL does not match name in Eviction object")
+        options = eviction.get("deleteOptions") or {}
+        check_delete_options(options)
+        if options.get("dryRun"):
+            request = dry_run(request)
+        elif request.query:
+            storing.check_options(request, "CreateOptions")
+        pod = self._state.require(kind, target.namespace, target.name)
+        phase = pod.get("status", {}).get("phase")
+        if phase not in (*FINISHED, "Pending") and not pod["metadata"].get("deletionTimestamp"):
+            self._check_budgets(target.namespace, pod)
+        check_preconditions(kind, target.name, options, pod)
+        if pod["spec"].get("nodeName") and phase not in FINISHED:
+            pod = await self._mark(request, kind, target, pod)
+        await self._deleter.remove(request, kind, target, pod, options)
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+        return Response(201, encode(done))
+
+    async def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> Json:
+        """Say on the pod why it will be gone: its owner may treat disruptions unlike failures."""
+        status = pod.setdefault("status", {})
+        conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
+        conditions.append(
+            {
+                "type": "DisruptionTarget",
+                "status": "True",
+                "lastProbeTime": None,
+                "lastTransitionTime": format_time(self._state.clock.now()),
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+            }
+        )
+        status["conditions"] = conditions
+        key = object_key(kind, target.namespace, target.name)
+        await storing.store(self._state, request, kind, key, pod)
+        if storing.is_dry_run(request):
+            return pod
+        latest = self._state.require(kind, target.namespace, target.name)
+        if latest["metadata"]["uid"] != pod["metadata"]["uid"]:
+            raise not_found(kind, target.name)
+        return latest
+
+    def _check_budgets(self, namespace: str, pod: Json) -> None:
+        labels = pod["metadata"].get("labels") or {}
+        pods: list[Json] | None = None
+        for budget in self._state.iterate(catalog.PODDISRUPTIONBUDGET, namespace):
+            selector = from_label_selector(msgspec.convert(budget["spec"].get("selector") or {}, LabelSelector))
+            if not selector.matches(labels):
+                continue
+            if pods is None:
+                pods = list(self._state.iterate(catalog.POD, namespace))
+            alike = [one for one in pods if selector.matches(one["metadata"].get("labels") or {})]
+            room = room_for(budget["spec"], alike, self._expected(alike))
+            if not room.lets_go(is_healthy(pod), budget["spec"].get("unhealthyPodEvictionPolicy")):
+                name = budget["metadata"]["name"]
+                text = f"The disruption budget {name} needs {room.needed} healthy pods and has {room.healthy} currently"
+                raise TooManyRequests(
+                    "Cannot evict pod as it would violate the pod's disruption budget.",
+                    causes=[Cause("DisruptionBudget", text)],
+                )
+
+    def _expected(self, pods: Iterable[Json]) -> int:
+        """Return how many pods there should be: what their owners ask for, and one for each without such an owner."""
+        owners: dict[str, int] = {}
+        alone = 0
+        for pod in pods:
+            owner = next((one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+            if owner is not None and owner["uid"] not in owners:
+                replicas = self._replicas(pod["metadata"]["namespace"], owner)
+                if replicas is not None:
+                    owners[owner["uid"]] = replicas
+            alone += owner is None or owner["uid"] not in owners
+        return alone + sum(owners.values())
+
+    def _replicas(self, namespace: str, owner: Json) -> int | None:
+        group, _, version = owner["apiVersion"].rpartition("/")
+        for kind in self._state.registry.kinds():
+            if (kind.group, kind.version, kind.name) == (group, version, owner["kind"]):
+                found = self._state.latest(kind, namespace, owner["name"]) or {}
+                replicas = (found.get("spec") or {}).get("replicas")
+                return replicas if isinstance(replicas, int) else None
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a budget leaves."""
+
+    needed: int
+    """Healthy pods there must be."""
+    healthy: int
+    """Healthy pods there are, those on their way out not counted."""
+
+    def lets_go(self, is_pod_healthy: bool, policy: str | None) -> bool:
+        """Return whether a pod may go; an unhealthy one disturbs nobody while enough others are healthy."""
+        if is_pod_healthy:
+            return self.healthy > self.needed
+        return policy == "AlwaysAllow" or self.healthy >= self.needed > 0
+
+
+def room_for(spec: Json, pods: Sequence[Json], expected: int) -> Room:
+    """Return what a budget leaves to its pods.
+
+    Args:
+        spec: Of a PodDisruptionBudget: ``minAvailable`` or ``maxUnavailable``, numbers or percentages (rounded up).
+        pods: Those it selects.
+        expected: How many there should be.
+    """
+    at_least, at_most = spec.get("minAvailable"), spec.get("maxUnavailable")
+    if at_most is not None:
+        needed = max(0, expected - _count(at_most, expected))
+    else:
+        needed = _count(at_least, expected) if at_least is not None else 0
+    return Room(needed, sum(map(is_healthy, pods)))
+
+
+def is_healthy(pod: Json) -> bool:
+    """Return whether a pod is ready and not on its way out."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return is_ready and not pod["metadata"].get("deletionTimestamp")
+
+
+def _count(value: int | str, total: int) -> int:
+    if isinstance(value, int):
+        return value
+    return math.ceil(int(value.rstrip("%")) * total / 100)

@@ -1,0 +1,122 @@
+"""``serviceaccounts/token``: a TokenRequest becomes a token, which is told once and never stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.status import aggregate, invalid_value, not_found
+from strato.api.wire import Request, Response, User
+from strato.clock import format_time
+from strato.errors import BadRequest, Cause, Conflict, Invalid, NotFound
+from strato.server import objects
+from strato.server.objects import Json, encode
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+from strato.server.rest.state import State
+
+API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
+"""What a token is for that asks for nothing else: this API, named as its issuer is."""
+_TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
+_DEFAULT_SECONDS, _MIN_SECONDS, _MAX_SECONDS = 3600, 600, 1 << 32
+_BOUND = {("v1", "Pod"): catalog.POD, ("v1", "Secret"): catalog.SECRET, ("v1", "Node"): catalog.NODE}
+
+
+class Tokens(Protocol):
+    """Knows tokens and makes those of service accounts."""
+
+    def identify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
+        """Return whose token this is, of anybody who has one."""
+        ...
+
+    def issue(self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Json | None, token_id: str) -> str:
+        """Return a new token of a service account."""
+        ...
+
+    def use_objects(self, look_up: Callable[[Kind, str, str], Json | None]) -> None:
+        """Check from now on, by kind, namespace and name, that accounts are still there."""
+        ...
+
+
+class TokenRequests:
+    """Answers token requests."""
+
+    def __init__(self, state: State, tokens: Tokens | None) -> None:
+        self._state, self._tokens = state, tokens
+
+    def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Issue a token of the account.
+
+        Raises:
+            NotFound: There is no such account or bound object, or this server has no key to sign with.
+            Invalid: The time asked for is out of range; every cause is listed.
+        """
+        if self._tokens is None:
+            raise NotFound("the server could not find the requested resource")
+        asked = objects.read_typed(_TOKEN_REQUEST, request)
+        spec = asked.get("spec") or {}
+        account = self._state.require(served.kind, target.namespace, target.name)
+        seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
+        _check_seconds(seconds)
+        reference, audiences = spec.get("boundObjectRef"), spec.get("audiences") or [API_AUDIENCE]
+        token = self._tokens.issue(
+            account,
+            audiences=audiences,
+            seconds=seconds,
+            bound=self._bound(reference, target.namespace) if reference else None,
+            token_id=objects.new_uid(self._state.rng),
+        )
+        now = self._state.clock.now()
+        answer = {
+            "kind": "TokenRequest",
+            "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {
+                "name": target.name,
+                "namespace": target.namespace,
+                "uid": account["metadata"]["uid"],
+                "creationTimestamp": format_time(now),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": seconds,
+                "boundObjectRef": reference,
+            },
+            "status": {"token": token, "expirationTimestamp": format_time(now + seconds)},
+        }
+        return Response(201, encode(answer))
+
+    def _bound(self, reference: Json, namespace: str) -> Json:
+        place = (reference.get("apiVersion") or "", reference.get("kind") or "")
+        kind, name = _BOUND.get(place), reference.get("name") or ""
+        if kind is None:
+            raise BadRequest(f"cannot bind token to object of type /{place[0]}, Kind={place[1]}")
+        found = self._state.latest(kind, namespace if kind.namespaced else "", name)
+        if found is None:
+            raise not_found(kind, name)
+        uid = reference.get("uid")
+        if uid and uid != found["metadata"]["uid"]:
+            text = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            details = {"name": name, "kind": kind.name}
+            raise Conflict(f'Operation cannot be fulfilled on {kind.name} "{name}": {text}', details=details)
+        return {**found, "kind": kind.name}
+
+
+def _check_seconds(seconds: int) -> None:
+    causes: list[Cause] = []
+    if seconds < _MIN_SECONDS:
+        causes.append(_bad_seconds(seconds, "may not specify a duration less than 10 minutes"))
+    if seconds > _MAX_SECONDS:
+        causes.append(_bad_seconds(seconds, "may not specify a duration larger than 2^32 seconds"))
+    if causes:
+        details = {"group": "authentication.k8s.io", "kind": "TokenRequest"}
+        text = f'TokenRequest.authentication.k8s.io "" is invalid: {aggregate(causes)}'
+        raise Invalid(text, causes=causes, details=details)
+
+
+def _bad_seconds(seconds: int, text: str) -> Cause:
+    return invalid_value("spec.expirationSeconds", seconds, text)
