@@ -842,7 +842,8 @@ KINDS = [
         post("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings", {
             "metadata": {"name": "b"}, "roleRef": {"kind": "Role", "name": "r"},
             "subjects": [{"kind": "ServiceAccount", "name": "default"}, {"kind": "User", "name": "u"}]}),
-        own_words(patch("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings/b", {"roleRef": {"name": "other"}})),
+        own_words(patch("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings/b",
+                        {"roleRef": {"name": "other"}})),
     ]),
     Case("nulls", [
         post(MAPS, config(data={"a": None}, binaryData=None, metadata={"labels": None, "annotations": {"x": None}})),
