@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,12 +15,16 @@ from strato.scheduler.placement import Placer
 from strato.scheduler.tasks import ALLOCATED, BINDING, BOUND, PENDING, PIPELINED, RELEASING, RUNNING
 from tests.scheduler import worlds
 
-FULL = """
+GREEDY = """
 actions: "enqueue, reclaim, allocate, backfill, preempt"
 tiers:
 - plugins: [{name: priority}, {name: gang}, {name: conformance}]
 - plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: binpack}]
 """
+
+FLOW = GREEDY.replace("allocate", "flow")
+
+either = pytest.mark.parametrize("full", [pytest.param(GREEDY, id="allocate"), pytest.param(FLOW, id="flow")])
 
 
 def some_world(seed: int) -> list[dict[str, Any]]:
@@ -58,12 +63,13 @@ def some_world(seed: int) -> list[dict[str, Any]]:
     return out
 
 
+@either
 @settings(max_examples=120, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-def test_no_node_over_capacity_and_gangs_whole(seed: int) -> None:
+def test_no_node_over_capacity_and_gangs_whole(full: str, seed: int) -> None:
     world = worlds.world(*some_world(seed))
     before = {job.key: job.ready for job in world.jobs.values()}
-    plan = worlds.cycle(world, FULL)
+    plan = worlds.cycle(world, full)
     worlds.check_invariants(world)
     touched = {bind.task.job.key for bind in plan.binds if bind.task.job is not None}
     for key in touched:
@@ -95,20 +101,22 @@ def test_statements_undo_exactly(seed: int) -> None:
     assert worlds.fingerprint(world) == before
 
 
+@either
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-def test_same_seed_same_decisions(seed: int) -> None:
+def test_same_seed_same_decisions(full: str, seed: int) -> None:
     first, second = worlds.world(*some_world(seed)), worlds.world(*some_world(seed))
     for _ in range(2):
-        a, b = worlds.cycle(first, FULL, seed=7), worlds.cycle(second, FULL, seed=7)
+        a, b = worlds.cycle(first, full, seed=7), worlds.cycle(second, full, seed=7)
         assert worlds.binds(a) == worlds.binds(b)
         assert [e.task.key for e in a.evictions] == [e.task.key for e in b.evictions]
         assert [(p.task.key, p.message) for p in a.pods] == [(p.task.key, p.message) for p in b.pods]
 
 
+@either
 @settings(max_examples=80, deadline=None)
 @given(seed=st.integers(0, 1 << 30), order=st.randoms())
-def test_incremental_equals_from_scratch(seed: int, order: random.Random) -> None:
+def test_incremental_equals_from_scratch(full: str, seed: int, order: random.Random) -> None:
     """A world that lived through changes in any order equals one that is built from the outcome."""
     objects = some_world(seed)
     rng = random.Random(seed)
@@ -116,7 +124,7 @@ def test_incremental_equals_from_scratch(seed: int, order: random.Random) -> Non
     order.shuffle(shuffled)
     lived = worlds.world(*shuffled)
     placer = Placer(lived.nodes)
-    config = parse_config(FULL)
+    config = parse_config(full)
     ssn = decide(lived, config, now=0.0, rng=rng, uid="u", placer=placer)
     for task in reversed(ssn.temporary):
         if task.status in (ALLOCATED, PIPELINED):
@@ -141,12 +149,13 @@ def test_incremental_equals_from_scratch(seed: int, order: random.Random) -> Non
     assert worlds.fingerprint(lived) == worlds.fingerprint(scratch)
 
 
+@either
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-def test_caches_between_cycles_change_no_decision(seed: int) -> None:
+def test_caches_between_cycles_change_no_decision(full: str, seed: int) -> None:
     """A placer that lived through earlier cycles decides as a fresh one does."""
     warm, cold = worlds.world(*some_world(seed)), worlds.world(*some_world(seed))
-    config = parse_config(FULL)
+    config = parse_config(full)
     placer = Placer(warm.nodes)
     rng = random.Random(seed)
     for round_ in range(3):

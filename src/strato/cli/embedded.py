@@ -27,7 +27,7 @@ from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
 from strato.server.http import create_app, serve
 
-SCHEDULERS = ("volcano", "default-scheduler")
+SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
 JOURNAL = "journal.sqlite"
 
 

@@ -120,7 +120,7 @@ def _duration_option(name: str, default: str, text: str) -> Callable[[Callable[.
 
 @run.command()
 @component_options
-@click.option("--scheduler-name", "names", multiple=True, default=("volcano",), show_default=True)
+@click.option("--scheduler-name", "names", multiple=True, default=("volcano", "poseidon"), show_default=True)
 @click.option("--scheduler-conf", type=click.Path(path_type=Path), default=None, help="Configuration file.")
 @click.option("--schedule-period", type=DURATION, default="1s", show_default=True, help="Longest time between cycles.")
 @click.option("--default-queue", default="default", show_default=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from strato.api import catalog
@@ -67,6 +67,7 @@ class Binder:
         self._writes: deque[Job] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
         self._failures: dict[str, int] = {}
+        self._choices: dict[str, object] = {}
         self._busy = 0
         self._claims = ClaimBinder(cluster, clock, world)
         self._group: asyncio.TaskGroup | None = None
@@ -76,9 +77,11 @@ class Binder:
         """Whether nothing is waiting or under way."""
         return not (self._binds or self._writes or self._busy)
 
-    def bind(self, binds: list[Bind]) -> None:
-        """Put pods on nodes, in order."""
+    def bind(self, binds: list[Bind], choices: Mapping[str, object] | None = None) -> None:
+        """Put pods on nodes, in order; `choices` says by pod key why, for the event."""
         self._binds.extend(binds)
+        if choices:
+            self._choices.update(choices)
         self._wake_workers(len(binds))
 
     def evict(self, evictions: list[Eviction]) -> None:
@@ -163,6 +166,7 @@ class Binder:
 
     async def _bind(self, bind: Bind) -> None:
         task = bind.task
+        why = self._choices.pop(task.key, None) if self._choices else None
         for attempt in range(_ATTEMPTS):
             try:
                 await self._cluster.bind(task.namespace, task.name, bind.node, uid=task.uid)
@@ -176,6 +180,8 @@ class Binder:
                 if self._failures:
                     self._failures.pop(task.key, None)
                 text = f"Successfully assigned {task.key} to {bind.node}"
+                if why is not None:
+                    text += f" ({why})"
                 self._recorder.event(task.pod, NORMAL, "Scheduled", text)
                 if self._bound is not None:
                     self._bound(task)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from strato.scheduler.actions import ACTIONS
+from strato.scheduler.actions.flow import Flow
 from strato.scheduler.config import Config
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Plan
@@ -72,6 +73,8 @@ def decide(
         observe("session", "open", perf_counter() - started)
     for name in config.actions:
         began = perf_counter()
+        if name == "allocate" and world.for_flow and "flow" not in config.actions:
+            Flow().place_by_flow(ssn, only=world.for_flow)
         ACTIONS[name](config.action_args.get(name)).execute(ssn)
         if observe is not None:
             observe("action", name, perf_counter() - began)

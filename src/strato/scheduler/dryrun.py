@@ -29,7 +29,7 @@ from strato.scheduler.states import START
 from strato.scheduler.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.world import DEFAULT_QUEUE, World
 
-SOLO = ("", "volcano", "default-scheduler")
+SOLO = ("", "volcano", "default-scheduler", "poseidon")
 """Scheduler names whose pods are jobs of their own when they have no group."""
 
 

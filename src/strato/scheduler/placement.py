@@ -9,7 +9,7 @@ arrays.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -460,7 +460,39 @@ def term_arrays(
     return kinds, weights, dims, dim_weights
 
 
-def resource_scores(table: NodeTable, cls: TaskClass, rows: Rows, terms: Sequence[ResourceTerm]) -> FloatArray:
+class Columns(Protocol):
+    """What resource scores read of nodes: a `NodeTable`, or one as it would be."""
+
+    @property
+    def allocatable(self) -> npt.NDArray[np.int64]:
+        """int64[rows, width]."""
+
+    @property
+    def idle(self) -> npt.NDArray[np.int64]:
+        """int64[rows, width]."""
+
+    @property
+    def requested(self) -> npt.NDArray[np.int64]:
+        """int64[rows, width]."""
+
+    @property
+    def scored(self) -> npt.NDArray[np.int64]:
+        """int64[rows, 2]."""
+
+
+class Requests(Protocol):
+    """What resource scores read of a task class."""
+
+    @property
+    def request(self) -> npt.NDArray[np.int64]:
+        """int64[width]."""
+
+    @property
+    def scored_request(self) -> npt.NDArray[np.int64]:
+        """int64[2]."""
+
+
+def resource_scores(table: Columns, cls: Requests, rows: Rows, terms: Sequence[ResourceTerm]) -> FloatArray:
     """Return what the kernel's resource terms give on some rows, in numpy; equal to the kernel bit by bit."""
     total = np.zeros(len(rows))
     for term in terms:
@@ -473,7 +505,7 @@ def resource_scores(table: NodeTable, cls: TaskClass, rows: Rows, terms: Sequenc
     return total
 
 
-def _least_or_most(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> FloatArray:
+def _least_or_most(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
     points = np.zeros(len(rows), np.int64)
     whole = np.zeros(len(rows), np.int64)
     for column, weight in term.weights:
@@ -493,7 +525,7 @@ def _least_or_most(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceT
     return np.where(whole > 0, points // np.maximum(whole, 1), 0).astype(np.float64)
 
 
-def _balanced(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> FloatArray:
+def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
     parts, there = [], []
     for column, _ in term.weights:
         capacity = table.allocatable[rows, column]
@@ -512,7 +544,7 @@ def _balanced(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) 
     return np.where(n == 0, 100.0, points)
 
 
-def _pack(table: NodeTable, cls: TaskClass, rows: Rows, term: ResourceTerm) -> FloatArray:
+def _pack(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
     points, whole = np.zeros(len(rows)), np.zeros(len(rows))
     over = np.zeros(len(rows), np.bool_)
     for column, weight in term.weights:

@@ -82,6 +82,7 @@ class Plan:
         pods: Verdicts on the pods that were not placed.
         verdicts: By job key, why it waits: one record from which everything that explains renders.
         queues: Status of every queue that has jobs or is known.
+        choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
     """
 
     session: str = ""
@@ -92,3 +93,4 @@ class Plan:
     pods: list[PodVerdict] = field(default_factory=list)
     verdicts: dict[str, Sequence[Verdict]] = field(default_factory=dict)
     queues: list[QueueStatus] = field(default_factory=list)
+    choices: dict[str, object] = field(default_factory=dict)

@@ -35,7 +35,7 @@ from strato.scheduler.replicas import Replicas
 from strato.scheduler.reports import Reports
 from strato.scheduler.shards import NONE, Shards
 from strato.scheduler.tasks import Task
-from strato.scheduler.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, World
+from strato.scheduler.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER, World
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class Scheduler:
         random: Random,
         *,
         config: Config | Path | str | None = None,
-        names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER),
+        names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER, FLOW_SCHEDULER),
         default_queue: str = DEFAULT_QUEUE,
         period_seconds: float = 1.0,
         metrics: Registry | None = None,
@@ -198,7 +198,7 @@ class Scheduler:
         self._measures.cycle(plan, world, self._clock.monotonic() - started, {})
         self._remember(plan)
         if plan.binds:
-            self._binder.bind(plan.binds)
+            self._binder.bind(plan.binds, plan.choices)
         if plan.evictions:
             self._binder.evict(plan.evictions)
         self._reports.take(plan)

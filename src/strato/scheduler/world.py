@@ -48,6 +48,8 @@ from strato.units import duration_seconds
 
 DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "default-scheduler"
+FLOW_SCHEDULER = "poseidon"
+"""Pods that name it are placed by the action `flow`, also where the configuration has `allocate`."""
 
 _HELD = {ALLOCATED: 1, BINDING: 1, BOUND: 1, RUNNING: 1, UNKNOWN: 1, PIPELINED: 2, RELEASING: 3}
 _PLACE = tuple(_HELD.get(s, 0) for s in range(10))
@@ -75,6 +77,7 @@ class World:
 
     Attributes:
         with_pending: Jobs that have pending tasks.
+        for_flow: Keys of the jobs whose pods name `FLOW_SCHEDULER`.
         pairwise: Tasks whose class has rules about other pods, by class.
         namespaces: Labels of namespaces.
         neighbours: How many pods of what kind run where.
@@ -95,7 +98,7 @@ class World:
         self,
         names: Iterable[str] = (),
         default_queue: str = DEFAULT_QUEUE,
-        solo: Iterable[str] = (DEFAULT_SCHEDULER,),
+        solo: Iterable[str] = (DEFAULT_SCHEDULER, FLOW_SCHEDULER),
     ) -> None:
         self.names = frozenset(names)
         self.solo = frozenset(solo)
@@ -109,6 +112,7 @@ class World:
         self.quotas: dict[str, NamespaceQuotas] = {}
         self.classes: dict[Hashable, TaskClass] = {}
         self.with_pending: dict[str, Job] = {}
+        self.for_flow: set[str] = set()
         self.waiting_for_queue: dict[str, Job] = {}
         self.changed: dict[str, Job] = {}
         self.version = 0
@@ -286,6 +290,8 @@ class World:
         if job.queue is not None:
             job.queue.pending_request += task.cls.request
         self.with_pending[job.key] = job
+        if task.pod.spec.scheduler_name == FLOW_SCHEDULER:
+            self.for_flow.add(job.key)
         self._note(job)
 
     def _leave(self, task: Task, job: Job) -> None:
@@ -433,6 +439,7 @@ class World:
     def _forget_job(self, job: Job) -> None:
         for index in (self.jobs, self.with_pending, self.waiting_for_queue, self.changed, self._unsettled):
             index.pop(job.key, None)
+        self.for_flow.discard(job.key)
         self._exit_queue(job)
 
     def set_group(self, group: PodGroup) -> None:

@@ -6,6 +6,7 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.backfill import Backfill
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.enqueue import Enqueue
+from strato.scheduler.actions.flow import Flow
 from strato.scheduler.actions.preempt import Preempt
 from strato.scheduler.actions.reclaim import Reclaim
 
@@ -13,6 +14,7 @@ ACTIONS: dict[str, type[Action]] = {
     "allocate": Allocate,
     "backfill": Backfill,
     "enqueue": Enqueue,
+    "flow": Flow,
     "preempt": Preempt,
     "reclaim": Reclaim,
 }

@@ -1,0 +1,376 @@
+"""flow: place all pending tasks together, by minimum-cost flow, where `allocate` places them one gang after another.
+
+Same session, same rules: filters and scores of the plugins price the arcs, queues are asked before tasks are taken
+over, statements keep gangs whole. Each pass solves one network over all that waits (`strato.scheduler.flowplan`);
+gangs that would stay below their minimum are dropped and the network is solved again, warm; then the plan is carried
+out against the real vectors, and what they refuse is left to the next pass. What flow has no arcs for (rules about
+other pods, a promised node, a network topology) and what is left at the end goes to `allocate`, which also promises
+what leaving pods will free, and says why the rest waits.
+
+Configuration: ``actions: "enqueue, flow, backfill"``. A pod with ``schedulerName: poseidon`` is placed like this under
+any configuration that has ``allocate``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler.actions.allocate import Allocate, Work
+from strato.scheduler.actions.base import CommonArgs
+from strato.scheduler.arguments import arg
+from strato.scheduler.kernels import LIMIT_PODS
+from strato.scheduler.placement import resource_scores
+from strato.scheduler.reasons import Verdict
+from strato.scheduler.resources import PODS
+from strato.scheduler.tasks import ALLOCATED, Task, TaskClass
+
+if TYPE_CHECKING:
+    from strato.scheduler.flowplan import FlowPlan, Load, Offer, Share
+    from strato.scheduler.jobs import Job
+    from strato.scheduler.session import Session
+    from strato.scheduler.statement import Statement
+
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowArgs(CommonArgs):
+    """Arguments of the action."""
+
+    passes: int = arg("passes", 8, minimum=1)
+    """Most networks solved from new in a cycle; each places what the last one's vectors refused. Default 8."""
+
+
+class Run(NamedTuple):
+    """Equal tasks of a job, in order."""
+
+    job: Job
+    tasks: list[Task]
+
+
+class Why:
+    """The arcs and prices behind one placement; worked out when somebody reads it."""
+
+    __slots__ = ("_ask", "_names", "_plan", "_row")
+
+    def __init__(self, plan: FlowPlan, ask: int, row: int, names: list[str]) -> None:
+        self._plan, self._ask, self._row, self._names = plan, ask, row, names
+
+    def __str__(self) -> str:
+        found = self._plan.choice(self._ask, self._row)
+        text = f"flow: place {found.place:g} + load {found.load:g} + scarcity {found.scarcity:g}"
+        if found.other is not None:
+            row, price = found.other
+            text += f"; next {self._names[row]} at {price:g}"
+        return f"{text}; waiting {found.waiting:g}"
+
+
+class Flow(Allocate):
+    """Place what fits now, all of it together."""
+
+    name = "flow"
+    args_type: ClassVar[type[FlowArgs]] = FlowArgs
+
+    def execute(self, ssn: Session) -> None:
+        """Place by flow, then leave the rest to `Allocate`."""
+        self._last: tuple[list[Run], FlowPlan] | None = None
+        self.place_by_flow(ssn)
+        super().execute(ssn)
+        if self._last is not None:
+            explain_waiting(ssn, *self._last)
+
+    def place_by_flow(self, ssn: Session, only: AbstractSet[str] | None = None) -> None:
+        """Place what flow can express.
+
+        Args:
+            ssn: The session.
+            only: Keys of the jobs to place; None means all.
+        """
+        work, heaps = self._collect(ssn)
+        order = {name: ssn.queue_key(ssn.world.queues[name]) for name in heaps}
+        ranked = [(order[queue], key, name, job) for queue, heap in heaps.items() for key, name, job in heap]
+        jobs = [job for *_, job in sorted(ranked, key=lambda entry: entry[:3]) if only is None or job.key in only]
+        jobs = [job for job in jobs if can_flow(ssn, job, work[job.key])]
+        for _ in range(self.args.passes):
+            runs = _runs(ssn, jobs, work)
+            if not runs or not self._pass(ssn, runs, work):
+                break
+
+    def _pass(self, ssn: Session, runs: list[Run], work: dict[str, Work]) -> bool:
+        """Solve one network and carry it out; return whether anything was placed."""
+        found = _network(ssn, runs)
+        if found is None:
+            return False
+        runs, plan = self._last = found
+        shares = _settle(ssn, runs, plan)
+        by_job: dict[str, list[int]] = {}
+        for i, run in enumerate(runs):
+            by_job.setdefault(run.job.key, []).append(i)
+        progress = False
+        for indices in by_job.values():
+            job = runs[indices[0]].job
+            mine = [(i, runs[i].tasks, shares[i]) for i in indices if len(shares[i].rows)]
+            if mine and self._carry_out(ssn, job, mine, plan):
+                progress = True
+                work[job.key] = Work([task for task in work[job.key].tasks if task.key in job.pending])
+        return progress
+
+    @staticmethod
+    def _carry_out(ssn: Session, job: Job, shares: list[tuple[int, list[Task], Share]], plan: FlowPlan) -> int:
+        """Take over a job's share of a plan; return how many tasks, 0 when the gang did not come whole."""
+        queue = job.queue
+        if queue is None or ssn.overused(queue):
+            return 0
+        stmt = ssn.statement()
+        chosen: dict[str, Why] = {}
+        for ask, tasks, share in shares:
+            wanted = int(share.counts.sum())
+            allowed = ssn.allocatable(queue, tasks[0], wanted) if wanted else 0
+            if allowed:
+                rows = _charge(ssn, stmt, tasks, share, allowed)
+                names = ssn.world.nodes.names
+                for task, row in zip(tasks, rows, strict=False):
+                    chosen[task.key] = Why(plan, ask, row, names)
+        if chosen and not ssn.job_ready(job):
+            stmt.discard()
+            return 0
+        stmt.commit()
+        ssn.plan.choices.update(chosen)
+        return len(chosen)
+
+
+def can_flow(ssn: Session, job: Job, work: Work) -> bool:
+    """Whether flow has arcs for every waiting task of a job: a gang is placed by one action or the other."""
+    group = job.group
+    if group is not None and getattr(group.spec, "network_topology", None) is not None:
+        return False
+    seen: set[TaskClass] = set()
+    for task in work.tasks:
+        if task.nominated:
+            return False
+        if task.cls not in seen:
+            seen.add(task.cls)
+            if ssn.one_by_one(task):
+                return False
+    return all(ssn.pre_filter(task) is None for task in work.tasks)
+
+
+def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
+    """Return what waits as runs of equal tasks, in the jobs' order."""
+    runs = []
+    for job in jobs:
+        queue = job.queue
+        if queue is None or not work[job.key] or ssn.overused(queue):
+            continue
+        by_class: dict[tuple[int, str], list[Task]] = {}
+        for task in work[job.key].tasks:
+            by_class.setdefault((task.cls.number, task.role if job.min_task else ""), []).append(task)
+        for tasks in by_class.values():
+            allowed = ssn.allocatable(queue, tasks[0], len(tasks))
+            if allowed:
+                runs.append(Run(job, tasks[:allowed]))
+    return runs
+
+
+def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None:
+    """Build the network; runs no node could take are left out. None when nothing is left."""
+    from strato.scheduler.flowplan import MOST_CLASSES, Ask, FlowPlan
+
+    offers: list[Offer] = []
+    number: dict[int, int] = {}
+    kept, asks = [], []
+    missing: dict[str, int] = {}
+    for rank, run in enumerate(runs):
+        cls = run.tasks[0].cls
+        if cls.number not in number:
+            if len(offers) == MOST_CLASSES:
+                continue
+            offer = _offer(ssn, run.tasks[0])
+            number[cls.number] = len(offers) if len(offer.rows) else -1
+            if len(offer.rows):
+                offers.append(offer)
+        if number[cls.number] < 0:
+            continue
+        job = run.job
+        left = missing.setdefault(job.key, max(0, job.min_available - job.ready - job.pending_best_effort))
+        core = min(left, len(run.tasks))
+        if job.min_task:
+            core = min(
+                len(run.tasks), max(0, job.min_task.get(run.tasks[0].role, 0) - job.role_ready(run.tasks[0].role))
+            )
+        missing[job.key] = max(0, left - core)
+        kept.append(run)
+        asks.append(Ask(number[cls.number], len(run.tasks), core, rank))
+    if not asks:
+        return None
+    nodes = ssn.world.nodes
+    slots = (
+        nodes.pods_limit() - nodes.pods[: nodes.size]
+        if ssn.kernel_flags & LIMIT_PODS
+        else nodes.idle[: nodes.size, PODS]
+    )
+    return kept, FlowPlan(asks, offers, _load(ssn, kept, offers), np.clip(slots, 0, 1 << 20))
+
+
+def _offer(ssn: Session, task: Task) -> Offer:
+    """Return where a task's class may go, at what score, and how many times."""
+    from strato.scheduler.flowplan import Offer
+
+    rows = ssn.placer.rows_for(ssn, task, ssn.kernel_flags)
+    if not rows.size:
+        return Offer(rows, np.zeros(0), rows)
+    return Offer(rows, ssn.placer.score_rows(ssn, task, rows), room_for(ssn, task.cls, rows))
+
+
+def room_for(ssn: Session, cls: TaskClass, rows: Int64s) -> Int64s:
+    """Return how many tasks of a class rows can take now, by the real vectors."""
+    nodes = ssn.world.nodes
+    room = np.full(len(rows), 1 << 20, np.int64)
+    for column, need in enumerate(cls.request.tolist()):
+        if need > 0:
+            idle = nodes.idle[rows, column]
+            future = idle + nodes.releasing[rows, column] - nodes.pipelined[rows, column]
+            room = np.minimum(room, np.minimum(idle, future) // need)
+        elif column < PODS:
+            room[nodes.idle[rows, column] < 0] = 0
+    if ssn.kernel_flags & LIMIT_PODS:
+        room = np.minimum(room, nodes.pods_limit()[rows] - nodes.pods[rows])
+    return np.maximum(room, 0)
+
+
+class _Imagined(NamedTuple):
+    """Nodes as they would be."""
+
+    allocatable: Int64s
+    idle: Int64s
+    requested: Int64s
+    scored: Int64s
+
+
+class _Average(NamedTuple):
+    """A task of average size."""
+
+    request: Int64s
+    scored_request: Int64s
+
+
+def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
+    """Return what filling the nodes with tasks of average size costs, step by step."""
+    from strato.scheduler.flowplan import Load
+
+    nodes = ssn.world.nodes
+    counts = np.array([len(run.tasks) for run in runs])
+    total = int(counts.sum())
+    request = sum(
+        (run.tasks[0].cls.request * len(run.tasks) for run in runs), start=np.zeros_like(runs[0].tasks[0].cls.request)
+    )
+    scored = sum((run.tasks[0].cls.scored_request * len(run.tasks) for run in runs), start=np.zeros(2, np.int64))
+    average = _Average(request // total, scored // total)
+    most = min(total, max(int(offer.room.max()) for offer in offers))
+    begins = np.array([0, *(1 << i for i in range(most.bit_length()) if 1 << i < most)], np.int64)
+    rows = np.unique(np.concatenate([offer.rows for offer in offers]))
+    points = np.zeros((len(begins), nodes.size))
+    every = np.arange(len(rows))
+    first = None
+    for i, begin in enumerate(begins.tolist()):
+        imagined = _Imagined(
+            nodes.allocatable[rows],
+            nodes.idle[rows] - begin * average.request,
+            nodes.requested[rows] + begin * average.request,
+            nodes.scored[rows] + begin * average.scored_request,
+        )
+        score = resource_scores(imagined, average, every, ssn.terms)
+        first = score if first is None else first
+        points[i, rows] = first - score
+    return Load(begins, np.maximum.accumulate(points, axis=0))
+
+
+def _settle(ssn: Session, runs: list[Run], plan: FlowPlan) -> list[Share]:
+    """Solve until gangs are whole; return where the tasks of each run go."""
+    nodes = ssn.world.nodes
+    requests = plan.by_offer([run.tasks[0].cls.request for run in runs])
+    idle = np.minimum(nodes.idle, nodes.future_idle)
+    while True:
+        plan.solve()
+        shares = plan.shares(requests, idle)
+        short = _short_of_minimum(runs, [int(share.counts.sum()) for share in shares])
+        if not short:
+            return shares
+        plan.drop(short)
+
+
+def _short_of_minimum(runs: list[Run], placed: list[int]) -> list[int]:
+    """Return the asks of gangs to drop: of those that miss their minimum, the half that comes last (at least one)."""
+    got: dict[str, int] = {}
+    roles: dict[str, dict[str, int]] = {}
+    asks: dict[str, list[int]] = {}
+    for i, run in enumerate(runs):
+        key, count = run.job.key, placed[i]
+        got[key] = got.get(key, 0) + count
+        asks.setdefault(key, []).append(i)
+        if run.job.min_task:
+            by_role = roles.setdefault(key, {})
+            by_role[run.tasks[0].role] = by_role.get(run.tasks[0].role, 0) + count
+    short = [
+        key
+        for key, indices in asks.items()
+        if got[key] and not _is_whole(runs[indices[0]].job, got[key], roles.get(key))
+    ]
+    return [i for key in short[len(short) // 2 :] for i in asks[key]]
+
+
+def _is_whole(job: Job, count: int, roles: dict[str, int] | None) -> bool:
+    if job.ready + job.pending_best_effort + count < job.min_available:
+        return False
+    if not roles or job.min_available < sum(job.min_task.values()):
+        return True
+    return all(job.role_ready(role) + roles.get(role, 0) >= minimum for role, minimum in job.min_task.items())
+
+
+def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allowed: int) -> list[int]:
+    """Place tasks on the rows of a share as far as the rows' vectors go; return the rows of those placed."""
+    from strato.scheduler.flowkernels import take_share
+
+    table, cls = ssn.world.nodes, tasks[0].cls
+    out = np.empty(allowed, np.int32)
+    placed = take_share(
+        share.rows,
+        share.counts,
+        allowed,
+        ssn.kernel_flags,
+        cls.request,
+        cls.scored_request,
+        table.allocatable,
+        table.idle,
+        table.releasing,
+        table.pipelined,
+        table.requested,
+        table.scored,
+        table.pods,
+        table.journal,
+        table.cursor,
+        out,
+    )
+    rows: list[int] = out[:placed].tolist()
+    if rows:
+        stmt.placed(tasks[:placed], rows, ALLOCATED)
+    return rows
+
+
+def explain_waiting(ssn: Session, runs: list[Run], plan: FlowPlan) -> None:
+    """Record what the first tasks of waiting jobs would pay, by the last network that was solved."""
+    told: set[str] = set()
+    for ask, run in enumerate(runs):
+        job = run.job
+        if job.key in told or not job.pending:
+            continue
+        told.add(job.key)
+        cheapest, waiting = plan.cheapest(ask), plan.waiting(ask)
+        place = "no node takes it" if cheapest is None else f"its cheapest place costs {cheapest:g}"
+        numbers = {"waiting": waiting} | ({} if cheapest is None else {"place": cheapest})
+        ssn.say(job, Verdict("flow", "FlowPrice", f"by price: {place}, waiting costs {waiting:g}", numbers))
