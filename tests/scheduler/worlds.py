@@ -11,6 +11,7 @@ import numpy as np
 from strato.scheduler import kinds
 from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Plan
 from strato.scheduler.tasks import PENDING, STATUS_NAMES
 from strato.scheduler.world import World
@@ -78,9 +79,13 @@ def feed(into: World, *objects: dict[str, Any]) -> None:
         known.take(into, msgspec.convert(obj, known.kind.view))
 
 
-def cycle(into: World, config: Config | str | None = None, *, now: float = 1_700_000_000.0, seed: int = 0) -> Plan:
+def cycle(
+    into: World, config: Config | str | None = None, *, now: float = 1_700_000_000.0, seed: int = 0, spread: int = 0
+) -> Plan:
+    """Run one cycle; ``spread`` decides where the search among equal nodes begins."""
     chosen = default_config() if config is None else parse_config(config) if isinstance(config, str) else config
-    return run_cycle(into, chosen, now=now, rng=random.Random(seed), uid="test")
+    placer = Placer(into.nodes, spread)
+    return run_cycle(into, chosen, now=now, rng=random.Random(seed), uid="test", placer=placer)
 
 
 def binds(plan: Plan) -> dict[str, str]:

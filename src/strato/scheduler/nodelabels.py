@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from strato.api.core import NodeSelector, NodeSelectorTerm
+from strato.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodSpec, Toleration
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.storage import TopologySelectorTerm
 from strato.scheduler.nodes import Mask, NodeTable
-from strato.scheduler.selection import matches_term
+from strato.scheduler.selection import CORDON, HARD_EFFECTS, matches_term, tolerates
 
 _encode = msgspec.json.Encoder().encode
 _REMEMBERED = 4096
@@ -71,6 +71,35 @@ class NodeLabels:
             mask = np.zeros(self._table.size, np.bool_)
             for term in selector.node_selector_terms:
                 mask[self._term_rows(term)] = True
+            self._masks[key] = mask
+        return mask
+
+    def eligible(self, spec: PodSpec) -> Mask:
+        """Return the rows a pod's node selector and required node affinity allow."""
+        affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+        mask = self.selected(affinity.required if affinity is not None else None)
+        if spec.node_selector:
+            wanted = tuple(
+                NodeSelectorRequirement(key=key, operator="In", values=(text,))
+                for key, text in spec.node_selector.items()
+            )
+            mask = mask & self.selected(NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=wanted),)))
+        return mask
+
+    def tolerated(self, tolerations: Sequence[Toleration]) -> Mask:
+        """Return the rows all of whose taints that keep pods away are tolerated; a cordon counts as one."""
+        self._fresh()
+        key = b"o" + _encode(tolerations)
+        mask = self._masks.get(key)
+        if mask is None:
+            mask = np.ones(self._table.size, np.bool_)
+            for row in np.nonzero(self._table.tainted[: self._table.size])[0].tolist():
+                node = self._table.facts[row]
+                mask[row] = node is not None and all(
+                    tolerates(tolerations, taint)
+                    for taint in (*node.spec.taints, *((CORDON,) if node.spec.unschedulable else ()))
+                    if taint.effect in HARD_EFFECTS
+                )
             self._masks[key] = mask
         return mask
 

@@ -8,6 +8,11 @@ from strato.api.core import Node, NodeSelectorTerm, Taint, Toleration
 from strato.api.shapes import LabelSelectorRequirement
 from strato.scheduler.tasks import TaskClass
 
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+"""What a cordon amounts to."""
+HARD_EFFECTS = ("NoSchedule", "NoExecute")
+"""Effects that keep pods away."""
+
 
 def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
     """Whether any toleration accepts a taint (Kubernetes' ToleratesTaint)."""

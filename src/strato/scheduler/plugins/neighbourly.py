@@ -16,9 +16,8 @@ from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.scheduler.framework import FloatArray, Verdicts
 from strato.scheduler.neighbours import Term, members_key
-from strato.scheduler.nodes import Mask, NodeTable, Rows
+from strato.scheduler.nodes import Mask, Rows
 from strato.scheduler.reasons import Reason
-from strato.scheduler.selection import matches_node
 from strato.scheduler.tasks import Task, TaskClass
 from strato.scheduler.world import World
 
@@ -76,14 +75,12 @@ def filter_affinity(world: World, task: Task, rows: Rows) -> Verdicts:
                 codes[(neighbours.per_domain(term.topology_key, counts) > 0)[rows] & (codes == 0)] = 1
     terms = required(task, anti=False)
     if terms:
+        counts = _matching_all(world, terms)
         ok = np.ones(size, np.bool_)
-        anybody = False
         for term in terms:
-            counts = _matching(world, term)
-            anybody = anybody or bool(counts.any())
             ok &= neighbours.per_domain(term.topology_key, counts) > 0
-        if not anybody and all(term.matches(task, world.namespaces) for term in terms):
-            ok = np.ones(size, np.bool_)
+        if not counts.any() and all(term.matches(task, world.namespaces) for term in terms):
+            ok = np.ones(size, np.bool_)  # the first of a group that wants to be together
             for term in terms:
                 ok &= neighbours.domains(term.topology_key)[0] >= 0
         codes[~ok[rows] & (codes == 0)] = 2
@@ -95,6 +92,12 @@ def filter_affinity(world: World, task: Task, rows: Rows) -> Verdicts:
 
 def _matching(world: World, term: Term) -> npt.NDArray[np.int64]:
     return world.neighbours.counts(term.key, lambda other: term.matches(other, world.namespaces))
+
+
+def _matching_all(world: World, terms: Sequence[Term]) -> npt.NDArray[np.int64]:
+    """Count pods that every term means; only those count for any of them, as in Kubernetes."""
+    key = tuple(term.key for term in terms)
+    return world.neighbours.counts(key, lambda other: all(term.matches(other, world.namespaces) for term in terms))
 
 
 def score_affinity(world: World, task: Task, rows: Rows) -> FloatArray | None:
@@ -138,7 +141,8 @@ def _spread_counts(world: World, task: Task, constraint: TopologySpreadConstrain
     namespace = task.namespace
 
     def matches(other: Task) -> bool:
-        return other.namespace == namespace and selector.matches(other.pod.metadata.labels or {})
+        meta = other.pod.metadata
+        return meta.deletion_timestamp is None and other.namespace == namespace and selector.matches(meta.labels or {})
 
     return world.neighbours.counts(("spread", str(selector), namespace), matches)
 
@@ -147,15 +151,18 @@ def _matches_itself(task: Task, constraint: TopologySpreadConstraint) -> bool:
     return from_label_selector(constraint.label_selector).matches(task.pod.metadata.labels or {})
 
 
-def filter_spread(world: World, task: Task, rows: Rows, eligible: Mask) -> Verdicts | None:
-    """Judge rows by the hard spread constraints.
+def _counted_rows(world: World, task: Task, constraint: TopologySpreadConstraint) -> Mask:
+    """Return the rows whose pods and domains a constraint looks at (its node inclusion policies)."""
+    mask = world.nodes.present[: world.nodes.size].copy()
+    if constraint.node_affinity_policy != "Ignore":
+        mask &= world.labels.eligible(task.cls.spec)
+    if constraint.node_taints_policy == "Honor":
+        mask &= world.labels.tolerated(task.cls.spec.tolerations)
+    return mask
 
-    Args:
-        world: What runs where.
-        task: Who wants a place.
-        rows: The rows to judge.
-        eligible: bool[nodes], rows the pod's node selector and affinity allow; only their domains count.
-    """
+
+def filter_spread(world: World, task: Task, rows: Rows) -> Verdicts | None:
+    """Judge rows by the hard spread constraints."""
     constraints = _constraints(task.cls, "DoNotSchedule")
     if not constraints:
         return None
@@ -166,7 +173,7 @@ def filter_spread(world: World, task: Task, rows: Rows, eligible: Mask) -> Verdi
         has_all &= neighbours.domains(constraint.topology_key)[0] >= 0
     for constraint in constraints:
         domains, many = neighbours.domains(constraint.topology_key)
-        inside = has_all & (eligible if constraint.node_affinity_policy != "Ignore" else True)
+        inside = has_all & _counted_rows(world, task, constraint)
         counts = _spread_counts(world, task, constraint)
         sums = np.bincount(domains[inside], weights=counts[inside].astype(np.float64), minlength=max(many, 1))
         there = np.bincount(domains[inside], minlength=max(many, 1)) > 0
@@ -187,14 +194,18 @@ def score_spread(world: World, task: Task, rows: Rows) -> FloatArray | None:
     constraints = _constraints(task.cls, "ScheduleAnyway")
     if not constraints or not len(rows):
         return None
-    raw = np.zeros(len(rows))
-    ignored = np.zeros(len(rows), np.bool_)
+    neighbours = world.neighbours
+    has_all = np.ones(world.nodes.size, np.bool_)
     for constraint in constraints:
-        domains, _ = world.neighbours.domains(constraint.topology_key)
-        at = domains[rows]
-        ignored |= at < 0
-        weight = math.log(len(set(at[at >= 0].tolist())) + 2)
-        there = world.neighbours.per_domain(constraint.topology_key, _spread_counts(world, task, constraint))[rows]
+        has_all &= neighbours.domains(constraint.topology_key)[0] >= 0
+    ignored = ~has_all[rows]
+    raw = np.zeros(len(rows))
+    for constraint in constraints:
+        at = neighbours.domains(constraint.topology_key)[0][rows]
+        weight = math.log(len(set(at[~ignored].tolist())) + 2)
+        counted = has_all & _counted_rows(world, task, constraint)
+        counts = np.where(counted, _spread_counts(world, task, constraint), 0)
+        there = neighbours.per_domain(constraint.topology_key, counts)[rows]
         raw += there * weight + (constraint.max_skew - 1)
     raw = np.round(raw)
     seen = raw[~ignored]
@@ -205,11 +216,3 @@ def score_spread(world: World, task: Task, rows: Rows) -> FloatArray | None:
         return np.where(ignored, 0.0, 100.0)
     points: FloatArray = np.where(ignored, 0.0, np.floor(100.0 * (high + low - raw) / high))
     return points
-
-
-def eligible_rows(cls: TaskClass, nodes: NodeTable) -> Mask:
-    """Return which rows a class's node selector and affinity allow."""
-    if not cls.spec.node_selector and (cls.spec.affinity is None or cls.spec.affinity.node_affinity is None):
-        return nodes.present[: nodes.size].copy()
-    facts = (nodes.facts[row] for row in range(nodes.size))
-    return np.fromiter((node is not None and matches_node(cls, node) for node in facts), np.bool_, nodes.size)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.api.core import Node, Taint
+from strato.api.core import Node
 from strato.scheduler.arguments import arg
 from strato.scheduler.framework import Plugin, Verdicts
 from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 from strato.scheduler.reasons import Reason
 from strato.scheduler.reservations import Reservation
-from strato.scheduler.selection import matches_node, tolerates
+from strato.scheduler.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 from strato.scheduler.tasks import Task, TaskClass, host_ports
 
 if TYPE_CHECKING:
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)
 AFFINITY = Reason("predicates", "node(s) didn't match Pod's node affinity/selector", curable=False)
 PORTS = Reason("predicates", "node(s) didn't have free ports for the requested pod ports")
-
-_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
-_HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,13 +78,13 @@ class Predicates(Plugin):
 
     def _judge(self, cls: TaskClass, node: Node, selective: bool, reasons: list[Reason]) -> int:
         tolerations = cls.spec.tolerations
-        if node.spec.unschedulable and not tolerates(tolerations, _CORDON):
+        if node.spec.unschedulable and not tolerates(tolerations, CORDON):
             return 1
         if selective and not matches_node(cls, node):
             return 2
         if self.args.taint_toleration:
             for taint in node.spec.taints:
-                if taint.effect in _HARD_EFFECTS and not tolerates(tolerations, taint):
+                if taint.effect in HARD_EFFECTS and not tolerates(tolerations, taint):
                     text = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
                     reason = Reason(self.name, text, curable=False)
                     if reason not in reasons:
@@ -167,8 +164,7 @@ class Predicates(Plugin):
         if self.args.pod_affinity and world.pairwise:
             found.append(neighbourly.filter_affinity(world, task, rows))
         if self.args.pod_topology_spread and task.cls.spec.topology_spread_constraints:
-            eligible = neighbourly.eligible_rows(task.cls, nodes)
-            spread = neighbourly.filter_spread(world, task, rows, eligible)
+            spread = neighbourly.filter_spread(world, task, rows)
             if spread is not None:
                 found.append(spread)
         return merged(found, len(rows))
