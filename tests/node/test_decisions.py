@@ -227,10 +227,19 @@ def test_downward_labels_are_sorted_and_quoted() -> None:
 
 def test_payload_volumes_switch_all_files_at_once(tmp_path: Path) -> None:
     directory = str(tmp_path / "v")
-    write_payload(directory, {"a": File(b"1"), "d/b": File(b"2", 0o400)}, "one")
-    write_payload(directory, {"a": File(b"3")}, "two")
+    assert write_payload(directory, {"a": File(b"1"), "d/b": File(b"2", 0o400)})
+    assert write_payload(directory, {"a": File(b"3")})
     assert (tmp_path / "v" / "a").read_text() == "3"
-    assert sorted(os.listdir(directory)) == ["..data", "..two", "a"]
+    assert sorted(os.listdir(directory)) == sorted(["..data", os.readlink(f"{directory}/..data"), "a"])
+
+
+def test_a_payload_volume_is_not_written_again_without_a_change(tmp_path: Path) -> None:
+    directory = str(tmp_path / "v")
+    files = {"a": File(b"1"), "d/b": File(b"2", 0o400)}
+    assert write_payload(directory, files)
+    assert not write_payload(directory, dict(reversed(files.items())))
+    assert write_payload(directory, {**files, "a": File(b"1", 0o600)})
+    assert (tmp_path / "v" / "a").stat().st_mode & 0o777 == 0o600
 
 
 def test_hosts_file_gives_siblings_all_their_names() -> None:

@@ -13,6 +13,7 @@ from strato.api.core import Container, Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.podstatus import phase_of
 from strato.node.records import record_of
+from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.podworker import PodWorker
 from strato.node.sandbox.runtime import Ended, Launch, Run
 from strato.node.sandbox.sandbox import ImageMissing
@@ -23,6 +24,7 @@ class FakeMachine:
 
     isolation = "plain"
     ip = "127.0.0.9"
+    has_payloads = True
 
     def __init__(self, clock: VirtualClock, plans: dict[str, list[tuple[float, int]]]) -> None:
         self.clock = clock
@@ -33,6 +35,7 @@ class FakeMachine:
         self.missing = False
         self.released = False
         self.attempts: dict[str, Run] = {}
+        self.refreshes: list[float] = []
 
     async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         return {}
@@ -42,6 +45,11 @@ class FakeMachine:
 
     async def prepare(self, hosts: str) -> None:
         pass
+
+    async def refresh(self, now: float) -> None:
+        self.refreshes.append(now)
+        if len(self.refreshes) == 2:
+            raise ConfigProblem('configmap "cm" not found')
 
     def write_hosts(self, text: str) -> None:
         pass
@@ -121,6 +129,15 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], **spec: Any) -
         await asyncio.gather(task, return_exceptions=True)
 
     run_virtual(clock, main())
+
+
+def test_files_are_looked_at_as_long_as_the_pod_runs() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(500)
+        assert machine.refreshes == [30, 60, 90]
+        assert phase_of(worker.record) == "Succeeded"
+
+    live(story, {"main": [(100.0, 0)]}, restartPolicy="Never")
 
 
 def test_restarts_wait_longer_each_time() -> None:

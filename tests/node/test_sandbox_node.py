@@ -112,6 +112,21 @@ async def test_a_signal_is_told_as_128_plus_its_number(world: World) -> None:
     assert (ended["exitCode"], ended["signal"]) == (143, 15)
 
 
+async def test_mounted_config_follows_its_object(tmp_path: Path) -> None:
+    path = "/api/v1/namespaces/default/configmaps/conf"
+    conf = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}}
+    async with running(tmp_path / "node", FakeApi(), refresh_seconds=0.05) as world:
+        world.api.put(path, {**conf, "data": {"hosts": "one"}})
+        script = "until grep -q two /conf/hosts; do cat /conf/hosts; echo; sleep 0.05; done; cat /conf/hosts /conf/new"
+        mounts = {"volumeMounts": [{"name": "conf", "mountPath": "/conf"}]}
+        world.sh("p", script, volumes=[{"name": "conf", "configMap": {"name": "conf"}}], container=mounts)
+        await until(lambda: world.api.phase("p") == "Running")
+        world.api.put(path, {**conf, "data": {"hosts": "two", "new": "key"}})
+        await world.finished("p")
+        assert (await world.log("p")).endswith("twokey")
+    teardown(tmp_path / "node")
+
+
 async def test_volumes_appear_at_their_paths(world: World, tmp_path: Path) -> None:
     host = tmp_path / "host"
     host.mkdir()

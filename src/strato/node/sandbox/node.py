@@ -36,7 +36,7 @@ from strato.node.sandbox.network import (
     machine_address,
     routes_in_use,
 )
-from strato.node.sandbox.podworker import PodWorker
+from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
 from strato.node.statuswriter import StatusWriter
@@ -83,6 +83,7 @@ class SandboxNode:
         own_network: Give pods network namespaces when privileges allow. They reach one another and this machine,
             but nothing beyond it; False shares the machine's network, with one loopback address per pod.
         backoff: Waits between restarts of a container.
+        refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
     """
 
     def __init__(
@@ -103,12 +104,14 @@ class SandboxNode:
         isolation: str = "",
         own_network: bool = True,
         backoff: Backoff | None = None,
+        refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
         self.name = name
         self._own_network = own_network
         self._cluster = cluster
         self._clock = clock
         self._backoff = backoff
+        self._refresh_seconds = refresh_seconds
         directory = os.path.abspath(data_dir)
         self._runtime = ProcessRuntime(directory, isolation)
         self._own_informer = informers is None
@@ -287,6 +290,7 @@ class SandboxNode:
             submit=self._writer.submit,
             say=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
             backoff=self._backoff,
+            refresh_seconds=self._refresh_seconds,
         )
         self._workers[uid] = worker
         self._tasks[uid] = asyncio.create_task(self._employ(worker), name=f"pod {worker.namespace}/{worker.name}")

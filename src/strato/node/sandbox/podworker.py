@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from strato.api.core import Container, Pod
 from strato.clock import Clock
+from strato.errors import ApiError
 from strato.node.podstatus import (
     COMPLETED,
     CRASH_LOOP,
@@ -32,6 +33,8 @@ from strato.node.sandbox.sandbox import ImageMissing
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
+REFRESH_SECONDS = 30.0
+"""Between two looks whether the files of a pod's ConfigMaps, Secrets and tokens are still the newest."""
 KILL_PATIENCE_SECONDS = 5.0
 _KEPT_ATTEMPTS = 2
 _MESSAGE_BYTES = 4096
@@ -49,6 +52,15 @@ class Sandbox(Protocol):
 
     async def prepare(self, hosts: str) -> None:
         """Make what the containers need."""
+        ...
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether there are files that can change while the pod runs."""
+        ...
+
+    async def refresh(self, now: float) -> None:
+        """Bring those files up to date."""
         ...
 
     def write_hosts(self, text: str) -> None:
@@ -97,6 +109,7 @@ class PodWorker:
         hosts: Returns the content of ``/etc/hosts`` now.
         submit: Asks for the status to be written.
         say: Records events.
+        refresh_seconds: Between two looks at what the pod's files should be.
     """
 
     def __init__(
@@ -111,6 +124,7 @@ class PodWorker:
         submit: Callable[[PodWorker], None],
         say: Say,
         backoff: Backoff | None = None,
+        refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
         self.pod = pod
         self.namespace = pod.metadata.namespace
@@ -125,6 +139,7 @@ class PodWorker:
         self._submit = submit
         self._say = say
         self._backoff = backoff or Backoff()
+        self._refresh_seconds = refresh_seconds
         self._runs: dict[str, Run] = {}
         self._doomed = asyncio.Event()
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
@@ -185,14 +200,16 @@ class PodWorker:
         await self._prepare()
         specs = (*self.pod.spec.init_containers, *self.pod.spec.containers)
         pairs = list(zip(self.record.containers, specs, strict=True))
-        sidecars: list[asyncio.Task[None]] = []
+        beside: list[asyncio.Task[None]] = []
+        if self.sandbox.has_payloads:
+            beside.append(asyncio.create_task(self._refresh()))
         try:
             for record, spec in pairs:
                 if not record.init:
                     continue
                 if record.sidecar:
                     begun = asyncio.Event()
-                    sidecars.append(asyncio.create_task(self._run(record, spec, begun)))
+                    beside.append(asyncio.create_task(self._run(record, spec, begun)))
                     await begun.wait()
                 else:
                     await self._run(record, spec)
@@ -200,9 +217,9 @@ class PodWorker:
                         return
             await asyncio.gather(*(self._run(record, spec) for record, spec in pairs if not record.init))
         finally:
-            for task in sidecars:
+            for task in beside:
                 task.cancel()
-            await asyncio.gather(*sidecars, return_exceptions=True)
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _prepare(self) -> None:
         while True:
@@ -216,6 +233,19 @@ class PodWorker:
             else:
                 self.record.pod_ip = self.sandbox.ip
                 return
+
+    async def _refresh(self) -> None:
+        """Keep mounted files new; what cannot be read stays as it is and is said once."""
+        told = ""
+        while True:
+            await self._clock.sleep(self._refresh_seconds)
+            try:
+                await self.sandbox.refresh(self._clock.monotonic())
+                told = ""
+            except (ConfigProblem, ApiError, OSError) as err:
+                if told != str(err):
+                    told = str(err)
+                    self._say("Warning", "FailedMount", f"the files of the volumes stay as they are: {err}")
 
     async def _run(self, record: ContainerRecord, spec: Container, begun: asyncio.Event | None = None) -> None:
         """Run a container until it need not run again."""

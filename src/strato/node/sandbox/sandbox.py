@@ -37,6 +37,9 @@ from strato.node.sandbox.volumes import (
     write_payload,
 )
 
+_TOKEN_USE = 0.8
+"""Share of a token's lifetime after which a pod gets a new one."""
+
 
 class ImageMissing(ConfigProblem):
     """No root file system for a container; it waits with ErrImageNeverPull."""
@@ -87,6 +90,8 @@ class PodSandbox:
         self._locations: dict[str, str] = {}
         self._payloads: frozenset[str] = frozenset()
         self._references = References()
+        self._token_texts: dict[tuple[str, int], str] = {}
+        self._tokens_until = 0.0
 
     @property
     def hostname(self) -> str:
@@ -160,7 +165,8 @@ class PodSandbox:
 
     async def _make_volumes(self) -> None:
         pod, payloads = self._pod, set()
-        inputs = Inputs(pod, self._references, self._downward_place(), await self._tokens())
+        self._token_texts = await self._tokens()
+        inputs = Inputs(pod, self._references, self._downward_place(), self._token_texts)
         for volume in pod.spec.volumes:
             files = payload(volume, inputs)
             if files is None:
@@ -169,9 +175,36 @@ class PodSandbox:
             directory = self.place.volume(volume.name)
             payloads.add(volume.name)
             self._locations[volume.name] = directory
-            if not os.path.exists(directory + "/..data"):
-                write_payload(directory, files, pod.metadata.uid[:8])
+            write_payload(directory, files)
         self._payloads = frozenset(payloads)
+
+    @property
+    def has_payloads(self) -> bool:
+        """Whether there are files that can change while the pod runs."""
+        return bool(self._payloads)
+
+    async def refresh(self, now: float) -> None:
+        """Bring the files of configMap, secret, downwardAPI and projected volumes up to date.
+
+        Containers that start later see the new values in their variables too, as with a kubelet.
+
+        Args:
+            now: Seconds on a clock that never goes back; tokens are asked for again when most of their time is over.
+
+        Raises:
+            ConfigProblem: Something the pod refers to has gone; the files stay as they are.
+            ApiError: The server cannot be asked.
+        """
+        self._references = await self._read_references()
+        if now >= self._tokens_until:
+            self._token_texts = await self._tokens()
+            lifetime = min((seconds for _, seconds in self._token_texts), default=0)
+            self._tokens_until = now + _TOKEN_USE * lifetime
+        inputs = Inputs(self._pod, self._references, self._downward_place(), self._token_texts)
+        changed = {volume.name: payload(volume, inputs) for volume in self._pod.spec.volumes}
+        for name, files in changed.items():
+            if files is not None and os.path.isdir(self.place.home):
+                write_payload(self.place.volume(name), files)
 
     async def _locate(self, volume: Volume) -> str:
         if volume.host_path is not None:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -154,16 +155,25 @@ def referenced_objects(pod: Pod) -> tuple[set[str], set[str]]:
     return config_maps, secrets
 
 
-def write_payload(directory: str, files: Mapping[str, File], stamp: str) -> None:
+def write_payload(directory: str, files: Mapping[str, File]) -> bool:
     """Write a payload volume so that readers see the old files or the new ones, never a mixture.
+
+    The versions of the files are named after their content: the same files are not written twice, also not after a
+    restart of the node.
 
     Args:
         directory: The volume's directory; made if missing.
         files: Relative path → file.
-        stamp: A name for this version of the files, unlike that of the one before.
+
+    Returns:
+        Whether there was anything to write.
     """
+    version = f"..{_digest(files)}"
+    data = os.path.join(directory, "..data")
+    old = os.readlink(data) if os.path.islink(data) else ""
+    if old == version:
+        return False
     os.makedirs(directory, exist_ok=True)
-    version = f"..{stamp}"
     new = os.path.join(directory, version)
     for path, file in files.items():
         target = os.path.join(new, path)
@@ -172,8 +182,6 @@ def write_payload(directory: str, files: Mapping[str, File], stamp: str) -> None
             handle.write(file.content)
         os.chmod(target, file.mode)
     os.makedirs(new, exist_ok=True)
-    data = os.path.join(directory, "..data")
-    old = os.readlink(data) if os.path.islink(data) else ""
     fresh = os.path.join(directory, "..data_new")
     if os.path.lexists(fresh):
         os.unlink(fresh)
@@ -187,8 +195,17 @@ def write_payload(directory: str, files: Mapping[str, File], stamp: str) -> None
     for name in os.listdir(directory):
         if not name.startswith("..") and name not in tops:
             os.unlink(os.path.join(directory, name))
-    if old and old != version:
+    if old:
         shutil.rmtree(os.path.join(directory, old), ignore_errors=True)
+    return True
+
+
+def _digest(files: Mapping[str, File]) -> str:
+    digest = hashlib.blake2b(digest_size=8)
+    for path, file in sorted(files.items()):
+        digest.update(f"{path}\0{file.mode:o}\0{len(file.content)}\0".encode())
+        digest.update(file.content)
+    return digest.hexdigest()
 
 
 def check_host_path(source: HostPathSource) -> str:
