@@ -112,3 +112,15 @@ async def test_a_grpc_client_is_answered_and_bad_bytes_are_refused() -> None:
         health = await channel.unary_unary(f"/{SERVICE}/Check")(b"")
         assert decode(health, messages.HEALTH)["status"] == scheduler.SERVING
     await server.stop(None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
+async def test_an_address_in_use_is_refused() -> None:
+    pytest.importorskip("grpc")
+    from strato.errors import UsageError
+    from strato.flow.service.server import start
+
+    server, port = await start(service(), "127.0.0.1:0")
+    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
+        await start(service(), f"127.0.0.1:{port}")
+    await server.stop(None)

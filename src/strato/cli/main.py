@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "explain": ("explain", "explain", "Say why a pod, job or pod group waits."),
     "schedule": ("schedule", "schedule", "Print what the scheduler would decide on manifests; applies nothing."),
     "image": ("image", "image", "Import, list and remove local images."),
+    "flow": ("flow", "flow", "Schedule by minimum-cost flow, without Kubernetes."),
     "sim": ("sim", "sim", "Run traces through the scheduler in virtual time."),
     "run": ("run", "run", "Run one component against a cluster."),
     "crds": ("crds", "crds", "Print our custom resource definitions."),

@@ -10,6 +10,7 @@ Everything random (which events are kept, where input lies) is a function of the
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import heapq
 import zlib
@@ -25,6 +26,8 @@ MICROSECONDS = 1_000_000
 UNITS = 1_000_000
 """The trace's ratios of the largest machine become integers by this factor."""
 ADD, REMOVE, SUBMIT = 0, 1, 0
+GB = 1 << 30
+_MOST_PROBLEMS = 10
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -52,6 +55,14 @@ class Measures:
     solver_seconds: list[float] = field(default_factory=list)
     placement_seconds: list[float] = field(default_factory=list)
     """Per placement: from submission (or eviction) to the end of the deciding round."""
+    response_seconds: list[float] = field(default_factory=list)
+    """Per completed task: from submission to its end."""
+    input_bytes: int = 0
+    """Input read by the tasks that were placed or moved."""
+    remote_bytes: int = 0
+    """… of it, what did not lie on the machine."""
+    far_bytes: int = 0
+    """… of that, what did not lie in its rack either."""
 
     def report(self) -> dict[str, float]:
         """Summarise: counts and percentiles."""
@@ -62,11 +73,31 @@ class Measures:
             "preempted": self.preempted,
             "completed": self.completed,
         }
-        for name, values in (("round", self.solver_seconds), ("placement", self.placement_seconds)):
+        if self.input_bytes:
+            found["input_gb"] = round(self.input_bytes / GB, 1)
+            found["transferred_gb"] = round(self.remote_bytes / GB, 1)
+            found["across_racks_gb"] = round(self.far_bytes / GB, 1)
+        for name, values in (
+            ("round", self.solver_seconds),
+            ("placement", self.placement_seconds),
+            ("response", self.response_seconds),
+        ):
             ranked = sorted(values)
             for percent in (50, 90, 99) if ranked else ():
                 found[f"{name}_p{percent}_seconds"] = ranked[min(len(ranked) - 1, len(ranked) * percent // 100)]
         return found
+
+    def read_input(self, task: Task, machine: str, flow: FlowScheduler) -> None:
+        """Count what a task that starts on a machine has to fetch."""
+        world = flow.world
+        rack = world.machine(machine).rack
+        for size, holders in task.inputs:
+            self.input_bytes += size
+            if machine in holders:
+                continue
+            self.remote_bytes += size
+            if not any(world.machine(h).rack == rack for h in holders if h in world.machine_index):
+                self.far_bytes += size
 
 
 def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction: float = 1.0) -> list[Event]:
@@ -79,28 +110,37 @@ def read_trace(folder: Path, *, slots: int = 12, speed_up: float = 1.0, fraction
         fraction: Share of the machines and jobs that is kept, chosen by hash.
 
     Raises:
-        InvalidInput: A file is missing or a line unreadable.
+        InvalidInput: A file is missing or lines are unreadable: the first ten, each with its place.
     """
-    runtimes = {
-        (row[0], row[1]): int(row[2]) / MICROSECONDS / speed_up for row in _rows(folder / "task_runtimes.csv", 3)
-    }
+    problems: list[Problem] = []
+    runtimes: dict[tuple[str, str], float] = {}
+    for where, row in _rows(folder / "task_runtimes.csv", 3, problems):
+        with _reading(where, problems):
+            runtimes[row[0], row[1]] = int(row[2]) / MICROSECONDS / speed_up
     events: list[Event] = []
-    for row in _rows(folder / "machine_events.csv", 6):
+    for where, row in _rows(folder / "machine_events.csv", 6, problems):
         if _kept(row[1], fraction):
-            kind = "machine" if int(row[2]) == ADD else "lost" if int(row[2]) == REMOVE else ""
-            room = Vector(cpu=_units(row[4]), ram=_units(row[5]))
-            machine = Machine(row[1], slots=slots, capacity=room, kind=row[3])
-            if kind:
-                events.append(Event(int(row[0]) / MICROSECONDS / speed_up, len(events), kind, machine, name=row[1]))
+            with _reading(where, problems):
+                kind = "machine" if int(row[2]) == ADD else "lost" if int(row[2]) == REMOVE else ""
+                room = Vector(cpu=_units(row[4]), ram=_units(row[5]))
+                machine = Machine(row[1], slots=slots, capacity=room, kind=row[3])
+                seconds = _seconds(row[0], speed_up)
+                if kind:
+                    events.append(Event(seconds, len(events), kind, machine, name=row[1]))
     number = 0
-    for row in _rows(folder / "task_events.csv", 11):
+    for where, row in _rows(folder / "task_events.csv", 11, problems):
         runtime = runtimes.get((row[2], row[3]))
-        if int(row[5]) == SUBMIT and runtime is not None and _kept(row[2], fraction):
-            number += 1
-            request = Vector(cpu=_units(row[9]), ram=_units(row[10]))
-            task = Task(number, row[2], binary=row[2], request=request, priority=int(row[8] or 0))
-            seconds = int(row[0]) / MICROSECONDS / speed_up
-            events.append(Event(seconds, len(events), "task", task=task, runtime_seconds=runtime))
+        if runtime is None or not _kept(row[2], fraction):
+            continue
+        with _reading(where, problems):
+            if int(row[5]) == SUBMIT:
+                number += 1
+                request = Vector(cpu=_units(row[9]), ram=_units(row[10]))
+                task = Task(number, row[2], binary=row[2], request=request, priority=int(row[8] or 0))
+                seconds = _seconds(row[0], speed_up)
+                events.append(Event(seconds, len(events), "task", task=task, runtime_seconds=runtime))
+    if problems:
+        raise InvalidInput(str(folder), problems[:_MOST_PROBLEMS])
     return sorted(events)
 
 
@@ -139,6 +179,7 @@ def replay(flow: FlowScheduler, events: Iterable[Event], measure: Callable[[], f
             else:
                 found.placed += 1
                 found.placement_seconds.append(now - since[delta.task])
+            found.read_input(flow.world.tasks[delta.task], delta.machine, flow)
             left = max(0.0, runtimes[delta.task] - flow.world.tasks[delta.task].ran)
             order += 1
             heapq.heappush(
@@ -163,18 +204,38 @@ def _happen(flow: FlowScheduler, event: Event, now: float, runtimes: dict[int, f
         if task is not None and task.machine == event.name and task.run_seconds(now) + 1e-6 >= runtimes[task.id]:
             flow.complete(task.id, now)
             found.completed += 1
+            found.response_seconds.append(now - task.submitted)
 
 
-def _rows(path: Path, columns: int) -> Iterator[list[str]]:
+@contextlib.contextmanager
+def _reading(where: str, problems: list[Problem]) -> Iterator[None]:
+    """Turn what a line's numbers raise into a problem with its place."""
     try:
-        with path.open(newline="") as lines:
+        yield
+    except (ValueError, OverflowError) as err:
+        problems.append(Problem(where, str(err)))
+
+
+def _rows(path: Path, columns: int, problems: list[Problem]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the lines of a file with their places; what cannot be read becomes a problem."""
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as lines:
             for number, row in enumerate(csv.reader(lines), 1):
+                where = f"{path.name}: line {number}"
+                if len(problems) >= _MOST_PROBLEMS:
+                    return
                 if len(row) < columns:
-                    problem = Problem(f"{path}: line {number}", f"{len(row)} columns where {columns} belong")
-                    raise InvalidInput("trace", [problem])
-                yield row
+                    problems.append(Problem(where, f"{len(row)} columns where {columns} belong"))
+                else:
+                    yield where, row
     except OSError as err:
-        raise InvalidInput("trace", [Problem(str(path), f"cannot be read: {err.strerror}")]) from err
+        problems.append(Problem(path.name, f"cannot be read: {err.strerror}"))
+    except csv.Error as err:
+        problems.append(Problem(path.name, f"is no CSV: {err}"))
+
+
+def _seconds(text: str, speed_up: float) -> float:
+    return int(text) / MICROSECONDS / speed_up
 
 
 def _kept(name: str, fraction: float) -> bool:
@@ -182,4 +243,7 @@ def _kept(name: str, fraction: float) -> bool:
 
 
 def _units(text: str) -> int:
-    return int(float(text or 0) * UNITS)
+    units = float(text or 0) * UNITS
+    if not 0 <= units < 1 << 53:
+        raise ValueError(f"{text!r} is no share of a machine")
+    return int(units)

@@ -55,7 +55,8 @@ async def start(service: Service, address: str = DEFAULT_ADDRESS) -> tuple[Any, 
 
         return grpc.unary_unary_rpc_method_handler(call)
 
-    server = grpc.aio.server()
+    # without this a second server on the same port would silently get half of the requests
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {n: handler(n) for n in methods}),))
     try:
         port = server.add_insecure_port(address)
