@@ -210,6 +210,8 @@ class Placer:
             return self._place_singly(ssn, tasks, future)
         cls = tasks[0].cls
         found = self.candidates(ssn, cls)
+        if found.errors is not None and found.errors_at == self._state():
+            return []  # the last of its kind fitted nowhere, and nothing has changed since
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
         if not found.varies:
             self._normalise(found, found.mask[: found.size])
@@ -390,15 +392,18 @@ class Placer:
 
     def explain(self, ssn: Session, task: Task, *, one_by_one: bool) -> FitErrors:
         """Say why a task fits nowhere: every node counted once, under its first reason."""
-        table = self._table
         found = self.candidates(ssn, task.cls)
-        at = (int(table.cursor[0]), table.object_clock)
+        at = self._state()
         if not one_by_one and found.errors is not None and found.errors_at == at:
             return found.errors
         errors = self._explain(ssn, task, found, one_by_one)
         if not one_by_one:
             found.errors, found.errors_at = errors, at
         return errors
+
+    def _state(self) -> tuple[int, int]:
+        """Return what changes whenever a node or anything on it does."""
+        return int(self._table.cursor[0]), self._table.object_clock
 
     def _explain(self, ssn: Session, task: Task, found: Candidates, one_by_one: bool) -> FitErrors:
         table, size = self._table, found.size

@@ -42,11 +42,17 @@ class FitErrors:
     counts: Mapping[Reason, int] = field(default_factory=dict)
     note: str = ""
     plugin: str = "core"
+    _words: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def message(self) -> str:
         """Return the words of spec scheduler-core 7.4: ``0/3 nodes are unavailable: 2 …, 1 ….``."""
         if self.note:
             return self.note
+        if not self._words:  # a long backlog of one class says the same words a thousand times
+            self._words.append(self._message())
+        return self._words[0]
+
+    def _message(self) -> str:
         by_text: Counter[str] = Counter()
         for reason, count in self.counts.items():
             by_text[reason.text] += count

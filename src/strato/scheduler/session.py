@@ -218,6 +218,9 @@ class Session:
 
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         """Return tasks in their order."""
+        if len(self._task_orders) == 1:
+            order = self._task_orders[0]
+            return sorted(tasks, key=lambda task: (order(task), task.order))
         return sorted(tasks, key=self.task_key)
 
     # -- questions -----------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def _close_job(ssn: Session, job: Job) -> None:
         return
     waiting = [task for task in _unplaced(job) if not task.gated]
     if waiting:
-        fallback = ssn.fit_error(job)
+        fallback = "" if all(task.alike in notes.errors for task in waiting) else ssn.fit_error(job)
         ssn.plan.pods.extend(pod_verdict(ssn, job, task, fallback) for task in waiting)
 
 

@@ -37,13 +37,15 @@ class Attributes:
     inqueue: Vector
     elastic: Vector
     deserved: FloatArray = field(default_factory=lambda: np.zeros(0))
+    _wanted: list[tuple[int, float]] | None = None
 
     @property
     def share(self) -> float:
         """Return the largest used fraction of what it deserves."""
-        used = self.queue.used.tolist()
-        wanted = self.deserved.tolist()
-        return max([share(u, d) for u, d in zip(used, wanted, strict=True) if d >= 0.1], default=0.0)
+        if self._wanted is None:  # asked for at every turn of a queue; what it deserves stays for the session
+            self._wanted = [(column, amount) for column, amount in enumerate(self.deserved.tolist()) if amount >= 0.1]
+        used = self.queue.used
+        return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
 
 
 class Proportion(Plugin):
