@@ -60,12 +60,13 @@ class SqliteJournal:
 
     Args:
         path: The file; its directory must exist and be writable.
+        wait_seconds: How long to wait for a process that is just letting go of it.
 
     Raises:
         JournalError: The file is not a journal of ours, is damaged or in use.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, wait_seconds: float = 5) -> None:
         self.path = path
         self._changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -73,7 +74,7 @@ class SqliteJournal:
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         try:
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=5)
+            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=wait_seconds)
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=FULL")
@@ -184,6 +185,9 @@ class SqliteJournal:
             folded, last = folded + len(changes), revision
             if folded >= _FOLD_BYTES:
                 break
+        if not folded:
+            self._log_bytes = 0
+            return
         database = self._db
         database.execute("BEGIN")
         database.executemany(

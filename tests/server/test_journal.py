@@ -1,0 +1,174 @@
+"""The journal: what was acknowledged survives whatever happens to the process."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from strato.errors import Unavailable
+from strato.server import journal as journals
+from strato.server.journal import JournalError, SqliteJournal, open_store
+from strato.server.store import Change, Row, Store
+
+ROOT = Path(__file__).parents[2]
+
+
+def contents(path: Path) -> tuple[dict[str, Row], int]:
+    """Return what a restart finds."""
+    store, journal = open_store(path)
+    assert journal is not None
+    journal.close()
+    return store.bucket("things").objects, store.revision
+
+
+def crash(path: Path, seed: int, acknowledged: int) -> list[str]:
+    """Let a process write, kill it after so many acknowledgements, and return all it has said."""
+    command = [sys.executable, "-m", "tests.server.journal_writer", str(path), str(seed)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+    assert child.stdout is not None
+    lines = []
+    while acknowledged:
+        line = child.stdout.readline()
+        assert line, "the writer ended by itself"
+        lines.append(line)
+        acknowledged -= line.startswith("done")
+    child.send_signal(signal.SIGKILL)
+    lines += child.stdout.read().splitlines()
+    child.stdout.close()
+    assert child.wait() == -signal.SIGKILL
+    return lines
+
+
+def test_kill_in_the_middle_of_writes_and_folds_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    path, rng = tmp_path / "journal.db", random.Random(3)
+    last_revision = 1
+    for seed in range(6):
+        tried: dict[str, dict[int, str]] = {}
+        key_of: dict[int, str] = {}
+        done: dict[str, int] = {}
+        for line in crash(path, seed, rng.randrange(20, 400)):
+            word, revision, *rest = line.split()
+            if word == "try":
+                key, what = rest
+                tried.setdefault(key, {})[int(revision)] = what
+                key_of[int(revision)] = key
+            else:
+                key = key_of[int(revision)]
+                done[key] = max(done.get(key, 0), int(revision))
+        rows, revision = contents(path)
+        assert min(key_of) > last_revision - 1, "revisions never go back"
+        assert revision >= max(done.values())
+        for key, row in rows.items():
+            assert row.body.split()[0] == str(row.revision).encode()
+            assert row.revision >= done.get(key, 0), f"{key} lost an acknowledged write"
+        for key, last in done.items():
+            if key not in rows:
+                possible = [what for one, what in tried[key].items() if one >= last]
+                assert "delete" in possible, f"{key} is gone"
+        last_revision = revision
+
+
+async def write_all(path: Path, count: int, size: int = 100) -> None:
+    store, journal = open_store(path)
+    assert journal is not None
+    journal.start(store)
+    try:
+        for number in range(count):
+            last = store.write("things", f"k{number:06}", b"%d " % store.next_revision() + b"x" * size)
+        await last
+    finally:
+        await asyncio.to_thread(journal.close)
+
+
+async def test_a_restart_finds_what_was_written_folded_or_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.db"
+    monkeypatch.setattr(journals, "_LOG_LIMIT_BYTES", 1)
+    monkeypatch.setattr(journals, "_FOLD_BYTES", 1)
+    await write_all(path, 50)
+    monkeypatch.undo()
+    await write_all(path, 70)
+    rows, revision = contents(path)
+    assert len(rows) == 70
+    assert revision == 121
+    assert all(row.body.split()[0] == str(row.revision).encode() for row in rows.values())
+
+
+def test_a_fold_keeps_what_the_log_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    for start in (2, 12, 22):
+        journal._commit(
+            [Change("things", f"k{number % 15}", number, b"%d" % number, None) for number in range(start, start + 10)]
+        )
+    journal._commit([Change("things", "k3", 32, None, b"")])
+    before = set(journal.read()), journal.last_revision()
+    assert before[1] == 32
+    assert len(before[0]) == 14
+    monkeypatch.setattr(journals, "_FOLD_BYTES", 1)
+    for folds in range(1, 6):  # the fifth has nothing to do
+        journal._fold()
+        assert (set(journal.read()), journal.last_revision()) == before
+        left = journal._db.execute("SELECT count(*) FROM log").fetchone()[0]
+        assert left == max(0, 4 - folds)
+    journal.close()
+    assert contents(path)[1] == 32
+
+
+async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path: Path) -> None:
+    store, journal = open_store(tmp_path / "journal.db")
+    assert journal is not None
+    journal._db.execute("DROP TABLE log")
+    journal._log_bytes = 0
+    journal._db.execute("CREATE VIEW log AS SELECT 1 AS revision, x'' AS changes")  # reads as empty, refuses writes
+    journal.start(store)
+    with pytest.raises(Unavailable, match="cannot be written"):
+        await store.write("things", "a", b"1")
+    with pytest.raises(Unavailable):
+        store.write("things", "b", b"2")
+    await asyncio.to_thread(journal.close)
+
+
+def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
+    first = SqliteJournal(tmp_path / "journal.db")
+    first._db.execute("PRAGMA busy_timeout=0")
+    with pytest.raises(JournalError, match="another cluster"):
+        SqliteJournal(tmp_path / "journal.db", wait_seconds=0)
+    first.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        pytest.param("no database at all" * 100, "file is not a database", id="a file of another kind"),
+        pytest.param("", "", id="an empty file is a new journal"),
+    ],
+)
+def test_files_that_are_no_journal(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "journal.db"
+    path.write_text(text)
+    if not words:
+        assert contents(path) == ({}, 1)
+        return
+    with pytest.raises(JournalError, match=words):
+        SqliteJournal(path)
+
+
+def test_a_journal_of_another_layout_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = SqliteJournal(path)
+    journal._db.execute("UPDATE state SET value='99' WHERE name='layout'")
+    journal.close()
+    with pytest.raises(JournalError, match="another version"):
+        SqliteJournal(path)
+
+
+def test_nothing_is_kept_without_a_path() -> None:
+    store, journal = open_store(None)
+    assert isinstance(store, Store)
+    assert journal is None

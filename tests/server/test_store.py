@@ -1,0 +1,245 @@
+"""The store against a plain dictionary: whatever happens in whatever order, readers see one consistent history."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from strato.errors import Gone, Unavailable
+from strato.server import store as stores
+from strato.server.store import Change, Event, Store
+
+T = TypeVar("T")
+KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in "xy" for name in "abc"])
+EVENTS_KEPT = 6
+
+
+class Slow:
+    """A journal that makes durable what it is told to, when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Change] = []
+
+    def append(self, change: Change) -> None:
+        self.waiting.append(change)
+
+
+def replayed(contents: dict[str, bytes], events: list[Event]) -> dict[str, bytes]:
+    """Return what a reader has who saw ``contents`` and then the events."""
+    seen = dict(contents)
+    for event in events:
+        assert (event.previous is not None) == (event.key in seen)
+        assert event.previous == seen.get(event.key)
+        if event.body is None:
+            del seen[event.key]
+        else:
+            seen[event.key] = event.body
+    return seen
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Writes, commits and reads in any order; ``history`` is the model."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.store, self.journal = Store(), Slow()
+        self.store.use_journal(self.journal)
+        self.first = self.store.revision
+        self.latest: dict[str, bytes] = {}
+        self.history: dict[int, dict[str, bytes]] = {self.first: {}}
+        """Durable contents by revision."""
+        self.changed: list[int] = []
+        """Revisions of durable changes."""
+        self.futures: list[tuple[int, asyncio.Future[None]]] = []
+        self.watchers: list[tuple[stores.Watcher, dict[str, bytes]]] = []
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(main)
+
+    @initialize()
+    def keep_few_events(self) -> None:
+        self.kept, stores.EVENTS_KEPT = stores.EVENTS_KEPT, EVENTS_KEPT
+
+    def teardown(self) -> None:
+        stores.EVENTS_KEPT = self.kept
+        self.loop.close()
+
+    # writes
+
+    @rule(key=KEYS, value=st.sampled_from([b"{}", b"[]"]))
+    def put(self, key: str, value: bytes) -> None:
+        self._write(key, value)
+
+    @precondition(lambda self: self.latest)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        self._write(data.draw(st.sampled_from(sorted(self.latest))), None)
+
+    def _write(self, key: str, body: bytes | None) -> None:
+        async def write() -> asyncio.Future[None]:
+            return self.store.write("things", key, body, b"last" if body is None else None)
+
+        revision = self.store.next_revision()
+        self.futures.append((revision, self.run(write())))
+        if body is None:
+            del self.latest[key]
+        else:
+            self.latest[key] = body
+
+    @precondition(lambda self: self.journal.waiting)
+    @rule(data=st.data())
+    def commit(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, len(self.journal.waiting)))
+        batch, self.journal.waiting = self.journal.waiting[:count], self.journal.waiting[count:]
+        now = dict(self.history[max(self.history)])
+        for change in batch:
+            if change.body is None:
+                del now[change.key]
+            else:
+                now[change.key] = change.body
+            self.history[change.revision] = dict(now)
+            self.changed.append(change.revision)
+
+        async def commit() -> None:
+            self.store.committed(batch)
+
+        self.run(commit())
+
+    # reads
+
+    @rule(key=KEYS)
+    def newest_state_is_what_was_written_last(self, key: str) -> None:
+        assert self.store.bucket("things").latest(key) == self.latest.get(key)
+
+    @rule(data=st.data(), prefix=st.sampled_from(["", "x/", "y/"]))
+    def list_at_any_revision(self, data: st.DataObject, prefix: str) -> None:
+        revision = data.draw(st.sampled_from(sorted(self.history)))
+        wanted = {key: body for key, body in self.history[revision].items() if key.startswith(prefix)}
+        try:
+            keys, body_of = self.store.bucket("things").at(revision, prefix)
+        except Gone:
+            assert self._is_compacted(revision)
+            return
+        assert not self._is_compacted(revision)
+        assert list(keys) == sorted(wanted)
+        assert {key: body_of(key) for key in keys} == wanted
+
+    @rule(data=st.data())
+    def watch_from_any_revision(self, data: st.DataObject) -> None:
+        revision = data.draw(st.sampled_from(sorted(self.history)))
+        try:
+            watcher, missed = self.store.watch("things", revision)
+        except Gone:
+            assert self._is_compacted(revision)
+            return
+        assert not self._is_compacted(revision)
+        assert [event.revision for event in missed] == [one for one in self.changed if one > revision]
+        self.watchers.append((watcher, replayed(self.history[revision], missed)))
+
+    @precondition(lambda self: self.watchers)
+    @rule(data=st.data())
+    def a_watcher_reads(self, data: st.DataObject) -> None:
+        position = data.draw(st.integers(0, len(self.watchers) - 1))
+        watcher, seen = self.watchers[position]
+        watcher.wake()
+        self.watchers[position] = (watcher, replayed(seen, self.run(watcher.take())))
+        assert self.watchers[position][1] == self.history[max(self.history)]
+
+    @precondition(lambda self: self.watchers)
+    @rule(data=st.data())
+    def a_watcher_leaves(self, data: st.DataObject) -> None:
+        watcher, _ = self.watchers.pop(data.draw(st.integers(0, len(self.watchers) - 1)))
+        watcher.close()
+
+    @rule(ahead=st.integers(1, 3))
+    def a_revision_of_the_future_cannot_be_watched(self, ahead: int) -> None:
+        with pytest.raises(Gone):
+            self.store.watch("things", self.store.revision + ahead)
+
+    def _is_compacted(self, revision: int) -> bool:
+        dropped = self.changed[:-EVENTS_KEPT]
+        return bool(dropped) and revision < dropped[-1]
+
+    @invariant()
+    def readers_see_what_is_durable_and_no_more(self) -> None:
+        durable = self.history[max(self.history)]
+        bucket = self.store.bucket("things")
+        assert self.store.published == max(self.history)
+        assert {key: row.body for key, row in bucket.objects.items()} == durable
+        assert list(bucket.keys()) == sorted(durable)
+
+    @invariant()
+    def writers_are_answered_when_their_write_is_durable(self) -> None:
+        for revision, future in self.futures:
+            assert future.done() == (revision <= self.store.published)
+
+    @invariant()
+    def nobody_is_kept_who_has_left(self) -> None:
+        assert self.store.bucket("things").watchers == {watcher for watcher, _ in self.watchers}
+
+
+TestStoreMachine = StoreMachine.TestCase
+TestStoreMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+
+
+async def test_a_watcher_that_does_not_read_is_cut_off_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores.Watcher, "LIMIT", 3)
+    store = Store()
+    watcher, _ = store.watch("things", store.revision)
+    for number in range(4):
+        store.write("things", f"k{number}", b"v")
+    assert await watcher.take() == []
+    assert watcher.overflowed
+    assert store.bucket("things").watchers == set()
+
+
+async def test_a_failed_journal_answers_everybody_and_keeps_what_is_durable() -> None:
+    store, journal = Store(), Slow()
+    store.use_journal(journal)
+    kept = store.write("things", "a", b"1")
+    store.committed(journal.waiting)
+    lost = store.write("things", "b", b"2")
+    store.failed(Unavailable("disk full"))
+    await kept
+    with pytest.raises(Unavailable):
+        await lost
+    with pytest.raises(Unavailable):
+        store.write("things", "c", b"3")
+    assert store.bucket("things").latest("b") is None
+    assert store.bucket("things").latest("a") == b"1"
+
+
+async def test_a_subscriber_that_writes_is_published_after_what_it_answers() -> None:
+    store = Store()
+    seen: list[tuple[str, str]] = []
+
+    def echo(resource: str, event: Event) -> None:
+        seen.append((resource, event.key))
+        if resource == "things":
+            store.write("echoes", event.key, event.body)
+
+    store.on_publish(echo)
+    await store.write("things", "a", b"1")
+    assert seen == [("things", "a"), ("echoes", "a")]
+    assert store.bucket("echoes").latest("a") == b"1"
+
+
+async def test_a_subscriber_that_fails_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    store = Store()
+    seen: list[str] = []
+
+    def fail(resource: str, event: Event) -> None:
+        raise ValueError(resource)
+
+    store.on_publish(fail)
+    store.on_publish(lambda _resource, event: seen.append(event.key))
+    await store.write("things", "a", b"1")
+    assert seen == ["a"]
+    assert "a subscriber failed" in caplog.text
