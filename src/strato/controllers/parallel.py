@@ -1,4 +1,4 @@
-"""Do one thing to many objects at once, within a bound, without a task per object."""
+"""Do one thing to many objects at once, within a bound, without a task per object; and long computations aside."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from strato.clock import Clock, VirtualClock
 from strato.errors import StratoError
 
 T = TypeVar("T")
@@ -30,3 +31,13 @@ async def for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]], lim
         for _ in range(min(limit, len(items))):
             group.create_task(worker())
     return failures
+
+
+async def off_loop(clock: Clock, work: Callable[[], T]) -> T:
+    """Compute something that takes tens of milliseconds without holding up the loop.
+
+    It runs in a thread on the machine's clock. Virtual time knows no threads: there it runs at once.
+    """
+    if isinstance(clock, VirtualClock):
+        return work()
+    return await asyncio.to_thread(work)

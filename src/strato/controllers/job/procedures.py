@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from strato.api.core import Pod
@@ -32,6 +33,7 @@ from strato.controllers.job.status import Status
 from strato.controllers.job.sync import plan_pods
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import Phase
+from strato.controllers.parallel import off_loop
 from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound, StratoError
 
@@ -208,7 +210,12 @@ class Procedures:
                     for wanted in plugin.refreshed(job):
                         await self._effects.ensure(wanted, job.metadata.namespace)
                 continue
-            for wanted in plugin.objects(job):
+            objects = (
+                await off_loop(self._clock, partial(plugin.objects, job))
+                if plugin.computes_long
+                else plugin.objects(job)
+            )
+            for wanted in objects:
                 await self._effects.ensure(wanted, job.metadata.namespace)
         record.plugins_fresh = True
 

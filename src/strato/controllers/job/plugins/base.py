@@ -51,6 +51,9 @@ class JobPlugin:
     tracked: ClassVar[bool] = True
     """Whether it owns objects, remembered in ``status.controlledResources``."""
 
+    computes_long: ClassVar[bool] = False
+    """Whether `objects` takes long enough to be felt by everybody else on the loop."""
+
     defaults: ClassVar[Mapping[str, Value]] = {}
     """Its flags and what they are when nobody sets them."""
 

@@ -41,6 +41,7 @@ class SshPlugin(JobPlugin):
     """See the module."""
 
     name: ClassVar[str] = "ssh"
+    computes_long: ClassVar[bool] = True  # a key pair takes about 60 ms
     defaults: ClassVar[Mapping[str, Value]] = {
         "ssh-key-file-path": ROOT_PATH,
         "ssh-private-key": "",
