@@ -22,6 +22,7 @@ from strato.client.informer import Change, Informers
 from strato.client.local import LocalCluster
 from strato.clock import Clock, VirtualClock, format_time, run_virtual
 from strato.controllers import EMBEDDED, ControllerManager
+from strato.controllers.kube.daemonsets import node_of
 from strato.errors import NotFound, StratoError
 from strato.server.embedded import in_memory_server
 
@@ -154,7 +155,7 @@ class DyingCluster(LocalCluster):
 
 
 class Scheduler:
-    """Admits every group at once and binds every pod to the node ``n``."""
+    """Admits every group at once and binds every pod to the node its affinity names, else to ``n``."""
 
     def __init__(self, world: World, informers: Informers) -> None:
         self._world = world
@@ -177,7 +178,7 @@ class Scheduler:
 
     async def _bind(self, pod: Pod) -> None:
         with suppress(StratoError):
-            await self._world.cluster.bind(pod.metadata.namespace, pod.metadata.name, "n")
+            await self._world.cluster.bind(pod.metadata.namespace, pod.metadata.name, node_of(pod) or "n")
 
 
 class Kubelet:

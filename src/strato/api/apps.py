@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from strato.api.core.pod import PodTemplateSpec
 from strato.api.core.volumes import PersistentVolumeClaim
 from strato.api.meta import Condition, Object, View
@@ -84,6 +86,19 @@ class ReplicaSet(Object, frozen=True, kw_only=True):
     status: ReplicaSetStatus = ReplicaSetStatus()
 
 
+class Ordinals(View, frozen=True, kw_only=True):
+    """Numbers of the pods."""
+
+    start: int = 0
+
+
+class ClaimRetention(View, frozen=True, kw_only=True):
+    """What becomes of claims: ``Retain`` or ``Delete``."""
+
+    when_deleted: str = "Retain"
+    when_scaled: str = "Retain"
+
+
 class StatefulSetSpec(View, frozen=True, kw_only=True):
     """``spec``."""
 
@@ -96,6 +111,10 @@ class StatefulSetSpec(View, frozen=True, kw_only=True):
     revision_history_limit: int = 10
     min_ready_seconds: int = 0
     volume_claim_templates: tuple[PersistentVolumeClaim, ...] = ()
+    ordinals: Ordinals | None = None
+    claim_retention: ClaimRetention = msgspec.field(
+        default=ClaimRetention(), name="persistentVolumeClaimRetentionPolicy"
+    )
 
 
 class StatefulSetStatus(View, frozen=True, kw_only=True):

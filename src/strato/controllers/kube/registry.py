@@ -8,16 +8,21 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.cron import KubeCronController
+from strato.controllers.kube.daemonsets import DaemonSetController
 from strato.controllers.kube.deployments import DeploymentController
+from strato.controllers.kube.disruptions import DisruptionController
 from strato.controllers.kube.endpoints import EndpointsController
 from strato.controllers.kube.garbage import GarbageCollector
+from strato.controllers.kube.jobs import KubeJobController
 from strato.controllers.kube.namespaces import (
     NamespaceController,
     RootCertificateController,
     ServiceAccountController,
 )
 from strato.controllers.kube.nodes import NodeLifecycleController
+from strato.controllers.kube.quotas import QuotaController
 from strato.controllers.kube.replicasets import ReplicaSetController
+from strato.controllers.kube.statefulsets import StatefulSetController
 from strato.controllers.parts import Factory, Parts
 from strato.controllers.reconcile import Controller
 
@@ -29,6 +34,10 @@ def _simple(controller: Callable[[Cluster, Informers, Clock], Controller]) -> Fa
 
 def _cron(parts: Parts) -> Controller:
     return KubeCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+
+
+def _job(parts: Parts) -> Controller:
+    return KubeJobController(parts.cluster, parts.informers, parts.clock, random=parts.random, recorder=parts.recorder)
 
 
 KUBE: Mapping[str, Factory] = {
@@ -43,8 +52,13 @@ KUBE: Mapping[str, Factory] = {
             NodeLifecycleController,
             ReplicaSetController,
             DeploymentController,
+            StatefulSetController,
+            DaemonSetController,
+            DisruptionController,
+            QuotaController,
         )
     },
+    KubeJobController.name: _job,
     KubeCronController.name: _cron,
 }
 """Stock controllers by name."""

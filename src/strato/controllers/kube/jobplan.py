@@ -1,0 +1,225 @@
+"""What a batch/v1 Job has to do: how its pods stand, whether it is over, which pods it lacks. Pure.
+
+Source: batch/v1 Job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from strato.api.batch import Job, JobSpec, JobStatus
+from strato.api.core import Pod
+from strato.api.meta import Condition
+
+INDEX_KEY: Final = "batch.kubernetes.io/job-completion-index"
+FIRST_BACKOFF_SECONDS: Final = 10.0
+LONGEST_BACKOFF_SECONDS: Final = 600.0
+_LONGEST_TEXT: Final = 10_000
+"""Completed indexes are cut off at this many characters, as the field allows no more."""
+
+
+@dataclass(slots=True)
+class Lost:
+    """Pods of a job that ended and are gone, so that nobody can count them any more."""
+
+    succeeded: int = 0
+    failed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How a job stands."""
+
+    active: tuple[Pod, ...]
+    terminating: int
+    succeeded: int
+    failed: int
+    ready: int
+    restarts: int
+    """Container restarts of live pods."""
+    indexes: frozenset[int]
+    """Completed ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The end of a job."""
+
+    complete: bool
+    reason: str
+    message: str
+
+
+@dataclass(slots=True)
+class Steps:
+    """What to do to the pods."""
+
+    create: list[int | None] = field(default_factory=list)
+    """One entry per pod: its completion index, or None."""
+    delete: list[Pod] = field(default_factory=list)
+
+
+def tally(job: Job, pods: Iterable[Pod], going: Iterable[str], lost: Lost) -> Tally:
+    """Count a job's pods.
+
+    Args:
+        job: The job; its status remembers what was counted before.
+        pods: Its pods.
+        going: Uids of pods on their way out.
+        lost: Pods that ended and are gone.
+    """
+    leaving = frozenset(going)
+    active: list[Pod] = []
+    terminating = ready = restarts = 0
+    succeeded, failed = lost.succeeded, lost.failed
+    done = set(parse_indexes(job.status.completed_indexes))
+    indexed = is_indexed(job.spec)
+    for pod in pods:
+        if pod.status.phase == "Succeeded":
+            succeeded += 1
+            if indexed and (index := index_of(pod)) is not None:
+                done.add(index)
+        elif pod.status.phase == "Failed":
+            failed += 1
+        elif pod.metadata.uid in leaving:
+            terminating += 1
+        else:
+            active.append(pod)
+            ready += pod.is_ready
+            for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+                restarts += status.restart_count
+    if indexed:
+        limit = job.spec.completions or 0
+        done = {index for index in done if index < limit}
+        succeeded = len(done)
+    return Tally(
+        active=tuple(active),
+        terminating=terminating,
+        succeeded=max(succeeded, job.status.succeeded),
+        failed=max(failed, job.status.failed),
+        ready=ready,
+        restarts=restarts,
+        indexes=frozenset(done),
+    )
+
+
+def verdict(job: Job, counted: Tally, now: float, started: float | None) -> Verdict | None:
+    """Return how the job ends, None while it goes on."""
+    spec = job.spec
+    restarted = spec.template.spec.restart_policy == "OnFailure" and (
+        counted.restarts > 0 if spec.backoff_limit == 0 else counted.restarts >= spec.backoff_limit
+    )
+    if counted.failed > spec.backoff_limit or restarted:
+        return Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    deadline = spec.active_deadline_seconds
+    if deadline is not None and started is not None and not spec.suspend and now - started >= deadline:
+        return Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+    if spec.completions is None:
+        over = counted.succeeded > 0 and not counted.active
+    else:
+        over = counted.succeeded >= spec.completions and not counted.active
+    if over and not (spec.suspend and counted.succeeded < (spec.completions or 1)):
+        return Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
+    return None
+
+
+def decided(status: JobStatus) -> Verdict | None:
+    """Return the end that a status has announced; it is final, whatever the counts are meanwhile."""
+    for condition in status.conditions:
+        if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
+            return Verdict(condition.type == "SuccessCriteriaMet", condition.reason, condition.message)
+    return None
+
+
+def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
+    """Return the pods to make and to delete.
+
+    Args:
+        job: The job.
+        counted: How it stands.
+        order: Its active pods, the first to go first.
+    """
+    spec, planned = job.spec, Steps()
+    if spec.suspend:
+        planned.delete = list(order)
+        return planned
+    wanted = spec.parallelism
+    if spec.completions is not None:
+        wanted = min(wanted, spec.completions - counted.succeeded)
+    elif counted.succeeded > 0:
+        wanted = min(wanted, len(counted.active))  # a work queue runs dry: nobody new
+    if is_indexed(spec):
+        return _indexed_steps(spec, counted, order, max(0, wanted))
+    surplus = len(counted.active) - max(0, wanted)
+    if surplus > 0:
+        planned.delete = list(order[:surplus])
+    else:
+        planned.create = [None] * -surplus
+    return planned
+
+
+def _indexed_steps(spec: JobSpec, counted: Tally, order: Sequence[Pod], wanted: int) -> Steps:
+    planned = Steps()
+    kept: set[int] = set()
+    for pod in reversed(order):
+        index = index_of(pod)
+        if index is None or index in kept or index in counted.indexes or len(kept) >= wanted:
+            planned.delete.append(pod)
+        else:
+            kept.add(index)
+    free = wanted - len(kept)
+    for index in range(spec.completions or 0):
+        if free <= 0:
+            break
+        if index not in kept and index not in counted.indexes:
+            planned.create.append(index)
+            free -= 1
+    return planned
+
+
+def backoff_seconds(failures: int) -> float:
+    """Return how long to wait after the n-th failure in a row before pods are made again."""
+    if failures <= 0:
+        return 0.0
+    return float(min(FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 10), LONGEST_BACKOFF_SECONDS))
+
+
+def is_indexed(spec: JobSpec) -> bool:
+    """Return whether pods have completion indexes."""
+    return spec.completion_mode == "Indexed"
+
+
+def index_of(pod: Pod) -> int | None:
+    """Return a pod's completion index."""
+    text = pod.metadata.annotation(INDEX_KEY)
+    return int(text) if text.isdecimal() else None
+
+
+def parse_indexes(text: str) -> list[int]:
+    """Read ``completedIndexes``: ``0,2-4``."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdecimal():
+            found.extend(range(int(first), int(last if last.isdecimal() else first) + 1))
+    return found
+
+
+def format_indexes(indexes: Iterable[int]) -> str:
+    """Write ``completedIndexes``; two neighbours are written one by one."""
+    runs: list[list[int]] = []
+    for index in sorted(indexes):
+        if runs and runs[-1][-1] == index - 1:
+            runs[-1].append(index)
+        else:
+            runs.append([index])
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ",".join(map(str, run)) for run in runs]
+    text = ",".join(parts)
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT].rpartition(",")[0]
+
+
+def condition_true(conditions: Iterable[Condition], *types: str) -> bool:
+    """Return whether one of these conditions holds."""
+    return any(condition.type in types and condition.status == "True" for condition in conditions)

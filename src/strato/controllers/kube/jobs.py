@@ -1,0 +1,242 @@
+"""batch/v1 Jobs on the embedded cluster: completions, indexes, backoff, deadlines, suspension, and their removal.
+
+Pods are counted where they lie; those that ended and were removed are remembered while we run, and the status never
+counts back. Not supported: pod failure and success policies, limits per index.
+
+Source: batch/v1 Job.
+"""
+
+from __future__ import annotations
+
+import string
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.batch import Job
+from strato.api.core import Pod
+from strato.api.meta import Key
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock, format_time, parse_time
+from strato.controllers.kube import jobplan
+from strato.controllers.kube.jobplan import Lost, Tally, Verdict
+from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
+from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
+from strato.controllers.written import OwnWrites
+from strato.errors import Conflict, NotFound
+
+_LETTERS: Final = string.ascii_lowercase + string.digits
+_OVER: Final = ("Complete", "Failed")
+
+
+class KubeJobController(KeyedController):
+    """See the module."""
+
+    name: ClassVar[str] = "kube-job-controller"
+    workers: ClassVar[int] = 8
+
+    def __init__(
+        self, cluster: Cluster, informers: Informers, clock: Clock, *, random: Random, recorder: Recorder
+    ) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._random = random
+        self._recorder = recorder
+        self._jobs = informers.informer(Job)
+        self._written: OwnWrites[Job] = OwnWrites()
+        self._lost: defaultdict[str, Lost] = defaultdict(Lost)
+        """Ended pods that are gone, by uid of the job."""
+        self._failures: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        """When each failed pod was first seen as failed, by uid of the job."""
+        self._owned = OwnedPods(cluster, informers, catalog.JOB, self.queue.add, self._on_gone)
+        self._jobs.add_handler(self._on_job)
+
+    def _on_job(self, change: Change[Job]) -> None:
+        if change.new is not None:
+            self.queue.add(change.key)
+            return
+        uid = change.object.metadata.uid
+        self._written.forget(change.key)
+        self._owned.forget(uid)
+        self._lost.pop(uid, None)
+        self._failures.pop(uid, None)
+
+    def _on_gone(self, pod: Pod, ours: bool) -> None:
+        owner = pod.metadata.controller
+        if owner is None or self._jobs.get((pod.metadata.namespace, owner.name)) is None:
+            return
+        if pod.status.phase == "Succeeded":
+            self._lost[owner.uid].succeeded += 1
+        elif not ours or pod.status.phase == "Failed":
+            self._lost[owner.uid].failed += 1
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Bring the job's pods and status up to date; returns when time alone will change something."""
+        job = self._written.newest(key, self._jobs.get(key))
+        if job is None or job.metadata.deletion_timestamp is not None:
+            return None
+        if jobplan.condition_true(job.status.conditions, *_OVER):
+            return await self._remove_when_due(job)
+        now, uid = self.clock.now(), job.metadata.uid
+        counted = self._tally(job)
+        started = self._started(job, now)
+        ended = jobplan.decided(job.status) or jobplan.verdict(job, counted, now, started)
+        if ended is not None:
+            await self._owned.delete(uid, counted.active)
+            await self._write_status(job, self._tally(job), started, ended)
+            return None
+        wait = await self._work(job, counted, now)
+        counted = self._tally(job)
+        await self._write_status(job, counted, started, jobplan.verdict(job, counted, now, started))
+        deadline = job.spec.active_deadline_seconds
+        if deadline is not None and started is not None and not job.spec.suspend:
+            left = started + deadline - now
+            wait = left if wait is None else min(wait, left)
+        return wait
+
+    def _tally(self, job: Job) -> Tally:
+        pods = self._owned.all_of(job.metadata.uid)
+        going = [pod.metadata.uid for pod in pods if self._owned.is_going(pod)]
+        return jobplan.tally(job, pods, going, self._lost[job.metadata.uid])
+
+    def _started(self, job: Job, now: float) -> float | None:
+        if job.spec.suspend:
+            return None
+        return parse_time(job.status.start_time) if job.status.start_time else now
+
+    async def _work(self, job: Job, counted: Tally, now: float) -> float | None:
+        """Make and delete pods; returns the seconds that a failure still holds new ones back."""
+        uid = job.metadata.uid
+        planned = jobplan.steps(job, counted, sorted(counted.active, key=deletion_order))
+        if planned.delete:
+            await self._owned.delete(uid, planned.delete)
+        if not planned.create:
+            return None
+        wait = self._backoff(job, now)
+        if wait > 0:
+            return wait
+        whole = await self._cluster.get(catalog.JOB, job.metadata.name, job.metadata.namespace)
+        template = whole["spec"]["template"]
+        await self._owned.create(job.metadata, [self._body(job, template, index) for index in planned.create])
+        return None
+
+    def _backoff(self, job: Job, now: float) -> float:
+        seen = self._failures[job.metadata.uid]
+        since_success = 0
+        for pod in self._owned.all_of(job.metadata.uid):
+            if pod.status.phase == "Failed":
+                seen.setdefault(pod.metadata.uid, now)
+                since_success += 1
+        if not since_success:
+            return 0.0
+        return max(seen.values()) + jobplan.backoff_seconds(since_success) - now
+
+    def _body(self, job: Job, template: Mapping[str, Any], index: int | None) -> dict[str, Any]:
+        meta = job.metadata
+        labels = {
+            "batch.kubernetes.io/controller-uid": meta.uid,
+            "batch.kubernetes.io/job-name": meta.name,
+            "controller-uid": meta.uid,
+            "job-name": meta.name,
+        }
+        if index is None:
+            return pod_body(catalog.JOB, meta, template, labels=labels, generateName=f"{meta.name}-")
+        text = str(index)
+        labels[jobplan.INDEX_KEY] = text
+        name = f"{meta.name}-{text}-{''.join(self._random.choices(_LETTERS, k=5))}"
+        body = pod_body(catalog.JOB, meta, template, labels=labels, annotations={jobplan.INDEX_KEY: text}, name=name)
+        spec = body["spec"]
+        spec.setdefault("hostname", f"{meta.name}-{text}")
+        variable = {"name": "JOB_COMPLETION_INDEX", "value": text}
+        for member in ("containers", "initContainers"):
+            if spec.get(member):
+                spec[member] = [{**one, "env": [*(one.get("env") or ()), variable]} for one in spec[member]]
+        return body
+
+    # Status
+
+    async def _write_status(self, job: Job, counted: Tally, started: float | None, ended: Verdict | None) -> None:
+        now = format_time(self.clock.now())
+        old = job.status
+        status: dict[str, Any] = {
+            "active": len(counted.active) or None,
+            "ready": counted.ready,
+            "terminating": counted.terminating,
+            "succeeded": counted.succeeded or None,
+            "failed": counted.failed or None,
+            "startTime": format_time(started) if started is not None else None,
+            "completedIndexes": jobplan.format_indexes(counted.indexes) or None,
+            "conditions": self._conditions(job, counted, ended, now),
+        }
+        if ended is not None and ended.complete:
+            status["completionTime"] = now
+        before = {
+            **dict.fromkeys(status),
+            **msgspec.to_builtins(old),
+            "ready": old.ready,
+            "terminating": old.terminating,
+        }
+        if (
+            all((before.get(name) or None) == (value or None) for name, value in status.items())
+            and old.ready is not None
+        ):
+            return
+        meta = job.metadata
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "status": status}
+        try:
+            written = await self._cluster.patch(Job, meta.name, meta.namespace, body, subresource="status")
+        except NotFound:
+            return
+        if job.key in self._jobs:
+            self._written.note(written)
+        if ended is not None and jobplan.condition_true(written.status.conditions, *_OVER):
+            kind = "Normal" if ended.complete else "Warning"
+            reason = "Completed" if ended.complete else ended.reason
+            self._recorder.event(job, kind, reason, "Job completed" if ended.complete else ended.message)
+            self.queue.add(job.key)  # it may have to go after a while
+
+    def _conditions(self, job: Job, counted: Tally, ended: Verdict | None, now: str) -> Sequence[dict[str, Any]]:
+        conditions: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in job.status.conditions]
+
+        def put(type_: str, status: str, reason: str, message: str) -> None:
+            known = next((one for one in conditions if one["type"] == type_), None)
+            if known is not None and known["status"] == status:
+                return
+            if known is not None:
+                conditions.remove(known)
+            times = {"lastProbeTime": now, "lastTransitionTime": now}
+            conditions.append({"type": type_, "status": status, **times, "reason": reason, "message": message})
+
+        suspended = any(one["type"] == "Suspended" for one in conditions)
+        if job.spec.suspend:
+            put("Suspended", "True", "JobSuspended", "Job suspended")
+        elif suspended:
+            put("Suspended", "False", "JobResumed", "Job resumed")
+        if ended is not None:
+            put("SuccessCriteriaMet" if ended.complete else "FailureTarget", "True", ended.reason, ended.message)
+            if not counted.active and not counted.terminating:
+                put("Complete" if ended.complete else "Failed", "True", ended.reason, ended.message)
+        return conditions
+
+    async def _remove_when_due(self, job: Job) -> float | None:
+        ttl = job.spec.ttl_seconds_after_finished
+        if ttl is None:
+            return None
+        over = next((one for one in job.status.conditions if one.type in _OVER and one.status == "True"), None)
+        if over is None or not over.last_transition_time:
+            return None
+        left = parse_time(over.last_transition_time) + ttl - self.clock.now()
+        if left > 0:
+            return left
+        meta = job.metadata
+        try:
+            await self._cluster.delete(Job, meta.name, meta.namespace, uid=meta.uid, propagation="Foreground")
+        except (NotFound, Conflict):
+            return None
+        return None

@@ -1,0 +1,215 @@
+"""The pods of workloads: as the watch shows them, together with what we did that it has not shown yet.
+
+Who counts pods to decide how many to make must count those just made, and must not count those just deleted, or it
+does everything twice.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from strato.api.core import Pod
+from strato.api.kinds import Kind
+from strato.api.meta import Key, ObjectMeta
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import parse_time
+from strato.controllers.job.pods import revision_of
+from strato.controllers.owners import controller_reference
+from strato.controllers.parallel import for_each
+from strato.errors import AlreadyExists, Conflict, NotFound
+
+_PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
+_CONCURRENT: Final = 32
+
+
+class OwnedPods:
+    """See the module.
+
+    Args:
+        cluster: Where to write.
+        informers: Where to read.
+        kind: The kind of the owners.
+        on_change: Told the key of the owner whenever one of its pods changed.
+        on_gone: Told of a pod that is gone, and whether we had deleted it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        kind: Kind,
+        on_change: Callable[[Key], None],
+        on_gone: Callable[[Pod, bool], None] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self._on_change = on_change
+        self._on_gone = on_gone
+        self._pods = informers.informer(Pod)
+        self._owned: defaultdict[str, set[Key]] = defaultdict(set)
+        """Keys of the pods the watch shows, by uid of the owner."""
+        self._created: dict[str, dict[Key, Pod]] = {}
+        """Pods that only our create vouches for, by uid of the owner."""
+        self._deleted: dict[str, set[str]] = {}
+        """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
+        self._pods.add_handler(self._on_pod)
+
+    def _on_pod(self, change: Change[Pod]) -> None:
+        pod = change.object
+        owner = pod.metadata.controller
+        if owner is None or owner.kind != self._kind.name or owner.api_version != self._kind.api_version:
+            return
+        key = pod.key
+        ours = pod.metadata.uid in self._deleted.get(owner.uid, ())
+        if change.new is None:
+            owned = self._owned[owner.uid]
+            owned.discard(key)
+            if not owned:
+                del self._owned[owner.uid]
+            if self._on_gone is not None:
+                self._on_gone(pod, ours)
+            self._forget_deleted(owner.uid, pod.metadata.uid)
+        else:
+            self._owned[owner.uid].add(key)
+        made = self._created.get(owner.uid)
+        if made is not None:
+            made.pop(key, None)
+            if not made:
+                del self._created[owner.uid]
+        self._on_change(Key(pod.metadata.namespace, owner.name))
+
+    def _forget_deleted(self, owner: str, pod: str) -> None:
+        gone = self._deleted.get(owner)
+        if gone is not None:
+            gone.discard(pod)
+            if not gone:
+                del self._deleted[owner]
+
+    def forget(self, owner: str) -> None:
+        """Drop what is remembered for an owner that is gone."""
+        self._created.pop(owner, None)
+        self._deleted.pop(owner, None)
+
+    def all_of(self, owner: str) -> list[Pod]:
+        """Return an owner's pods, those that are on their way out included."""
+        shown = [pod for key in self._owned.get(owner, ()) if (pod := self._pods.get(key)) is not None]
+        made = self._created.get(owner)
+        if made is None:
+            return shown
+        seen = revision_of(self._pods.resource_version)
+        for key in [key for key, pod in made.items() if seen >= revision_of(pod.metadata.resource_version)]:
+            del made[key]  # the watch is past it: shown, or gone again
+        return [*shown, *made.values()]
+
+    def is_going(self, pod: Pod) -> bool:
+        """Return whether a pod is being deleted, by us or by others."""
+        owner = pod.metadata.controller
+        return pod.metadata.deletion_timestamp is not None or (
+            owner is not None and pod.metadata.uid in self._deleted.get(owner.uid, ())
+        )
+
+    def live(self, owner: str) -> list[Pod]:
+        """Return the pods that run or will: neither finished nor on their way out."""
+        return [pod for pod in self.all_of(owner) if not pod.is_finished and not self.is_going(pod)]
+
+    async def create(self, owner: ObjectMeta, bodies: Sequence[Mapping[str, Any]]) -> None:
+        """Create pods of an owner concurrently; one of the owner's own that exists is fine.
+
+        Raises:
+            StratoError: The first that failed, after all were tried.
+        """
+
+        async def create(body: Mapping[str, Any]) -> None:
+            try:
+                pod = await self._cluster.create(Pod, body, owner.namespace)
+            except AlreadyExists:
+                present = await self._cluster.get(Pod, body["metadata"]["name"], owner.namespace)
+                holder = present.metadata.controller
+                if holder is None or holder.uid != owner.uid:
+                    raise
+                pod = present
+            if pod.key not in self._pods:
+                self._created.setdefault(owner.uid, {})[pod.key] = pod
+
+        failures = await for_each(bodies, create, _CONCURRENT)
+        if failures:
+            raise failures[0]
+
+    async def delete(self, owner: str, pods: Sequence[Pod]) -> None:
+        """Delete pods of an owner concurrently.
+
+        Raises:
+            StratoError: The first that failed, after all were tried.
+        """
+
+        async def delete(pod: Pod) -> None:
+            self._deleted.setdefault(owner, set()).add(pod.metadata.uid)
+            try:
+                await self._cluster.delete(Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
+            except (NotFound, Conflict):
+                return
+            except BaseException:
+                self._forget_deleted(owner, pod.metadata.uid)
+                raise
+
+        failures = await for_each([pod for pod in pods if not self.is_going(pod)], delete, _CONCURRENT)
+        if failures:
+            raise failures[0]
+
+
+def pod_body(kind: Kind, owner: ObjectMeta, template: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
+    """Return a pod of a template.
+
+    Args:
+        kind: The owner's kind.
+        owner: The owner.
+        template: The pod template as JSON; shared, not copied.
+        metadata: Further members of ``metadata``; ``labels`` and ``annotations`` are added to the template's.
+    """
+    meta = template.get("metadata") or {}
+    built: dict[str, Any] = {
+        "namespace": owner.namespace,
+        "labels": {**(meta.get("labels") or {}), **metadata.pop("labels", {})},
+        "annotations": {**(meta.get("annotations") or {}), **metadata.pop("annotations", {})},
+        "ownerReferences": [controller_reference(kind.api_version, kind.name, owner)],
+    }
+    if meta.get("finalizers"):
+        built["finalizers"] = meta["finalizers"]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**built, **metadata},
+        "spec": dict(template.get("spec") or {}),
+    }
+
+
+def deletion_order(pod: Pod) -> tuple[Any, ...]:
+    """Sort key of pods to delete first: unassigned, then not running, then not ready, then the youngest."""
+    meta = pod.metadata
+    created = parse_time(meta.creation_timestamp) if meta.creation_timestamp else 0.0
+    return (
+        bool(pod.spec.node_name),
+        _PHASE_ORDER.get(pod.status.phase, 1),
+        pod.is_ready,
+        -created,
+        meta.name,
+    )
+
+
+def available_count(pods: Sequence[Pod], min_ready_seconds: int, now: float) -> tuple[int, float | None]:
+    """Return how many pods have been ready long enough, and in how many seconds the next one will have been."""
+    count, next_in = 0, None
+    for pod in pods:
+        condition = pod.status.condition("Ready")
+        if condition is None or condition.status != "True":
+            continue
+        since = parse_time(condition.last_transition_time) if condition.last_transition_time else now
+        left = since + min_ready_seconds - now
+        if min_ready_seconds == 0 or left <= 0:
+            count += 1
+        else:
+            next_in = left if next_in is None else min(next_in, left)
+    return count, next_in

@@ -1,0 +1,239 @@
+"""StatefulSets: pods with names and claims of their own, made, changed and removed in order.
+
+`plan` decides the next step from the pods there are; a step that waits for a pod ends the plan.
+
+Source: apps/v1 StatefulSet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.apps import ControllerRevision, StatefulSet, StatefulSetSpec
+from strato.api.core import Pod
+from strato.api.meta import Key
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.clock import Clock
+from strato.controllers.kube.ownedpods import OwnedPods, available_count, pod_body
+from strato.controllers.kube.revisions import REVISION_LABEL, Revisions
+from strato.controllers.owners import controller_reference
+from strato.controllers.reconcile import KeyedController
+from strato.errors import AlreadyExists, NotFound
+
+POD_NAME_LABEL: Final = "statefulset.kubernetes.io/pod-name"
+POD_INDEX_LABEL: Final = "apps.kubernetes.io/pod-index"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One pod of the set as it is."""
+
+    ordinal: int
+    pod: Pod
+    going: bool
+    healthy: bool
+    """Ready for long enough, and staying."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to do now."""
+
+    create: list[int] = field(default_factory=list)
+    delete: list[Pod] = field(default_factory=list)
+
+
+def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> Plan:
+    """Return the next steps; of an ordered set at most one."""
+    parallel = spec.pod_management_policy == "Parallel"
+    by_ordinal = {slot.ordinal: slot for slot in slots}
+    first = spec.ordinals.start if spec.ordinals is not None else 0
+    wanted = range(first, first + spec.replicas)
+    planned = Plan()
+    for ordinal in wanted:
+        slot = by_ordinal.get(ordinal)
+        if slot is None:
+            planned.create.append(ordinal)
+        elif slot.pod.is_finished and not slot.going:
+            planned.delete.append(slot.pod)  # its successor takes the name
+        elif slot.healthy or parallel:
+            continue
+        if not parallel:
+            return planned
+    surplus = sorted((slot for slot in slots if slot.ordinal not in wanted), key=lambda slot: -slot.ordinal)
+    if parallel:
+        planned.delete += [slot.pod for slot in surplus if not slot.going]
+    elif surplus:
+        if not surplus[0].going:
+            planned.delete.append(surplus[0].pod)
+        return planned
+    if not planned.create and not planned.delete:
+        planned.delete += _outdated(spec, [by_ordinal[ordinal] for ordinal in wanted], update_revision)
+    return planned
+
+
+def _outdated(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> list[Pod]:
+    """Return the pod to replace for an update: from the last one down, one at a time, to the partition."""
+    if spec.update_strategy.type != "RollingUpdate":
+        return []
+    rolling = spec.update_strategy.rolling_update
+    partition = rolling.partition if rolling is not None else 0
+    for slot in reversed(slots):
+        if slot.ordinal < partition:
+            break
+        if slot.pod.metadata.label(REVISION_LABEL) != update_revision:
+            return [] if slot.going else [slot.pod]
+        if not slot.healthy:
+            break
+    return []
+
+
+class StatefulSetController(KeyedController):
+    """See the module."""
+
+    name: ClassVar[str] = "kube-statefulset-controller"
+
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+        super().__init__(clock)
+        self._cluster = cluster
+        self._sets = informers.informer(StatefulSet)
+        self._revisions = Revisions(cluster, informers.informer(ControllerRevision), catalog.STATEFULSET)
+        self._owned = OwnedPods(cluster, informers, catalog.STATEFULSET, self.queue.add)
+        self._sets.add_handler(self._on_set)
+
+    def _on_set(self, change: Change[StatefulSet]) -> None:
+        if change.new is None:
+            self._owned.forget(change.object.metadata.uid)
+            return
+        self.queue.add(change.key)
+
+    async def reconcile(self, key: Key) -> float | None:
+        """Take the next step and report where the set stands."""
+        wanted = self._sets.get(key)
+        if wanted is None or wanted.metadata.deletion_timestamp is not None:
+            return None
+        meta, spec = wanted.metadata, wanted.spec
+        try:
+            whole = await self._cluster.get(catalog.STATEFULSET, meta.name, meta.namespace)
+        except NotFound:
+            return None
+        template = whole["spec"]["template"]
+        update = await self._revisions.ensure(meta, template, whole["spec"].get("selector") or {})
+        current = (wanted.status.current_revision or f"{meta.name}-{update}").removeprefix(f"{meta.name}-")
+        slots, next_in = self._slots(wanted)
+        planned = plan(spec, slots, update)
+        if planned.delete:
+            await self._owned.delete(meta.uid, planned.delete)
+        for ordinal in planned.create:
+            await self._create(wanted, whole, ordinal, update, current)
+        slots, _ = self._slots(wanted)
+        await self._write_status(wanted, slots, current, update)
+        return next_in
+
+    def _slots(self, wanted: StatefulSet) -> tuple[list[Slot], float | None]:
+        slots: list[Slot] = []
+        soonest: float | None = None
+        for pod in self._owned.all_of(wanted.metadata.uid):
+            tail = pod.metadata.name.rpartition("-")[2]
+            if not tail.isdecimal():
+                continue
+            going = self._owned.is_going(pod)
+            available, left = available_count([pod], wanted.spec.min_ready_seconds, self.clock.now())
+            healthy = pod.status.phase == "Running" and bool(available) and not going
+            slots.append(Slot(int(tail), pod, going, healthy))
+            if left is not None:
+                soonest = left if soonest is None else min(soonest, left)
+        return sorted(slots, key=lambda slot: slot.ordinal), soonest
+
+    async def _create(
+        self, wanted: StatefulSet, whole: Mapping[str, Any], ordinal: int, update: str, current: str
+    ) -> None:
+        meta, spec = wanted.metadata, wanted.spec
+        template, revision = whole["spec"]["template"], update
+        rolling = spec.update_strategy.rolling_update
+        partition = rolling.partition if rolling is not None and spec.update_strategy.type == "RollingUpdate" else 0
+        if ordinal < partition and current != update:
+            before = await self._revisions.template(meta, current)
+            if before is not None:
+                template, revision = before, current
+        name = f"{meta.name}-{ordinal}"
+        body = pod_body(
+            catalog.STATEFULSET,
+            meta,
+            template,
+            name=name,
+            labels={POD_NAME_LABEL: name, POD_INDEX_LABEL: str(ordinal), REVISION_LABEL: revision},
+        )
+        pod = body["spec"]
+        pod["hostname"] = name
+        if spec.service_name:
+            pod["subdomain"] = spec.service_name
+        claims = whole["spec"].get("volumeClaimTemplates") or ()
+        if claims:
+            own = [
+                {
+                    "name": c["metadata"]["name"],
+                    "persistentVolumeClaim": {"claimName": f"{c['metadata']['name']}-{name}"},
+                }
+                for c in claims
+            ]
+            taken = {volume["name"] for volume in own}
+            pod["volumes"] = [*(v for v in pod.get("volumes") or () if v["name"] not in taken), *own]
+            for claim in claims:
+                await self._ensure_claim(wanted, claim, f"{claim['metadata']['name']}-{name}")
+        await self._owned.create(meta, [body])
+
+    async def _ensure_claim(self, wanted: StatefulSet, template: Mapping[str, Any], name: str) -> None:
+        meta = wanted.metadata
+        metadata: dict[str, Any] = {"name": name, "namespace": meta.namespace}
+        labels = template["metadata"].get("labels") or {}
+        selector = wanted.spec.selector
+        metadata["labels"] = {**labels, **(selector.match_labels if selector is not None else {})}
+        if wanted.spec.claim_retention.when_deleted == "Delete":
+            kind = catalog.STATEFULSET
+            reference = controller_reference(kind.api_version, kind.name, meta)
+            metadata["ownerReferences"] = [{**reference, "controller": False}]
+        body = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": metadata,
+            "spec": template.get("spec") or {},
+        }
+        try:
+            await self._cluster.create(catalog.PERSISTENTVOLUMECLAIM, body, meta.namespace)
+        except AlreadyExists:
+            return  # the claim of the pod before it: that is the point
+
+    async def _write_status(self, wanted: StatefulSet, slots: Sequence[Slot], current: str, update: str) -> None:
+        meta, spec = wanted.metadata, wanted.spec
+        staying = [slot for slot in slots if not slot.going]
+        updated = sum(slot.pod.metadata.label(REVISION_LABEL) == update for slot in staying)
+        rolled_out = updated == spec.replicas == len(staying) and all(slot.healthy for slot in staying)
+        if rolled_out:
+            current = update
+        status: dict[str, Any] = {
+            "observedGeneration": meta.generation,
+            "replicas": len(slots),
+            "readyReplicas": sum(slot.pod.is_ready and not slot.going for slot in slots),
+            "availableReplicas": sum(slot.healthy for slot in slots),
+            "currentReplicas": sum(slot.pod.metadata.label(REVISION_LABEL) == current for slot in staying),
+            "updatedReplicas": updated,
+            "currentRevision": f"{meta.name}-{current}",
+            "updateRevision": f"{meta.name}-{update}",
+        }
+        before = msgspec.to_builtins(wanted.status)
+        if any((before.get(name) or 0) != (value or 0) for name, value in status.items()):
+            try:
+                await self._cluster.patch(
+                    StatefulSet, meta.name, meta.namespace, {"status": status}, subresource="status"
+                )
+            except NotFound:
+                return
+        in_use = {current, update, *(slot.pod.metadata.label(REVISION_LABEL) for slot in slots)}
+        await self._revisions.prune(meta, in_use, spec.revision_history_limit)

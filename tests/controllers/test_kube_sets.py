@@ -1,0 +1,297 @@
+"""StatefulSets, DaemonSets, disruption budgets and quotas on the embedded cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from strato.api import catalog
+from strato.api.apps import ControllerRevision, DaemonSet, RollingUpdate, StatefulSet, StatefulSetSpec, UpdateStrategy
+from strato.api.core import Node, PersistentVolumeClaim, Pod, PodSpec, ResourceQuota, Taint, Toleration
+from strato.api.core.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from strato.api.core.config import ResourceQuotaSpec
+from strato.api.core.node import NodeSpec
+from strato.api.core.pod import PodStatus
+from strato.api.meta import Condition, ObjectMeta
+from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
+from strato.controllers.kube.daemonsets import fits
+from strato.controllers.kube.disruptions import desired_healthy
+from strato.controllers.kube.quotas import counts_pod
+from strato.controllers.kube.revisions import REVISION_LABEL
+from strato.controllers.kube.statefulsets import Slot, plan
+from tests.controllers.world import World, play
+
+
+def template(seconds: float | None = None, image: str = "i", **spec: Any) -> dict[str, Any]:
+    annotations = {} if seconds is None else {"test/seconds": str(seconds)}
+    return {
+        "metadata": {"labels": {"app": "a"}, "annotations": annotations},
+        "spec": {"containers": [{"name": "c", "image": image, "resources": {"requests": {"cpu": "1"}}}], **spec},
+    }
+
+
+def workload(kind: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}, "template": template(), **spec},
+    }
+
+
+# StatefulSets
+
+
+def slot(
+    ordinal: int, revision: str = "new", *, healthy: bool = True, going: bool = False, phase: str = "Running"
+) -> Slot:
+    meta = ObjectMeta(name=f"s-{ordinal}", uid=f"u{ordinal}", labels={REVISION_LABEL: revision})
+    return Slot(ordinal, Pod(metadata=meta, status=PodStatus(phase=phase)), going, healthy and not going)
+
+
+def spec(
+    replicas: int = 3, policy: str = "OrderedReady", partition: int = 0, strategy: str = "RollingUpdate"
+) -> StatefulSetSpec:
+    update = UpdateStrategy(type=strategy, rolling_update=RollingUpdate(partition=partition))
+    return StatefulSetSpec(replicas=replicas, pod_management_policy=policy, update_strategy=update)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "slots", "create", "delete"),
+    [
+        pytest.param(spec(), [], [0], [], id="the first comes first"),
+        pytest.param(spec(), [slot(0, healthy=False)], [], [], id="the next waits for it"),
+        pytest.param(spec(), [slot(0), slot(2)], [1], [], id="a gap is filled"),
+        pytest.param(spec(policy="Parallel"), [slot(1, healthy=False)], [0, 2], [], id="parallel ones do not wait"),
+        pytest.param(spec(1), [slot(0), slot(1), slot(2)], [], [2], id="the last goes first"),
+        pytest.param(spec(1), [slot(0), slot(1), slot(2, going=True)], [], [], id="the next waits until it is gone"),
+        pytest.param(spec(1, "Parallel"), [slot(0), slot(1), slot(2)], [], [2, 1], id="parallel ones go together"),
+        pytest.param(
+            spec(2), [slot(0), slot(1, phase="Failed", healthy=False)], [], [1], id="a failed one is replaced"
+        ),
+        pytest.param(spec(2), [slot(0, "old"), slot(1, "old")], [], [1], id="an update begins at the end"),
+        pytest.param(spec(2), [slot(0, "old"), slot(1, healthy=False)], [], [], id="and waits for each"),
+        pytest.param(spec(2), [slot(0, "old"), slot(1)], [], [0], id="and ends at the beginning"),
+        pytest.param(spec(2, partition=1), [slot(0, "old"), slot(1)], [], [], id="or at the partition"),
+        pytest.param(spec(2, strategy="OnDelete"), [slot(0, "old"), slot(1, "old")], [], [], id="or does not begin"),
+    ],
+)
+def test_stateful_plan(wanted: StatefulSetSpec, slots: list[Slot], create: list[int], delete: list[int]) -> None:
+    planned = plan(wanted, slots, "new")
+    assert planned.create == create
+    assert [p.metadata.name for p in planned.delete] == [f"s-{n}" for n in delete]
+
+
+STATEFUL = ("kube-statefulset-controller", "kube-garbage-collector")
+
+
+def test_a_stateful_set_comes_changes_and_shrinks_in_order() -> None:
+    async def scenario(world: World) -> None:
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        }
+        body = workload("StatefulSet", replicas=3, serviceName="svc", volumeClaimTemplates=[claim])
+        await world.cluster.create(catalog.STATEFULSET, body, "default")
+        await world.settle(10)
+        pods = await world.pods()
+        assert sorted(pods) == ["s-0", "s-1", "s-2"]
+        revisions = [int(pods[f"s-{n}"].metadata.resource_version) for n in range(3)]
+        assert revisions == sorted(revisions)
+        one = pods["s-1"]
+        assert (one.spec.hostname, one.spec.subdomain) == ("s-1", "svc")
+        assert one.metadata.label("statefulset.kubernetes.io/pod-name") == "s-1"
+        assert [v.name for v in one.spec.volumes if v.persistent_volume_claim] == ["data"]
+        claims = (await world.cluster.list(PersistentVolumeClaim, "default")).items
+        assert sorted(c.metadata.name for c in claims) == ["data-s-0", "data-s-1", "data-s-2"]
+        seen = await world.cluster.get(StatefulSet, "s", "default")
+        assert (seen.status.ready_replicas, seen.status.current_revision) == (3, seen.status.update_revision)
+        before = seen.status.current_revision
+
+        await world.cluster.patch(catalog.STATEFULSET, "s", "default", {"spec": {"template": template(image="new")}})
+        await world.settle(20)
+        assert {p.spec.containers[0].image for p in (await world.pods()).values()} == {"new"}
+        seen = await world.cluster.get(StatefulSet, "s", "default")
+        assert seen.status.current_revision == seen.status.update_revision != before
+        assert len((await world.cluster.list(ControllerRevision, "default")).items) == 2
+
+        await world.cluster.patch(catalog.STATEFULSET, "s", "default", {"spec": {"replicas": 1}})
+        await world.settle(10)
+        assert sorted(await world.pods()) == ["s-0"]
+        assert len((await world.cluster.list(PersistentVolumeClaim, "default")).items) == 3
+
+    play(scenario, enabled=STATEFUL)
+
+
+def test_pods_below_the_partition_keep_their_template_when_made_anew() -> None:
+    async def scenario(world: World) -> None:
+        update = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+        await world.cluster.create(
+            catalog.STATEFULSET, workload("StatefulSet", replicas=2, updateStrategy=update), "default"
+        )
+        await world.settle(10)
+        await world.cluster.patch(catalog.STATEFULSET, "s", "default", {"spec": {"template": template(image="new")}})
+        await world.settle(10)
+        await world.cluster.delete(catalog.POD, "s-0", "default")
+        await world.settle(10)
+        images = {name: p.spec.containers[0].image for name, p in (await world.pods()).items()}
+        assert images == {"s-0": "i", "s-1": "new"}
+
+    play(scenario, enabled=STATEFUL)
+
+
+# DaemonSets
+
+
+def node(*taints: Taint, **labels: str) -> Node:
+    return Node(metadata=ObjectMeta(name="n", labels=labels), spec=NodeSpec(taints=taints))
+
+
+def affine(operator: str, *values: str) -> PodSpec:
+    requirement = NodeSelectorRequirement(key="size", operator=operator, values=values)
+    terms = (NodeSelectorTerm(match_expressions=(requirement,)),)
+    return PodSpec(affinity=Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=terms))))
+
+
+NO_SCHEDULE, NO_EXECUTE = Taint(key="k", effect="NoSchedule"), Taint(key="k", effect="NoExecute")
+CORDONED = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+@pytest.mark.parametrize(
+    ("pod", "on", "wanted"),
+    [
+        pytest.param(PodSpec(), node(), (True, True), id="any node"),
+        pytest.param(PodSpec(node_selector={"a": "b"}), node(a="c"), (False, False), id="another label"),
+        pytest.param(PodSpec(), node(CORDONED), (True, True), id="cordoned nodes too"),
+        pytest.param(PodSpec(), node(NO_SCHEDULE), (False, True), id="a taint for new ones only"),
+        pytest.param(PodSpec(), node(NO_EXECUTE), (False, False), id="a taint for all"),
+        pytest.param(
+            PodSpec(tolerations=(Toleration(operator="Exists"),)), node(NO_EXECUTE), (True, True), id="bears all"
+        ),
+        pytest.param(affine("Gt", "4"), node(size="5"), (True, True), id="greater than"),
+        pytest.param(affine("In", "4"), node(size="5"), (False, False), id="not in"),
+        pytest.param(PodSpec(node_name="other"), node(), (False, False), id="bound elsewhere"),
+    ],
+)
+def test_fits(pod: PodSpec, on: Node, wanted: tuple[bool, bool]) -> None:
+    assert fits(pod, on) == wanted
+
+
+async def add_node(world: World, name: str, **labels: str) -> None:
+    body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+    await world.cluster.create(catalog.NODE, body)
+
+
+async def nodes_of_pods(world: World) -> list[str]:
+    return sorted(p.spec.node_name for p in (await world.pods()).values())
+
+
+def test_daemons_follow_the_nodes() -> None:
+    async def scenario(world: World) -> None:
+        for name in ("n1", "n2", "n3"):
+            await add_node(world, name, pool="x" if name != "n3" else "y")
+        body = workload("DaemonSet", template=template(nodeSelector={"pool": "x"}))
+        await world.cluster.create(catalog.DAEMONSET, body, "default")
+        await world.settle(5)
+        assert await nodes_of_pods(world) == ["n1", "n2"]
+        await world.cluster.patch(catalog.NODE, "n3", "", {"metadata": {"labels": {"pool": "x"}}})
+        await world.cluster.delete(catalog.NODE, "n1")
+        await world.settle(5)
+        assert await nodes_of_pods(world) == ["n2", "n3"]
+        seen = await world.cluster.get(DaemonSet, "s", "default")
+        numbers = (seen.status.desired_number_scheduled, seen.status.current_number_scheduled, seen.status.number_ready)
+        assert numbers == (2, 2, 2)
+        new = {"spec": {"template": template(image="new", nodeSelector={"pool": "x"})}}
+        await world.cluster.patch(catalog.DAEMONSET, "s", "default", new)
+        await world.settle(20)
+        assert {p.spec.containers[0].image for p in (await world.pods()).values()} == {"new"}
+        assert await nodes_of_pods(world) == ["n2", "n3"]
+
+    play(scenario, enabled=("kube-daemonset-controller",))
+
+
+# Disruption budgets
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "expected", "wanted"),
+    [(2, None, 5, 2), ("50%", None, 5, 3), (None, 1, 5, 4), (None, "30%", 10, 7), (None, 9, 5, 0), (None, None, 5, 0)],
+)
+def test_desired_healthy(least: int | str | None, most: int | str | None, expected: int, wanted: int) -> None:
+    assert desired_healthy(PodDisruptionBudgetSpec(min_available=least, max_unavailable=most), expected) == wanted
+
+
+@pytest.mark.parametrize(
+    ("budget", "allowed"), [({"minAvailable": 2}, 1), ({"maxUnavailable": "50%"}, 2), ({"minAvailable": 4}, 0)]
+)
+def test_a_budget_says_how_many_pods_may_go(budget: dict[str, Any], allowed: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.STATEFULSET, workload("StatefulSet", replicas=3), "default")
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "b", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "a"}}, **budget},
+        }
+        await world.cluster.create(catalog.PODDISRUPTIONBUDGET, body, "default")
+        await world.settle(10)
+        seen = (await world.cluster.get(PodDisruptionBudget, "b", "default")).status
+        assert (seen.expected_pods, seen.current_healthy, seen.disruptions_allowed) == (3, 3, allowed)
+        assert [(c.type, c.status) for c in seen.conditions] == [("DisruptionAllowed", str(allowed > 0))]
+
+    play(scenario, enabled=("kube-disruption-controller", "kube-statefulset-controller"))
+
+
+# Quotas
+
+
+@pytest.mark.parametrize(
+    ("scopes", "pod", "counts"),
+    [
+        pytest.param((), PodSpec(), True, id="no scope"),
+        pytest.param(("BestEffort",), PodSpec(), True, id="best effort"),
+        pytest.param(("NotBestEffort",), PodSpec(), False, id="not best effort"),
+        pytest.param(("Terminating",), PodSpec(active_deadline_seconds=1), True, id="with a deadline"),
+        pytest.param(("NotTerminating", "BestEffort"), PodSpec(active_deadline_seconds=1), False, id="all must hold"),
+        pytest.param(("PriorityClass",), PodSpec(priority_class_name="p"), True, id="any priority class"),
+    ],
+)
+def test_quota_scopes(scopes: tuple[str, ...], pod: PodSpec, counts: bool) -> None:
+    assert counts_pod(ResourceQuotaSpec(scopes=scopes), Pod(spec=pod)) is counts
+    ended = Pod(spec=pod, status=PodStatus(phase="Failed", conditions=(Condition(),)))
+    assert not counts_pod(ResourceQuotaSpec(scopes=scopes), ended)
+
+
+def test_a_quota_says_what_is_used() -> None:
+    async def scenario(world: World) -> None:
+        await world.cluster.create(catalog.STATEFULSET, workload("StatefulSet", replicas=3), "default")
+        hard = {
+            "pods": "10",
+            "requests.cpu": "4",
+            "count/statefulsets.apps": "2",
+            "services": "1",
+            "limits.memory": "1Gi",
+        }
+        body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+        await world.cluster.create(catalog.RESOURCEQUOTA, body, "default")
+        await world.settle(10)
+        seen = (await world.cluster.get(ResourceQuota, "q", "default")).status
+        assert dict(seen.hard) == hard
+        services = dict(seen.used).pop("services")
+        assert dict(seen.used) == {
+            "pods": "3",
+            "requests.cpu": "3",
+            "count/statefulsets.apps": "1",
+            "limits.memory": "0",
+            "services": services,
+        }
+        await world.cluster.patch(catalog.STATEFULSET, "s", "default", {"spec": {"replicas": 1}})
+        await world.cluster.patch(catalog.RESOURCEQUOTA, "q", "default", {"spec": {"hard": {"services": None}}})
+        await world.settle(20)
+        seen = (await world.cluster.get(ResourceQuota, "q", "default")).status
+        assert (seen.used["pods"], seen.used["requests.cpu"]) == ("1", "1")
+        assert "services" not in seen.hard
+        assert "services" not in seen.used
+
+    play(scenario, enabled=("kube-resourcequota-controller", "kube-statefulset-controller"))
