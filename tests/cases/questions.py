@@ -94,6 +94,11 @@ class Questions:
         total = float(resource_scores(nodes, task.cls, rows, ssn.terms)[0])
         for static in ssn.static_scorers:
             total += sum(float(score.raw[0]) * score.weight for score in static(task.cls, nodes, rows))
+        for by_facet in ssn.facet_scorers:
+            total += sum(float(score.raw[0]) * score.weight for score in by_facet(task, nodes, rows))
+        for by_task in ssn.task_scorers:
+            points = by_task(task, nodes, rows)
+            total += 0.0 if points is None else float(points[0])
         for score in ssn.scorers:
             points = score(task.cls, nodes, rows)
             total += 0.0 if points is None else float(points[0])
@@ -117,7 +122,9 @@ class Questions:
         ssn, task, rows = self.ssn, self._task(query["task"]), self._row(query["node"])
         nodes = ssn.world.nodes
         static: list[Callable[[], Verdicts | None]] = [lambda f=f: f(task.cls, nodes, rows) for f in ssn.filters]
-        by_task: list[Callable[[], Verdicts | None]] = [lambda f=f: f(task, nodes, rows) for f in ssn.task_filters]
+        by_task: list[Callable[[], Verdicts | None]] = [
+            lambda f=f: f(task, nodes, rows) for f in (*ssn.facet_filters, *ssn.task_filters)
+        ]
         for judge in [*static, *by_task]:
             verdicts = judge()
             if verdicts is not None and verdicts.codes[0]:

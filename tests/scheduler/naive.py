@@ -75,8 +75,8 @@ def term_score(node: SlowNode, term: ResourceTerm, request: list[int], scored: l
         if capacity > 0:
             if used > capacity:
                 return 0.0
-            score += (used if term.kind == kernels.PACK else capacity - used) * weight / capacity
-        whole_f += weight
+            score += (used if weight >= 0 else capacity - used) * abs(weight) / capacity
+        whole_f += abs(weight)
     if whole_f > 0:
         score /= whole_f
     return score * 100.0 * term.weight

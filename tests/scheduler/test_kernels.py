@@ -23,7 +23,8 @@ TERMS = [
     ResourceTerm(kernels.MOST, 2.0, ((0, 1.0), (1, 1.0))),
     ResourceTerm(kernels.BALANCED, 1.0, ((0, 1.0), (1, 1.0), (3, 1.0))),
     ResourceTerm(kernels.PACK, 5.0, ((0, 1.0), (1, 1.0), (3, 8.0))),
-    ResourceTerm(kernels.SPREAD, 3.0, ((0, 2.0), (1, 1.0))),
+    ResourceTerm(kernels.PACK, 3.0, ((0, -2.0), (1, -1.0))),
+    ResourceTerm(kernels.PACK, 2.0, ((0, 2.0), (1, -1.0), (3, 4.0))),
 ]
 
 
@@ -150,7 +151,7 @@ def test_small_lag_updates_the_tree_instead_of_building_it() -> None:
         assert arena.run(2) == expected
 
 
-@pytest.mark.parametrize("term", TERMS, ids=["least", "most", "balanced", "pack", "spread"])
+@pytest.mark.parametrize("term", TERMS, ids=["least", "most", "balanced", "pack", "spread", "mixed"])
 def test_numpy_scores_equal_the_kernel(term: ResourceTerm) -> None:
     arena = Arena(11, 40, [term], kernels.KEEP)
     arena.mask[:] = True

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 from strato.errors import Problem
 from strato.scheduler.ingest import go_bool
@@ -13,7 +13,14 @@ from strato.scheduler.ingest import go_bool
 A = TypeVar("A")
 
 
-def arg(key: str, default: Any, *, minimum: float | None = None) -> Any:
+def arg(
+    key: str,
+    default: Any,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    read: Callable[[Any], Any] | None = None,
+) -> Any:
     """Declare an argument.
 
     Args:
@@ -21,8 +28,23 @@ def arg(key: str, default: Any, *, minimum: float | None = None) -> Any:
             key with that prefix, as whole numbers.
         default: Its default; its type is the argument's: bool, int, float or str.
         minimum: Smallest sensible value; a smaller one takes the default, as in Volcano.
+        maximum: Largest sensible value; likewise.
+        read: Turns what is written into the value, for arguments that are lists or mappings; raises ValueError saying
+            what is wrong, one problem a line, each ``path: text`` or just text.
     """
-    return dataclasses.field(default=default, metadata={"key": key, "minimum": minimum})
+    metadata = Metadata(key, minimum, maximum, read)._asdict()
+    if isinstance(default, dict | list):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+class Metadata(NamedTuple):
+    """What `arg` notes about a field; see there."""
+
+    key: str
+    minimum: float | None = None
+    maximum: float | None = None
+    read: Callable[[Any], Any] | None = None
 
 
 def read_arguments(args_type: type[A], given: Mapping[str, Any], where: str) -> tuple[A, list[Problem]]:
@@ -42,6 +64,9 @@ def read_arguments(args_type: type[A], given: Mapping[str, Any], where: str) -> 
         place = f"{where}.{key}"
         known = exact.get(key)
         if known is not None:
+            if known.metadata.get("read") is not None:
+                problems += _structured(values, known, value, place)
+                continue
             problem = _set(values, known, known.default, value)
         else:
             prefix = next((p for p in prefixes if key.startswith(p) and len(key) > len(p)), None)
@@ -59,9 +84,51 @@ def _set(values: dict[str, Any], field: dataclasses.Field[Any], default: Any, va
     read = _read(type(default), value)
     if read is None:
         return f"{value!r} is not {_KINDS[type(default)]}"
-    minimum = field.metadata["minimum"]
-    values[field.name] = default if minimum is not None and read < minimum else read
+    minimum, maximum = field.metadata["minimum"], field.metadata.get("maximum")
+    sensible = (minimum is None or read >= minimum) and (maximum is None or read <= maximum)
+    values[field.name] = read if sensible else default
     return ""
+
+
+def _structured(values: dict[str, Any], field: dataclasses.Field[Any], value: Any, place: str) -> list[Problem]:
+    """Read a list or mapping by the field's own reader."""
+    try:
+        values[field.name] = field.metadata["read"](value)
+    except ValueError as error:
+        found = []
+        for line in str(error).splitlines():
+            path, colon, text = line.partition(": ")
+            found.append(Problem(f"{place}.{path}", text) if colon else Problem(place, line))
+        return found
+    return []
+
+
+def structured(kind: type[A]) -> Callable[[Any], A]:
+    """Return a reader for a mapping whose keys are a frozen dataclass's arguments."""
+
+    def read(value: Any) -> A:
+        if not isinstance(value, dict):
+            raise ValueError(f"{value!r} is not a mapping")
+        args, problems = read_arguments(kind, {str(k): v for k, v in value.items()}, "")
+        if problems:
+            raise ValueError("\n".join(f"{p.where.lstrip('.')}: {p.message}" for p in problems))
+        return args
+
+    return read
+
+
+def numbers(value: Any) -> dict[str, float]:
+    """Read a mapping of names to numbers.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a mapping")
+    wrong = [f"{k}: {v!r} is not a number" for k, v in value.items() if _read(float, v) is None]
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return {str(k): float(v) for k, v in value.items()}
 
 
 def _collect(into: dict[str, Any], key: str, value: Any) -> str:

@@ -8,7 +8,7 @@ rows of the `NodeTable`; votes are PERMIT, ABSTAIN, REJECT (spec scheduler-core 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -67,12 +67,16 @@ POINTS: Final[dict[str, tuple[str, ...]]] = {
     "queue_order": ("enableQueueOrder",),
     "victim_queue_order": (),
     "filter": ("enablePredicate",),
+    "facet": (),
+    "filter_facet": ("enablePredicate",),
+    "score_facet": ("enableNodeOrder",),
     "filter_task": ("enablePredicate",),
     "filter_neighbours": ("enablePredicate",),
     "pre_filter": ("enablePredicate",),
     "static_scores": ("enableNodeOrder",),
     "resource_terms": ("enableNodeOrder",),
     "score": ("enableNodeOrder",),
+    "score_task": ("enableNodeOrder",),
     "batch_score": ("enableNodeOrder",),
     "hyper_node_order": ("enabledHyperNodeOrder",),
     "hyper_node_gradient": ("enabledHyperNodeGradient",),
@@ -114,10 +118,10 @@ class ResourceTerm(NamedTuple):
     """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
 
     Attributes:
-        kind: ``kernels.LEAST`` (Kubernetes LeastAllocated), MOST, BALANCED, or PACK / SPREAD (weighted mean of the
-            used, or free, fraction after placing, over requested dimensions; 0 when one overflows).
+        kind: ``kernels.LEAST`` (Kubernetes LeastAllocated), MOST, BALANCED, or PACK (weighted mean of the used fraction
+            after placing, over requested dimensions; 0 when one overflows).
         weight: Factor of the term; terms are in [0, 100] times it.
-        weights: Weight by column.
+        weights: Weight by column; in PACK a negative one asks for the free fraction instead, with that weight.
     """
 
     kind: int
@@ -207,6 +211,19 @@ class Plugin:
     def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by class and node object only; the answer is kept until the node object changes."""
 
+    def facet(self, task: Task) -> Hashable:
+        """Return what ``filter_facet`` and ``score_facet`` look at besides the class: a queue's rule, an annotation.
+
+        Tasks of one class and equal facets get the same answers, which are kept like those of ``filter``.
+        """
+
+    def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Judge rows by class, facet and node object only; kept until the node object or the facet changes."""
+
+    def score_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
+        """Score rows by class, facet and node object only; kept until the node object or the facet changes."""
+        return ()
+
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by what runs on them; asked again after every placement. None when it has nothing to say."""
 
@@ -226,6 +243,9 @@ class Plugin:
 
     def score(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Score rows by class and what the row's columns hold; None when it has nothing to say."""
+
+    def score_task(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
+        """Score rows like ``score`` where the class is not all that counts; asked for every single task."""
 
     def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Score the candidate rows together (normalised by the plugin); asked for every single task."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-LEAST, MOST, BALANCED, PACK, SPREAD = 0, 1, 2, 3, 4
+LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
 """Kinds of resource score terms, see `strato.scheduler.placement.ResourceTerm`."""
 
 FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
@@ -98,8 +98,8 @@ def _score(row, request, scored_request, allocatable, idle, requested, scored, k
                         points_f = 0.0
                         whole_f = 0.0
                         break
-                    points_f += (used if kind == PACK else capacity - used) * w_f / capacity
-                whole_f += w_f
+                    points_f += (used if w_f >= 0 else used - capacity) * w_f / capacity
+                whole_f += abs(w_f)
             if whole_f > 0:
                 points_f = points_f / whole_f
             total += points_f * 100.0 * weights[t]

@@ -250,4 +250,4 @@ def filters_differ(old: Node, new: Node) -> bool:
         return True
     if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
         return True
-    return old.status.images != new.status.images
+    return old.status.images != new.status.images or old.status.allocatable != new.status.allocatable

@@ -8,7 +8,7 @@ arrays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -87,25 +87,26 @@ class Placer:
     def __init__(self, table: NodeTable, seed: int = 0) -> None:
         self._table = table
         self._seed = seed
-        self._classes: dict[int, Candidates] = {}
+        self._classes: dict[tuple[Hashable, ...], Candidates] = {}
         self._terms: tuple[npt.NDArray[np.int64], FloatArray, npt.NDArray[np.int64], FloatArray] | None = None
         self._term_key: tuple[ResourceTerm, ...] | None = None
         self._out = np.zeros(1024, np.int32)
 
     # -- candidates ----------------------------------------------------------------------------------------------------
 
-    def candidates(self, ssn: Session, cls: TaskClass) -> Candidates:
-        """Return the class's candidates, brought up to date with the node objects."""
-        table = self._table
-        found = self._classes.get(cls.number)
+    def candidates(self, ssn: Session, task: Task) -> Candidates:
+        """Return the candidates of a task's class and facet, brought up to date with the node objects."""
+        table, cls = self._table, task.cls
+        key = (cls.number, *ssn.facet(task))
+        found = self._classes.get(key)
         if found is None:
-            found = self._classes[cls.number] = Candidates()
+            found = self._classes[key] = Candidates()
             self._evict_unused(found)
         if found.size != table.size or len(found.base) != table.capacity:
             self._resize(found, cls)
         if found.clock != table.object_clock:
             rows = np.nonzero(table.changed_at[: table.size] > found.clock)[0]
-            self._refilter(ssn, cls, found, rows)
+            self._refilter(ssn, task, found, rows)
             found.clock = table.object_clock
         return found
 
@@ -134,14 +135,15 @@ class Placer:
         offset = (self._seed * 7919 + cls.number * 104729) % max(table.size, 1)
         found.head = np.array([leaves, offset, 0, 0], np.int64)
 
-    def _refilter(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Rows) -> None:
+    def _refilter(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
         """Ask every static filter and static score about rows whose node object changed."""
         table = self._table
         codes = np.zeros(len(rows), np.uint16)
         rows = rows[table.present[rows]] if not table.present[rows].all() else rows
         codes = np.zeros(len(rows), np.uint16)
-        for judge in ssn.filters:
-            verdicts = judge(cls, table, rows)
+        answers = [judge(task.cls, table, rows) for judge in ssn.filters]
+        answers += [judge(task, table, rows) for judge in ssn.facet_filters]
+        for verdicts in answers:
             if verdicts is None:
                 continue
             said = verdicts.codes.astype(np.uint16)
@@ -150,11 +152,12 @@ class Placer:
         found.codes[rows] = codes
         found.mask[: table.size] = table.present[: table.size]
         found.mask[: table.size] &= found.codes[: table.size] == 0
-        self._restatic(ssn, cls, found, rows)
+        self._restatic(ssn, task, found, rows)
         found.head[kernels.BUILT] = 0
 
-    def _restatic(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Rows) -> None:
-        scores = [score for fn in ssn.static_scorers for score in fn(cls, self._table, rows)]
+    def _restatic(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
+        scores = [score for fn in ssn.static_scorers for score in fn(task.cls, self._table, rows)]
+        scores += [score for fn in ssn.facet_scorers for score in fn(task, self._table, rows)]
         if len(found.static) != len(scores):
             found.static = [score._replace(raw=np.zeros(self._table.capacity)) for score in scores]
         for kept, score in zip(found.static, scores, strict=True):
@@ -209,7 +212,7 @@ class Placer:
         if one_by_one:
             return self._place_singly(ssn, tasks, future)
         cls = tasks[0].cls
-        found = self.candidates(ssn, cls)
+        found = self.candidates(ssn, tasks[0])
         if found.errors is not None and found.errors_at == self._state():
             return []  # the last of its kind fitted nowhere, and nothing has changed since
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
@@ -313,8 +316,7 @@ class Placer:
         table.touch(row)
 
     def _choose(self, ssn: Session, task: Task, future: bool) -> int:
-        cls = task.cls
-        found = self.candidates(ssn, cls)
+        found = self.candidates(ssn, task)
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
         rows = self.rows_for(ssn, task, flags)
         if not rows.size:
@@ -330,7 +332,7 @@ class Placer:
     def score_rows(self, ssn: Session, task: Task, rows: Rows) -> FloatArray:
         """Return the total score of a task on candidate rows, all of which are the candidates."""
         cls = task.cls
-        found = self.candidates(ssn, cls)
+        found = self.candidates(ssn, task)
         live = np.zeros(found.size, np.bool_)
         live[rows] = True
         self._normalise(found, live)
@@ -339,15 +341,15 @@ class Placer:
             points = score(cls, self._table, rows)
             if points is not None:
                 total += points
-        for batch in ssn.batch_scorers:
-            points = batch(task, self._table, rows)
+        for score_task in (*ssn.task_scorers, *ssn.batch_scorers):
+            points = score_task(task, self._table, rows)
             if points is not None:
                 total += points
         return total
 
     def rows_for(self, ssn: Session, task: Task, flags: int) -> Rows:
         """Return the rows that can take a task now (or, under FUTURE, later)."""
-        found = self.candidates(ssn, task.cls)
+        found = self.candidates(ssn, task)
         fits = found.mask[: found.size] & self._fits(task.cls, flags)
         rows: Rows = np.nonzero(fits)[0]
         for judge in ssn.task_filters:
@@ -360,7 +362,7 @@ class Placer:
 
     def rows_after_evictions(self, ssn: Session, task: Task) -> Rows:
         """Return rows where nothing but what pods hold stands against a task: the static filters allow it."""
-        found = self.candidates(ssn, task.cls)
+        found = self.candidates(ssn, task)
         rows: Rows = np.nonzero(found.mask[: found.size])[0]
         return rows
 
@@ -392,7 +394,7 @@ class Placer:
 
     def explain(self, ssn: Session, task: Task, *, one_by_one: bool) -> FitErrors:
         """Say why a task fits nowhere: every node counted once, under its first reason."""
-        found = self.candidates(ssn, task.cls)
+        found = self.candidates(ssn, task)
         at = self._state()
         if not one_by_one and found.errors is not None and found.errors_at == at:
             return found.errors
@@ -506,7 +508,7 @@ def resource_scores(table: Columns, cls: Requests, rows: Rows, terms: Sequence[R
         elif term.kind == kernels.BALANCED:
             total += _balanced(table, cls, rows, term) * term.weight
         else:
-            total += _pack(table, cls, rows, term) * 100.0 * term.weight
+            total += packed(table, cls, rows, term.weights) * 100.0 * term.weight
     return total
 
 
@@ -549,20 +551,21 @@ def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> 
     return np.where(n == 0, 100.0, points)
 
 
-def _pack(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
-    points, whole = np.zeros(len(rows)), np.zeros(len(rows))
+def packed(table: Columns, cls: Requests, rows: Rows, weights: Sequence[tuple[int, float]]) -> FloatArray:
+    """Return the weighted mean of used (negative weight: free) fractions after placing, as the kernel's PACK."""
+    points, whole = np.zeros(len(rows)), 0.0
     over = np.zeros(len(rows), np.bool_)
-    for column, weight in term.weights:
+    for column, weight in weights:
         need = int(cls.request[column])
         if need <= 0:
             continue
         capacity = table.allocatable[rows, column]
         used = capacity - table.idle[rows, column] + need
         over |= (used > capacity) & (capacity > 0)
-        kept = used if term.kind == kernels.PACK else capacity - used
+        kept = used if weight >= 0 else used - capacity
         points += np.where(capacity > 0, kept * weight / np.maximum(capacity, 1), 0.0)
-        whole += weight
-    return np.where(over, 0.0, np.where(whole > 0, points / np.where(whole > 0, whole, 1.0), points))
+        whole += abs(weight)
+    return np.where(over, 0.0, points / whole if whole > 0 else points)
 
 
 def warm_up() -> None:

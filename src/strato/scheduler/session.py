@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 from strato.scheduler import diagnostics, kernels
@@ -122,6 +122,10 @@ class Session:
         self.task_filters: list[Callable[[Task, NodeTable, Rows], Verdicts | None]] = flat["filter_task"]
         self.static_scorers: list[Callable[[TaskClass, NodeTable, Rows], Sequence[StaticScore]]] = flat["static_scores"]
         self.scorers: list[Callable[[TaskClass, NodeTable, Rows], FloatArray | None]] = flat["score"]
+        self.facet_filters: list[Callable[[Task, NodeTable, Rows], Verdicts | None]] = flat["filter_facet"]
+        self.facet_scorers: list[Callable[[Task, NodeTable, Rows], Sequence[StaticScore]]] = flat["score_facet"]
+        self._facets: list[Callable[[Task], Hashable]] = flat["facet"]
+        self.task_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["score_task"]
         self.batch_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["batch_score"]
         self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
@@ -136,7 +140,7 @@ class Session:
             for plugin in self.plugins
             if any(
                 getattr(fn, "__self__", None) is plugin
-                for point in ("filter_task", "score", "batch_score")
+                for point in ("filter_task", "score", "score_task", "batch_score")
                 for fn in flat[point]
             )
         ]
@@ -175,6 +179,17 @@ class Session:
     def note_single(self, task: Task, row: int) -> None:
         """Let filters see a task on its row at once; its status follows with the statement."""
         self.world.nodes.tasks[row][task.key] = task
+
+    def facet(self, task: Task) -> tuple[Hashable, ...]:
+        """Return what tells a task from others of its class, by all plugins; nothing when none asks."""
+        return tuple([fn(task) for fn in self._facets]) if self._facets else ()
+
+    def equal_run(self, tasks: Sequence[Task], start: int, end: int) -> int:
+        """Return how many tasks from ``start`` share its facet."""
+        if not self._facets:
+            return end - start
+        facet = self.facet(tasks[start])
+        return next((at for at in range(start + 1, end) if self.facet(tasks[at]) != facet), end) - start
 
     def one_by_one(self, task: Task) -> bool:
         """Whether plugins must look at pods for this task, so that a batch is no use."""

@@ -40,7 +40,7 @@ class Work:
         tasks, cls, role = self.tasks, first.cls, first.role
         while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role and not tasks[end].nominated:
             end += 1
-        return end - self.at
+        return ssn.equal_run(tasks, self.at, end)
 
     def take(self, count: int) -> list[Task]:
         """Remove and return the first tasks."""

@@ -13,6 +13,7 @@ from strato.scheduler.plugins.overcommit import Overcommit
 from strato.scheduler.plugins.predicates import Predicates
 from strato.scheduler.plugins.priority import Priority
 from strato.scheduler.plugins.proportion import Proportion
+from strato.scheduler.plugins.resourcestrategy import ResourceStrategyFit
 from strato.scheduler.plugins.sla import Sla
 
 PLUGINS: dict[str, type[Plugin]] = {
@@ -28,6 +29,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         Predicates,
         Priority,
         Proportion,
+        ResourceStrategyFit,
         Sla,
     )
 }
