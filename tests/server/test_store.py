@@ -225,7 +225,8 @@ async def test_a_subscriber_that_writes_is_published_after_what_it_answers() -> 
         if resource == "things":
             store.write("echoes", event.key, event.body)
 
-    store.on_publish(echo)
+    for resource in ("things", "echoes"):
+        store.on_publish(resource, echo)
     await store.write("things", "a", b"1")
     assert seen == [("things", "a"), ("echoes", "a")]
     assert store.bucket("echoes").latest("a") == b"1"
@@ -238,8 +239,8 @@ async def test_a_subscriber_that_fails_does_not_stop_the_others(caplog: pytest.L
     def fail(resource: str, event: Event) -> None:
         raise ValueError(resource)
 
-    store.on_publish(fail)
-    store.on_publish(lambda _resource, event: seen.append(event.key))
+    store.on_publish("things", fail)
+    store.on_publish("things", lambda _resource, event: seen.append(event.key))
     await store.write("things", "a", b"1")
     assert seen == ["a"]
     assert "a subscriber failed" in caplog.text

@@ -81,6 +81,7 @@ async def _main(options: EmbeddedOptions) -> None:
         bootstrap=bootstrap.objects(),
         metrics=metrics,
         tokens=authenticator,
+        root_certificate=authority.certificate.decode(),
     )
     certificate, key = authority.server_files((options.host, socket.gethostname()))
     app = create_app(server, authenticator, metrics)

@@ -61,11 +61,10 @@ class CustomKinds:
         self._state = state
         for crd in state.iterate(catalog.CUSTOMRESOURCEDEFINITION):
             state.registry.serve_crd(crd)
-        state.store.on_publish(self._observe)
+        state.store.on_publish(catalog.CUSTOMRESOURCEDEFINITION.resource, self._observe)
 
     def _observe(self, resource: str, event: Event) -> None:
-        if resource != catalog.CUSTOMRESOURCEDEFINITION.resource:
-            return
+        del resource
         if event.body is not None:
             self._state.registry.serve_crd(_decode(event.body))
             return

@@ -263,15 +263,20 @@ class Store:
         self._waiters: deque[_Waiter] = deque()
         self._failure: Exception | None = None
         self._publishing: deque[Change] = deque()
-        self._subscribers: list[Callable[[str, Event], None]] = []
+        self._subscribers: dict[str, list[Callable[[str, Event], None]]] = {}
 
     def use_journal(self, journal: Journal) -> None:
         """Make every further write durable before it is published."""
         self._journal = journal
 
-    def on_publish(self, subscriber: Callable[[str, Event], None]) -> None:
-        """Call ``subscriber(resource, event)`` for every published change, before its writer is answered."""
-        self._subscribers.append(subscriber)
+    def on_publish(self, resource: str, subscriber: Callable[[str, Event], None]) -> None:
+        """Call ``subscriber(resource, event)`` for every published change of a resource, before it is answered."""
+        self._subscribers.setdefault(resource, []).append(subscriber)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether the journal can be written no more, and every write is refused."""
+        return self._failure is not None
 
     def bucket(self, resource: str) -> Bucket:
         """Return the bucket of a resource (``pods``, ``jobs.batch.volcano.sh``), made on first use."""
@@ -355,7 +360,7 @@ class Store:
             event = self.bucket(change.resource).publish(change)
             self.published = change.revision
             by_bucket.setdefault(change.resource, []).append(event)
-            for subscriber in self._subscribers:
+            for subscriber in self._subscribers.get(change.resource, ()):
                 try:
                     subscriber(change.resource, event)
                 except Exception:

@@ -1,0 +1,76 @@
+"""Events are forgotten an hour after they were last written, as by a real API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strato.api import catalog
+from strato.clock import parse_time
+from strato.server.objects import at_revision
+from strato.server.rest.state import State
+from strato.server.seed import retrieved
+from strato.server.store import Event
+
+LIFE_SECONDS = 3600.0
+_AT_LEAST_SECONDS = 30.0
+"""Shortest pause between two rounds: many events end together."""
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+
+class _Due(NamedTuple):
+    instant: float
+    """When the event's life ends, unless it is written again."""
+    resource: str
+    key: str
+    revision: int
+
+
+class EventExpiry:
+    """Deletes events whose time is up; must be made on the server's event loop. Costs nothing without events."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._due: deque[_Due] = deque(sorted(self._stored()))
+        self._timer: asyncio.TimerHandle | None = None
+        for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
+            state.store.on_publish(kind.resource, self._observe)
+        self._arm()
+
+    def _stored(self) -> list[_Due]:
+        found = []
+        for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
+            for key, row in self._state.bucket(kind).objects.items():
+                event = _decode(row.body)
+                text = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
+                found.append(_Due(parse_time(text) + LIFE_SECONDS, kind.resource, key, row.revision))
+        return found
+
+    def _observe(self, resource: str, event: Event) -> None:
+        if event.body is not None:
+            self._due.append(_Due(self._state.clock.now() + LIFE_SECONDS, resource, event.key, event.revision))
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._due:
+            pause = max(_AT_LEAST_SECONDS, self._due[0].instant - self._state.clock.now())
+            self._timer = asyncio.get_running_loop().call_later(pause, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        store, now = self._state.store, self._state.clock.now()
+        while self._due and self._due[0].instant <= now and not store.has_failed:
+            due = self._due.popleft()
+            bucket = store.bucket(due.resource)
+            row = bucket.objects.get(due.key)
+            # Whoever has written it since has given it another hour.
+            if row is not None and row.revision == due.revision and due.key not in bucket.pending:
+                last = at_revision(row.body, store.next_revision())
+                store.write(due.resource, due.key, None, last).add_done_callback(retrieved)
+        if not store.has_failed:
+            self._arm()

@@ -1,0 +1,71 @@
+"""What every cluster has from its first moment: namespaces, roles, definitions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from strato.api import catalog, crds
+from strato.api.kinds import Kind
+from strato.server import crd, objects
+from strato.server.objects import Json, encode
+from strato.server.registry import Served
+from strato.server.rest.state import State, object_key
+
+NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "volcano-system")
+
+
+def seed(state: State, bootstrap: Iterable[Json]) -> None:
+    """Create what every cluster has, where it is missing; our roles and definitions are brought up to date."""
+    for name in NAMESPACES:
+        ensure(state, catalog.NAMESPACE, {"metadata": {"name": name}})
+    for obj in bootstrap:
+        ensure(state, _kind_of(obj), obj, renew=True)
+    for manifest in crds.manifests():
+        ensure(state, catalog.CUSTOMRESOURCEDEFINITION, manifest, renew=True)
+
+
+def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> None:
+    """Create an object when it is missing; with ``renew`` also when it looks different, keeping its identity."""
+    obj: Any = {"apiVersion": kind.api_version, "kind": kind.name, **manifest}
+    obj["metadata"] = dict(obj["metadata"])
+    metadata = obj["metadata"]
+    key = object_key(kind, metadata.get("namespace", ""), metadata["name"])
+    old = state.latest(kind, metadata.get("namespace", ""), metadata["name"])
+    if old is not None and not renew:
+        return
+    served = Served(kind)
+    objects.fill_defaults(served, obj)
+    objects.begin_life(served, obj, state.clock, state.rng)
+    if kind is catalog.NAMESPACE:
+        obj["spec"] = {"finalizers": ["kubernetes"]}
+        obj["status"] = {"phase": "Active"}
+        metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+    elif kind is catalog.CUSTOMRESOURCEDEFINITION:
+        crd.prepare(obj, state.clock.now(), old)
+    if old is not None:
+        metadata["uid"], metadata["creationTimestamp"] = old["metadata"]["uid"], old["metadata"]["creationTimestamp"]
+        if "generation" in metadata:
+            metadata["generation"] = old["metadata"].get("generation", 1) + 1
+        if _content(obj) == _content(old):
+            return
+    metadata["resourceVersion"] = str(state.store.next_revision())
+    state.store.write(kind.resource, key, encode(obj)).add_done_callback(retrieved)
+
+
+def retrieved(future: asyncio.Future[None]) -> None:
+    """Take note of a write that nobody waits for; the journal has already told why it failed."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _kind_of(obj: Json) -> Kind:
+    for kind in catalog.BUILTIN:
+        if (kind.api_version, kind.name) == (obj.get("apiVersion"), obj.get("kind")):
+            return kind
+    raise LookupError(f"no built-in kind {obj.get('apiVersion')} {obj.get('kind')}")
+
+
+def _content(obj: Json) -> Json:
+    return {name: value for name, value in obj.items() if name not in ("metadata", "status")}

@@ -1,0 +1,129 @@
+"""What the server does by itself: events end after an hour, every namespace has the root certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from strato.api.wire import Request, User
+from strato.clock import VirtualClock, format_time, run_virtual
+from strato.server.api import ApiServer
+from strato.server.embedded import in_memory_server, open_server
+from strato.server.expiry import EventExpiry
+from strato.server.registry import Registry
+from strato.server.rest.state import AdmitAll, State
+from strato.server.store import Store
+
+EVENTS = "/api/v1/namespaces/default/events"
+MINUTE = 60
+
+
+class Client:
+    """Asks a server in this process."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    async def ask(self, method: str, path: str, body: Any = None, media: str = "application/json") -> Any:
+        sent = b"" if body is None else json.dumps(body).encode()
+        answer = await self._server.handle(Request(method, path, {}, {"content-type": media}, sent, User("u")))
+        assert answer.status < 300, answer.body
+        return json.loads(answer.body)
+
+    async def names(self, path: str) -> list[str]:
+        return [item["metadata"]["name"] for item in (await self.ask("GET", path))["items"]]
+
+    async def event(self, name: str) -> None:
+        about = {"kind": "Pod", "namespace": "default", "name": "p"}
+        await self.ask("POST", EVENTS, {"metadata": {"name": name}, "involvedObject": about})
+
+    async def again(self, name: str) -> None:
+        await self.ask("PATCH", f"{EVENTS}/{name}", {"count": 2}, "application/merge-patch+json")
+
+
+def in_virtual_time(main: Callable[[VirtualClock, Client], Coroutine[Any, Any, None]]) -> None:
+    clock = VirtualClock()
+
+    async def run() -> None:
+        await main(clock, Client(in_memory_server(clock, random.Random(1))))
+
+    run_virtual(clock, run())
+
+
+def test_events_end_an_hour_after_they_were_last_written() -> None:
+    async def main(clock: VirtualClock, client: Client) -> None:
+        await client.event("old")
+        await client.event("renewed")
+        await asyncio.sleep(30 * MINUTE)
+        await client.event("young")
+        await client.again("renewed")
+        await asyncio.sleep(29 * MINUTE)
+        assert await client.names(EVENTS) == ["old", "renewed", "young"]
+        await asyncio.sleep(2 * MINUTE)
+        assert await client.names(EVENTS) == ["renewed", "young"]
+        await asyncio.sleep(30 * MINUTE)
+        assert await client.names(EVENTS) == []
+
+    in_virtual_time(main)
+
+
+def test_an_event_deleted_and_made_again_lives_its_own_hour() -> None:
+    async def main(clock: VirtualClock, client: Client) -> None:
+        await client.event("e")
+        await asyncio.sleep(50 * MINUTE)
+        await client.ask("DELETE", f"{EVENTS}/e")
+        await client.event("e")
+        await asyncio.sleep(20 * MINUTE)
+        assert await client.names(EVENTS) == ["e"]
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "left"), [pytest.param(30, ["default/e"], id="still young"), pytest.param(90, [], id="too old")]
+)
+def test_events_go_on_ageing_while_the_server_is_down(minutes: int, left: list[str]) -> None:
+    clock = VirtualClock()
+    store = Store()
+    event = {"metadata": {"name": "e", "creationTimestamp": format_time(clock.now() - minutes * MINUTE)}}
+    store.load("events", "default/e", json.dumps(event).encode(), 1)
+
+    async def main() -> None:
+        EventExpiry(State(store, clock, random.Random(1), Registry(), AdmitAll()))
+        await asyncio.sleep(MINUTE)
+        assert list(store.bucket("events").keys()) == left
+
+    run_virtual(clock, main())
+
+
+async def test_every_namespace_has_the_root_certificate() -> None:
+    server, _ = open_server(VirtualClock(), random.Random(1), None, root_certificate="PEM")
+    client = Client(server)
+    maps = "/api/v1/namespaces/{}/configmaps"
+    await client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+    for namespace in ("kube-system", "default", "new"):
+        found = await client.ask("GET", f"{maps.format(namespace)}/kube-root-ca.crt")
+        assert found["data"] == {"ca.crt": "PEM"}
+
+
+async def test_the_root_certificate_is_put_back() -> None:
+    server, _ = open_server(VirtualClock(), random.Random(1), None, root_certificate="PEM")
+    client, path = Client(server), "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
+    await client.ask("PATCH", path, {"data": {"ca.crt": "forged"}}, "application/merge-patch+json")
+    assert (await client.ask("GET", path))["data"] == {"ca.crt": "PEM"}
+    await client.ask("DELETE", path)
+    assert (await client.ask("GET", path))["data"] == {"ca.crt": "PEM"}
+
+
+async def test_a_namespace_that_goes_away_is_left_alone() -> None:
+    server, _ = open_server(VirtualClock(), random.Random(1), None, root_certificate="PEM")
+    client = Client(server)
+    await client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
+    await client.ask("DELETE", "/api/v1/namespaces/new")
+    await client.ask("DELETE", "/api/v1/namespaces/new/configmaps/kube-root-ca.crt")
+    assert await client.names("/api/v1/namespaces/new/configmaps") == []
