@@ -43,7 +43,7 @@ def ask(case: Json) -> list[str]:
         answer = getattr(questions, _method(query["fn"]))(query)
         if "expect" in query and not _same(answer, query["expect"], case.get("tolerance", 1e-6)):
             complaints.append(f"query {number} {query['fn']}: want {query['expect']} got {answer}")
-    return complaints
+    return complaints + [str(failure) for failure in ssn.plan.failures]
 
 
 def _job_by_hand(key: str, job: Json) -> list[Json]:

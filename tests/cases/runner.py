@@ -158,6 +158,7 @@ def run(case: Json) -> list[str]:
         config = config_of(case, step["actions"])
         ssn = decide(world, config, now=NOW + number, rng=random.Random(0), uid="case", placer=placer)
         out = outcome(ssn)
+        complaints += [str(failure) for failure in ssn.plan.failures]
         if "expectBinds" in step and sorted(out["binds"]) != sorted(step["expectBinds"]):
             complaints.append(f"binds of run {number + 1}: want {step['expectBinds']} got {out['binds']}")
         binds |= out["binds"]

@@ -84,8 +84,9 @@ def cycle(
 ) -> Plan:
     """Run one cycle; ``spread`` decides where the search among equal nodes begins."""
     chosen = default_config() if config is None else parse_config(config) if isinstance(config, str) else config
-    placer = Placer(into.nodes, spread)
-    return run_cycle(into, chosen, now=now, rng=random.Random(seed), uid="test", placer=placer)
+    plan = run_cycle(into, chosen, now=now, rng=random.Random(seed), uid="test", placer=Placer(into.nodes, spread))
+    assert plan.failures == []
+    return plan
 
 
 def binds(plan: Plan) -> dict[str, str]:

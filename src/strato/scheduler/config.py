@@ -14,10 +14,12 @@ from typing import Any
 import yaml
 
 from strato.errors import InvalidInput, Problem
+from strato.scheduler import thirdparty
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.arguments import nearest, read_arguments
 from strato.scheduler.framework import TOGGLES, Plugin
 from strato.scheduler.plugins import PLUGINS
+from strato.scheduler.thirdparty import PluginNotLoaded, installed
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"
@@ -45,12 +47,14 @@ class PluginOption:
         plugin: Its class.
         args: Its decoded arguments.
         toggles: Which of its extension points are on; every key of `framework.TOGGLES`.
+        file: The Python file it comes from, None for a built-in or installed one.
     """
 
     name: str
     plugin: type[Plugin]
     args: Any
     toggles: Mapping[str, bool]
+    file: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +67,7 @@ class Config:
         action_args: Decoded arguments by action.
         metrics: Where node usage is read from; passed on as written.
         text: What it was read from, for comparison and display.
+        base: The directory that relative paths in it start from.
     """
 
     actions: tuple[str, ...]
@@ -70,6 +75,12 @@ class Config:
     action_args: Mapping[str, Any] = field(default_factory=dict)
     metrics: Mapping[str, str] = field(default_factory=dict)
     text: str = ""
+    base: Path = Path()
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files plugins come from."""
+        return tuple(option.file for tier in self.tiers for option in tier if option.file is not None)
 
     @property
     def time_based(self) -> bool:
@@ -77,17 +88,24 @@ class Config:
         return any(option.plugin.time_based for tier in self.tiers for option in tier)
 
 
-def parse_config(text: str, where: str = "scheduler configuration") -> Config:
+def parse_config(text: str, where: str = "scheduler configuration", base: Path = Path()) -> Config:
     """Read a configuration.
+
+    Args:
+        text: YAML or JSON.
+        where: What it is called in error messages.
+        base: The directory that relative paths of plugins start from.
 
     Raises:
         InvalidInput: Listing every problem.
     """
     try:
         document = yaml.safe_load(text)
-    except yaml.YAMLError as err:
+    except (yaml.YAMLError, ValueError, OverflowError, TypeError) as err:
         raise InvalidInput(where, [Problem("", f"not YAML: {err}")]) from err
-    return config_from(document, where, text)
+    except RecursionError as err:
+        raise InvalidInput(where, [Problem("", "not a configuration: nested too deeply")]) from err
+    return config_from(document, where, text, base)
 
 
 def read_config(path: Path) -> Config:
@@ -96,7 +114,7 @@ def read_config(path: Path) -> Config:
     Raises:
         InvalidInput: The file cannot be read, or listing every problem in it.
     """
-    return parse_config(read_config_text(path), str(path))
+    return parse_config(read_config_text(path), str(path), path.parent)
 
 
 def read_config_text(path: Path) -> str:
@@ -111,13 +129,27 @@ def read_config_text(path: Path) -> str:
         raise InvalidInput(str(path), [Problem("", f"cannot be read: {err}")]) from err
 
 
+def reread(config: Config) -> Config:
+    """Read a configuration's text again, with plugins as their files are now.
+
+    Raises:
+        InvalidInput: Listing every problem.
+    """
+    return parse_config(config.text, base=config.base)
+
+
 def default_config() -> Config:
     """Return the built-in configuration."""
     return parse_config(DEFAULT_TEXT, "built-in scheduler configuration")
 
 
 def config_from(
-    document: Any, where: str = "scheduler configuration", text: str = "", *, combinations: bool = True
+    document: Any,
+    where: str = "scheduler configuration",
+    text: str = "",
+    base: Path = Path(),
+    *,
+    combinations: bool = True,
 ) -> Config:
     """Read a configuration from decoded YAML or JSON.
 
@@ -125,6 +157,7 @@ def config_from(
         document: The decoded file.
         where: What it is called in error messages.
         text: What it was decoded from.
+        base: The directory that relative paths of plugins start from.
         combinations: Whether plugins that exclude each other are refused; Volcano's own tests combine some.
 
     Raises:
@@ -138,17 +171,14 @@ def config_from(
             known = ["actions", "tiers", "configurations", "metrics"]
             problems.append(Problem(str(key), f"no such key{nearest(str(key), known)}"))
     actions = _actions(document.get("actions"), problems)
-    tiers = _tiers(document.get("tiers"), problems)
+    tiers = _tiers(document.get("tiers"), base, problems)
     if combinations:
         problems += _contradictions(tiers)
     action_args = _configurations(document.get("configurations"), problems)
-    metrics = document.get("metrics") or {}
-    if not isinstance(metrics, dict):
-        problems.append(Problem("metrics", "not a mapping"))
-        metrics = {}
+    metrics = _metrics(document.get("metrics"), problems)
     if problems:
         raise InvalidInput(where, problems)
-    return Config(actions, tiers, action_args, {str(k): str(v) for k, v in metrics.items()}, text)
+    return Config(actions, tiers, action_args, metrics, text, base)
 
 
 def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:
@@ -161,7 +191,7 @@ def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:
     return names
 
 
-def _tiers(value: Any, problems: list[Problem]) -> tuple[tuple[PluginOption, ...], ...]:
+def _tiers(value: Any, base: Path, problems: list[Problem]) -> tuple[tuple[PluginOption, ...], ...]:
     if value is None:
         return ()
     if not isinstance(value, list):
@@ -173,7 +203,8 @@ def _tiers(value: Any, problems: list[Problem]) -> tuple[tuple[PluginOption, ...
         if not isinstance(plugins, list):
             problems.append(Problem(f"tiers[{i}]", "has no list 'plugins'"))
             continue
-        options = [_plugin(p, f"tiers[{i}].plugins[{j}]", problems) for j, p in enumerate(plugins)]
+        problems += [Problem(f"tiers[{i}].{k}", "no such key; known: plugins") for k in tier if k != "plugins"]
+        options = [_plugin(p, f"tiers[{i}].plugins[{j}]", base, problems) for j, p in enumerate(plugins)]
         tiers.append(tuple(option for option in options if option is not None))
     return tuple(tiers)
 
@@ -188,27 +219,49 @@ def _contradictions(tiers: tuple[tuple[PluginOption, ...], ...]) -> list[Problem
     return found
 
 
-def _plugin(value: Any, where: str, problems: list[Problem]) -> PluginOption | None:
+def _plugin(value: Any, where: str, base: Path, problems: list[Problem]) -> PluginOption | None:
     if not isinstance(value, dict) or not isinstance(value.get("name"), str):
         problems.append(Problem(where, "has no name"))
         return None
-    name = value["name"]
-    plugin = PLUGINS.get(name)
-    if plugin is None:
-        problems.append(Problem(f"{where}.name", f"no such plugin {name!r}{nearest(name, PLUGINS)}"))
+    path = value.get("path")
+    if path is not None and not isinstance(path, str):
+        problems.append(Problem(f"{where}.path", f"{path!r} is not the path of a file"))
         return None
+    file = base / path if path else None
+    plugin = _plugin_class(value["name"], file, where, problems)
+    toggles = _toggles(value, where, problems)
+    if plugin is None:
+        return None
+    given = value["arguments"] if value.get("arguments") is not None else {}
+    args = _arguments(plugin.args_type, given, f"{where}.arguments", problems)
+    return PluginOption(value["name"], plugin, args, toggles, file)
+
+
+def _plugin_class(name: str, file: Path | None, where: str, problems: list[Problem]) -> type[Plugin] | None:
+    try:
+        plugin = thirdparty.from_file(file, name) if file is not None else PLUGINS.get(name) or installed(name)
+    except PluginNotLoaded as error:
+        problems.append(Problem(f"{where}.path" if file is not None else f"{where}.name", str(error)))
+        return None
+    if plugin is None:
+        known = [*PLUGINS, *thirdparty.installed_names()]
+        problems.append(Problem(f"{where}.name", f"no such plugin {name!r}{nearest(name, known)}"))
+    return plugin
+
+
+def _toggles(value: Mapping[Any, Any], where: str, problems: list[Problem]) -> dict[str, bool]:
     toggles = dict(TOGGLES)
     for key, on in value.items():
-        if key in ("name", "arguments"):
+        if key in ("name", "arguments", "path"):
             continue
         if key not in TOGGLES:
-            problems.append(Problem(f"{where}.{key}", f"no such key{nearest(key, [*TOGGLES, 'arguments'])}"))
+            known = [*TOGGLES, "name", "arguments", "path"]
+            problems.append(Problem(f"{where}.{key}", f"no such key{nearest(str(key), known)}"))
         elif not isinstance(on, bool):
             problems.append(Problem(f"{where}.{key}", f"{on!r} is not true or false"))
         else:
             toggles[key] = on
-    given = value.get("arguments") or {}
-    return PluginOption(name, plugin, _arguments(plugin.args_type, given, f"{where}.arguments", problems), toggles)
+    return toggles
 
 
 def _arguments(args_type: type[Any] | None, given: Any, where: str, problems: list[Problem]) -> Any:
@@ -230,11 +283,29 @@ def _configurations(value: Any, problems: list[Problem]) -> dict[str, Any]:
         value = None
     for i, entry in enumerate(value or []):
         where = f"configurations[{i}]"
-        name = entry.get("name") if isinstance(entry, dict) else None
+        if not isinstance(entry, dict):
+            problems.append(Problem(where, "not a mapping; expected keys: name, arguments"))
+            continue
+        extra = [key for key in entry if key not in ("name", "arguments")]
+        problems += [
+            Problem(f"{where}.{key}", f"no such key{nearest(str(key), ['name', 'arguments'])}") for key in extra
+        ]
+        name = entry.get("name")
         action = ACTIONS.get(name) if isinstance(name, str) else None
         if action is None:
             problems.append(Problem(f"{where}.name", f"no such action {name!r}{nearest(str(name), ACTIONS)}"))
             continue
-        args = _arguments(action.args_type, entry.get("arguments") or {}, f"{where}.arguments", problems)
+        given = entry["arguments"] if entry.get("arguments") is not None else {}
+        args = _arguments(action.args_type, given, f"{where}.arguments", problems)
         out.setdefault(str(name), args)
     return out
+
+
+def _metrics(value: Any, problems: list[Problem]) -> dict[str, str]:
+    if value is not None and not isinstance(value, dict):
+        problems.append(Problem("metrics", "not a mapping"))
+        return {}
+    for key, part in (value or {}).items():
+        if isinstance(part, dict | list):
+            problems.append(Problem(f"metrics.{key}", "is not one value"))
+    return {str(key): str(part) for key, part in (value or {}).items()}

@@ -47,9 +47,11 @@ def run_cycle(
     """
     ssn = decide(world, config, now=now, rng=rng, uid=uid, placer=placer or Placer(world.nodes), observe=observe)
     for plugin in ssn.plugins:
-        plugin.close(ssn)
+        ssn.guard.call(plugin, "close", ssn)
     close_session(ssn)
     _undo_promises(ssn)
+    if ssn.plan.failures:
+        ssn.placer.forget()  # it may keep what a failing plugin did not say
     return ssn.plan
 
 
@@ -73,9 +75,12 @@ def decide(
         observe("session", "open", perf_counter() - started)
     for name in config.actions:
         began = perf_counter()
-        if name == "allocate" and world.for_flow and "flow" not in config.actions:
-            Flow().place_by_flow(ssn, only=world.for_flow)
-        ACTIONS[name](config.action_args.get(name)).execute(ssn)
+        try:
+            if name == "allocate" and world.for_flow and "flow" not in config.actions:
+                Flow().place_by_flow(ssn, only=world.for_flow)
+            ACTIONS[name](config.action_args.get(name)).execute(ssn)
+        except Exception as error:  # a fault of ours must not stop scheduling; it is logged, counted and told
+            ssn.recover(0, f"action {name}", error)
         if observe is not None:
             observe("action", name, perf_counter() - began)
     return ssn

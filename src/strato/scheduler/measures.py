@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from strato.clock import parse_time
 from strato.metrics import Registry
-from strato.scheduler.plan import Plan
+from strato.scheduler.plan import Failure, Plan
 from strato.scheduler.resources import CPU, MEMORY
 from strato.scheduler.tasks import Task
 from strato.scheduler.world import World
@@ -54,6 +54,9 @@ class Measures:
         self._evictions = registry.counter(
             "volcano_eviction_transactions", "Committed eviction transactions", ("action",)
         )
+        self._failures = registry.counter(
+            "strato_plugin_failures", "Errors of plugins, which were left out of the cycle", ("plugin", "point")
+        )
         self._victims = registry.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any")
 
     def took(self, part: str, name: str, seconds: float) -> None:
@@ -81,6 +84,10 @@ class Measures:
             self._victims.set(len(plan.evictions))
             for action in {e.action for e in plan.evictions}:
                 self._evictions.labels(action).inc()
+
+    def failed(self, failure: Failure) -> None:
+        """Count an error of a plugin."""
+        self._failures.labels(failure.plugin, failure.point).inc()
 
     def queues(self, plan: Plan, world: World) -> None:
         """Set the gauges of every queue."""

@@ -200,6 +200,16 @@ class NodeTable:
             self._account(row, task.cls, task.status, 1)
         self.touch(row)
 
+    def rebuild(self) -> None:
+        """Bring every column in step with the tasks again, after an error in the middle of a change."""
+        for array in (self.releasing, self.pipelined, self.requested, self.scored, self.pods):
+            array[:] = 0
+        self.leaving = 0
+        for row in range(self.size):
+            self.tasks[row] = {key: task for key, task in self.tasks[row].items() if task.row == row}
+            if self.present[row]:
+                self._recount(row)
+
     def touch(self, row: int) -> None:
         """Note that a row's columns changed."""
         position = int(self.cursor[0])

@@ -110,6 +110,10 @@ class Placer:
             found.clock = table.object_clock
         return found
 
+    def forget(self) -> None:
+        """Forget every class; all is asked again."""
+        self._classes.clear()
+
     def _evict_unused(self, keep: Candidates) -> None:
         limit = max(16, _CACHE_BYTES // (32 * max(self._table.size, 1)))
         while len(self._classes) > limit:

@@ -70,6 +70,14 @@ class QueueStatus:
     overused: bool = False
 
 
+class Failure(NamedTuple):
+    """A plugin (or an action) raised and was left out for the rest of the cycle."""
+
+    plugin: str
+    point: str
+    error: str
+
+
 @dataclass(slots=True)
 class Plan:
     """The outcome of one cycle.
@@ -83,6 +91,7 @@ class Plan:
         verdicts: By job key, why it waits: one record from which everything that explains renders.
         queues: Status of every queue that has jobs or is known.
         choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
+        failures: What raised, and was left out for the rest of the cycle.
     """
 
     session: str = ""
@@ -94,3 +103,4 @@ class Plan:
     verdicts: dict[str, Sequence[Verdict]] = field(default_factory=dict)
     queues: list[QueueStatus] = field(default_factory=list)
     choices: dict[str, object] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)

@@ -23,13 +23,13 @@ from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, Strat
 from strato.metrics import Registry
 from strato.scheduler import kinds
 from strato.scheduler.binder import Binder
-from strato.scheduler.config import Config, default_config, read_config
+from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.explain import Diagnosis, diagnosis
 from strato.scheduler.feed import Feed
 from strato.scheduler.measures import Measures
 from strato.scheduler.placement import Placer, warm_up
-from strato.scheduler.plan import Plan, PodVerdict
+from strato.scheduler.plan import Failure, Plan, PodVerdict
 from strato.scheduler.reasons import Verdict
 from strato.scheduler.replicas import Replicas
 from strato.scheduler.reports import Reports
@@ -47,6 +47,10 @@ _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses."""
 _REPORT_SECONDS = 0.1
 """Longest sleep while a status waits to be written."""
+
+
+_Stamp = tuple[int, int]
+"""When a file was written last, and its identity."""
 
 
 class Scheduler:
@@ -94,11 +98,11 @@ class Scheduler:
         self._clock = clock
         self._random = random
         self._path = Path(config) if isinstance(config, Path | str) else None
-        self._stamp: tuple[int, int] | None = None
+        self._stamps: dict[Path, _Stamp | None] = {}
         self._config = config if isinstance(config, Config) else default_config()
         if self._path is not None:
-            self._stamp = _stamp(self._path)
             self._config = read_config(self._path)
+        self._stamps = self._read_stamps()
         self._period = period_seconds
         self._default_queue = default_queue
         self._measures = Measures(metrics or Registry())
@@ -197,6 +201,8 @@ class Scheduler:
         self._decided_version = world.version
         self._measures.cycle(plan, world, self._clock.monotonic() - started, {})
         self._remember(plan)
+        for failure in plan.failures:
+            self._on_failure(failure)
         if plan.binds:
             self._binder.bind(plan.binds, plan.choices)
         if plan.evictions:
@@ -230,7 +236,7 @@ class Scheduler:
 
     async def _tick(self) -> None:
         """Look at what only a clock can tell: the configuration file, plugins that depend on time."""
-        if self._path is None and not self._config.time_based:
+        if not self._stamps and not self._config.time_based:
             return  # nothing to look for; a simulated week would be spent on ticks
         while True:
             await self._clock.sleep(self._period)
@@ -241,18 +247,18 @@ class Scheduler:
 
     def _reload(self) -> None:
         """Take the configuration file again when it changed; keep what runs when it is bad."""
-        if self._path is None:
+        stamps = self._read_stamps()
+        if stamps == self._stamps or None in stamps.values():
             return
-        stamp = _stamp(self._path)
-        if stamp is None or stamp == self._stamp:
-            return
-        self._stamp = stamp
+        self._stamps = stamps
         try:
-            config = read_config(self._path)
+            config = read_config(self._path) if self._path is not None else reread(self._config)
         except InvalidInput as error:
             _log.error("configuration not taken, the one in force stays: %s", error)
+            self._tell("BadConfiguration", f"not taken, the one in force stays: {error}")
             return
         self._config = config
+        self._stamps = self._read_stamps()
         self._placer = Placer(self.world.nodes, seed=self._random.getrandbits(16))
         self.world.openings += 1
         self.world.version += 1
@@ -313,8 +319,25 @@ class Scheduler:
     def _on_refused(self, view: Object, why: str) -> None:
         self._recorder.event(view, WARNING, "FailedScheduling", f"cannot be read: {why}")
 
+    def _on_failure(self, failure: Failure) -> None:
+        """Tell and count that a plugin was left out of a cycle."""
+        self._measures.failed(failure)
+        text = f"plugin {failure.plugin} failed in {failure.point} and is left out of this cycle: {failure.error}"
+        self._tell("PluginFailed", text)
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+    def _tell(self, reason: str, text: str) -> None:
+        """Write an event about the scheduler itself; on the default queue, which every scheduler has."""
+        queue = self.world.queues.get(self._default_queue)
+        if queue is not None and queue.view is not None:
+            self._recorder.event(queue.view, WARNING, reason, text)
+
+    def _read_stamps(self) -> dict[Path, _Stamp | None]:
+        """Return what tells whether the configuration file, or a file a plugin comes from, has changed."""
+        files = self._config.files if self._path is None else (self._path, *self._config.files)
+        return {file: _stamp(file) for file in files}
+
+
+def _stamp(path: Path) -> _Stamp | None:
     try:
         found = path.stat()
     except OSError:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from strato.scheduler import diagnostics, kernels
-from strato.scheduler.config import Config
+from strato.scheduler.config import Config, PluginOption
 from strato.scheduler.framework import (
     PERMIT,
     POINTS,
@@ -20,6 +21,7 @@ from strato.scheduler.framework import (
     Verdicts,
     answers,
 )
+from strato.scheduler.guard import Guard
 from strato.scheduler.jobs import Job, Queue
 from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.placement import Placer
@@ -80,36 +82,32 @@ class Session:
         self.rng = rng
         self.uid = uid
         self.plan = Plan(uid)
+        self.guard = Guard(self.plan.failures)
         self.notes: dict[str, Notes] = {}
         self.temporary: list[Task] = []
         self.transactions: dict[str, Transaction] = {}
         self.nominated: dict[str, int] = {}
         self.queue_facts: dict[str, Any] = {}
         self.plugins: list[Plugin] = []
+        self._statements: list[Statement] = []
         self.kernel_flags = 0
         self.simulates = False
         self._total: Vector | None = None
         self._build(config)
 
     def _build(self, config: Config) -> None:
-        made = [[option.plugin(option.args) for option in tier] for tier in config.tiers]
-        for plugin in (plugin for plugins in made for plugin in plugins):
-            for name in plugin.resources():
+        guard = self.guard
+        made = [[(option, guard.make(option)) for option in tier] for tier in config.tiers]
+        for _, plugin in (pair for plugins in made for pair in plugins):
+            for name in guard.call(plugin, "resources", otherwise=()) if plugin is not None else ():
                 self.world.column(name)
         tiers: dict[str, list[list[Fn]]] = {point: [] for point in POINTS}
-        for tier, plugins in zip(config.tiers, made, strict=True):
+        for plugins in made:
             for found in tiers.values():
                 found.append([])
-            for option, plugin in zip(tier, plugins, strict=True):
-                plugin.hierarchy = option.toggles["enableHierarchy"]
-                plugin.open(self)
-                self.plugins.append(plugin)
-                if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
-                    self.simulates = self.simulates or answers(plugin, "filter_neighbours")
-                for point, toggles in POINTS.items():
-                    on = not toggles or any(option.toggles[t] for t in toggles)
-                    if on and answers(plugin, point):
-                        tiers[point][-1].append(getattr(plugin, point))
+            for option, plugin in plugins:
+                if plugin is not None:
+                    self._open(option, plugin, tiers)
         self.tiers = {point: [fns for fns in found if fns] for point, found in tiers.items()}
         flat = {point: [fn for fns in found for fn in fns] for point, found in self.tiers.items()}
         shards = self.world.shards
@@ -131,12 +129,12 @@ class Session:
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
         self._queue_orders = flat["queue_order"]
         self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
-        self._missing = [fn.__self__.missing_until_ready for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
+        self._missing = [guard.wrap(fn.__self__, "missing_until_ready") for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
         predicates_on = any(fn.__self__.limits_pods for fn in flat["filter"] if hasattr(fn.__self__, "limits_pods"))  # type: ignore[attr-defined] # bound methods
         if predicates_on:
             self.kernel_flags |= kernels.LIMIT_PODS
         self._watchers = [
-            getattr(plugin, "watches_pods", None)
+            guard.wrap(plugin, "watches_pods") if hasattr(plugin, "watches_pods") else None
             for plugin in self.plugins
             if any(
                 getattr(fn, "__self__", None) is plugin
@@ -144,6 +142,20 @@ class Session:
                 for fn in flat[point]
             )
         ]
+
+    def _open(self, option: PluginOption, plugin: Plugin, tiers: dict[str, list[list[Fn]]]) -> None:
+        """Open a plugin and note its extension points in the last tier, unless it fails."""
+        plugin.hierarchy = option.toggles["enableHierarchy"]
+        self.guard.call(plugin, "open", self)
+        if self.guard.is_out(plugin):
+            return
+        self.plugins.append(plugin)
+        if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
+            self.simulates = self.simulates or answers(plugin, "filter_neighbours")
+        for point, toggles in POINTS.items():
+            on = not toggles or any(option.toggles[t] for t in toggles)
+            if on and answers(plugin, point):
+                tiers[point][-1].append(self.guard.wrap(plugin, point))
 
     # -- the world -----------------------------------------------------------------------------------------------------
 
@@ -168,7 +180,28 @@ class Session:
 
     def statement(self) -> Statement:
         """Open a statement."""
-        return Statement(self)
+        stmt = Statement(self)
+        self._statements.append(stmt)
+        return stmt
+
+    @contextmanager
+    def isolated(self, job: Job) -> Iterator[None]:
+        """Run the work on one job: an error in it is noted on the job, undone, and costs no other job its turn."""
+        before = len(self._statements)
+        try:
+            yield
+        except Exception as error:
+            self.recover(before, "job", error)
+            self.say(job, Verdict("core", "Error", f"an error while scheduling it: {type(error).__name__}: {error}"))
+
+    def recover(self, before: int, where: str, error: Exception) -> None:
+        """Undo the statements opened since there were ``before``, and bring the nodes' columns in step again."""
+        self.guard.note("core", where, error)
+        for stmt in reversed(self._statements[before:]):
+            stmt.discard()
+        del self._statements[before:]
+        self.world.nodes.rebuild()
+        self.placer.forget()
 
     def dispatch(self, tasks: Sequence[Task]) -> None:
         """Bind tasks of one job that were placed by a statement which was left open."""

@@ -71,11 +71,12 @@ class Allocate(Action):
                 continue
             _, _, job = heappop(jobs[name])
             todo = work[job.key]
-            stmt = ssn.statement()
-            if self._place_job(ssn, stmt, job, queue, todo) and ssn.job_ready(job):
-                stmt.commit()
-                if todo:
-                    heappush(jobs[name], (ssn.job_key(job), job.key, job))
+            with ssn.isolated(job):
+                stmt = ssn.statement()
+                if self._place_job(ssn, stmt, job, queue, todo) and ssn.job_ready(job):
+                    stmt.commit()
+                    if todo:
+                        heappush(jobs[name], (ssn.job_key(job), job.key, job))
             heappush(queues, (ssn.queue_key(queue), name, queue))
 
     def _collect(self, ssn: Session) -> tuple[dict[str, Work], dict[str, list[tuple[Any, str, Job]]]]:

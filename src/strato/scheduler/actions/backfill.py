@@ -22,8 +22,9 @@ class Backfill(Action):
     def execute(self, ssn: Session) -> None:
         """Drain queues, jobs and tasks in their orders."""
         for job in self._jobs_in_order(ssn):
-            for task in ssn.sorted_tasks(self._candidates(ssn, job)):
-                self._place(ssn, job, task)
+            with ssn.isolated(job):
+                for task in ssn.sorted_tasks(self._candidates(ssn, job)):
+                    self._place(ssn, job, task)
 
     @staticmethod
     def _jobs_in_order(ssn: Session) -> list[Job]:

@@ -37,9 +37,10 @@ class Enqueue(Action):
             if not waiting[name]:
                 continue
             _, _, job = heappop(waiting[name])
-            if job.min_resources is None or ssn.job_enqueueable(job):
-                ssn.job_enqueued(job)
-                ssn.world.set_phase(job, PHASE_INQUEUE)
-            else:
-                ssn.note(job).condition = refusal(ssn, job)
+            with ssn.isolated(job):
+                if job.min_resources is None or ssn.job_enqueueable(job):
+                    ssn.job_enqueued(job)
+                    ssn.world.set_phase(job, PHASE_INQUEUE)
+                else:
+                    ssn.note(job).condition = refusal(ssn, job)
             heappush(queues, (ssn.queue_key(queue), name, queue))

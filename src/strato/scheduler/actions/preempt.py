@@ -53,9 +53,12 @@ class Preempt(Action):
             heap: list[tuple[Any, str, Job]] = [(ssn.job_key(job), job.key, job) for job in starving[name]]
             heapify(heap)
             while heap:
-                self._between_jobs(ssn, queue, heappop(heap)[2])
+                job = heappop(heap)[2]
+                with ssn.isolated(job):
+                    self._between_jobs(ssn, queue, job)
             for job in starving[name]:
-                self._within_job(ssn, queue, job)
+                with ssn.isolated(job):
+                    self._within_job(ssn, queue, job)
 
     def _between_jobs(self, ssn: Session, queue: Queue, job: Job) -> None:
         stmt = ssn.statement()

@@ -42,7 +42,9 @@ class Reclaim(Action):
             if ssn.overused(queue):
                 continue
             while starving[name]:
-                self._serve(ssn, queue, heappop(starving[name])[2])
+                job = heappop(starving[name])[2]
+                with ssn.isolated(job):
+                    self._serve(ssn, queue, job)
                 if starving[name]:
                     heappush(queues, (ssn.queue_key(queue), name))
 
