@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "logs": ("logs", "logs", "Print the log of a pod or of a job's tasks."),
     "explain": ("explain", "explain", "Say why a pod, job or pod group waits."),
     "schedule": ("schedule", "schedule", "Print what the scheduler would decide on manifests; applies nothing."),
+    "config": ("config", "config", "Check the scheduler's configuration; list plugins and their arguments."),
     "image": ("image", "image", "Import, list and remove local images."),
     "flow": ("flow", "flow", "Schedule by minimum-cost flow, without Kubernetes."),
     "sim": ("sim", "sim", "Run traces through the scheduler in virtual time."),
