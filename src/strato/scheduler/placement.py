@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from strato.scheduler import kernels
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
-from strato.scheduler.nodes import Mask, NodeTable, Rows
+from strato.scheduler.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
 from strato.scheduler.resources import Dimensions
 from strato.scheduler.tasks import Task, TaskClass
@@ -39,6 +39,8 @@ class Candidates:
         static: Static scores with raw values for all rows.
         extremes: What ``base`` was normalised with; None before the first time.
         base, sensitive, tree, head: Arguments of the kernel.
+        points: Points of the resource terms per row, for one task at a time; the journal's cursor and the terms they
+            are of.
         errors: The last explanation, and the state of the table it was made from.
     """
 
@@ -51,6 +53,9 @@ class Candidates:
         "extremes",
         "head",
         "mask",
+        "points",
+        "points_at",
+        "points_of",
         "reasons",
         "sensitive",
         "size",
@@ -72,6 +77,9 @@ class Candidates:
         self.sensitive: Mask = np.zeros(0, np.bool_)
         self.tree: FloatArray = np.zeros(2)
         self.head = np.zeros(4, np.int64)
+        self.points: FloatArray = np.zeros(0)
+        self.points_at = -1
+        self.points_of: tuple[ResourceTerm, ...] | None = None
         self.errors: FitErrors | None = None
         self.errors_at: tuple[int, int] = (-1, -1)
 
@@ -340,7 +348,7 @@ class Placer:
         live = np.zeros(found.size, np.bool_)
         live[rows] = True
         self._normalise(found, live)
-        total = found.base[rows] + resource_scores(self._table, cls, rows, ssn.terms)
+        total = found.base[rows] + self._resource_points(ssn, cls, found)[rows]
         for score in ssn.scorers:
             points = score(cls, self._table, rows)
             if points is not None:
@@ -350,6 +358,21 @@ class Placer:
             if points is not None:
                 total += points
         return total
+
+    def _resource_points(self, ssn: Session, cls: TaskClass, found: Candidates) -> FloatArray:
+        """Return the resource terms' points on every row, brought up to date for the rows written since."""
+        table = self._table
+        now = int(table.cursor[0])
+        since = found.points_at
+        stale = found.points.size != found.size or found.points_of is not ssn.terms
+        if stale or since < 0 or now - since >= JOURNAL_SIZE:
+            found.points = resource_scores(table, cls, np.arange(found.size), ssn.terms)
+        elif now != since:
+            rows = np.unique(table.journal[np.arange(since, now) % JOURNAL_SIZE]).astype(np.int64)
+            rows = rows[rows < found.size]
+            found.points[rows] = resource_scores(table, cls, rows, ssn.terms)
+        found.points_at, found.points_of = now, ssn.terms
+        return found.points
 
     def rows_for(self, ssn: Session, task: Task, flags: int) -> Rows:
         """Return the rows that can take a task now (or, under FUTURE, later)."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cmp_to_key
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.nodes import Rows
@@ -12,24 +14,26 @@ from strato.scheduler.resources import Vector
 from strato.scheduler.tasks import Task
 
 if TYPE_CHECKING:
+    from strato.scheduler.jobs import Job
     from strato.scheduler.session import Session
 
 
 def in_order(ssn: Session, victims: Sequence[Task], preemptor: Task) -> list[Task]:
     """Return victims, the one to evict first first."""
+    keys = _Keys(ssn)
 
     def compare(left: Task, right: Task) -> int:
         a, b = left.job, right.job
         if a is b or a is None or b is None:
             if a is not b:
                 return -1 if a is None else 1
-            return _reverse_task_order(ssn, left, right)
+            return keys.reverse_task_order(left, right)
         mine = preemptor.job
         if mine is None or a.queue is b.queue or a.queue is None or b.queue is None or mine.queue is None:
-            x, y = ssn.job_plugin_key(a), ssn.job_plugin_key(b)
+            x, y = keys.of_job(a), keys.of_job(b)
             if x != y:
                 return -1 if x > y else 1
-            return _reverse_task_order(ssn, left, right)
+            return keys.reverse_task_order(left, right)
         x, y = ssn.victim_queue_key(a.queue, mine.queue), ssn.victim_queue_key(b.queue, mine.queue)
         if x != y:
             return -1 if x < y else 1
@@ -39,9 +43,29 @@ def in_order(ssn: Session, victims: Sequence[Task], preemptor: Task) -> list[Tas
     return sorted(victims, key=cmp_to_key(compare))
 
 
-def _reverse_task_order(ssn: Session, left: Task, right: Task) -> int:
-    a, b = ssn.task_key(left), ssn.task_key(right)
-    return -1 if a > b else 1 if a < b else 0
+class _Keys:
+    """Sort keys, made once each; good for one sort, while nothing moves."""
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._jobs: dict[str, tuple[Any, ...]] = {}
+        self._tasks: dict[str, tuple[Any, ...]] = {}
+
+    def of_job(self, job: Job) -> tuple[Any, ...]:
+        key = self._jobs.get(job.key)
+        if key is None:
+            key = self._jobs[job.key] = self._ssn.job_plugin_key(job)
+        return key
+
+    def _of_task(self, task: Task) -> tuple[Any, ...]:
+        key = self._tasks.get(task.key)
+        if key is None:
+            key = self._tasks[task.key] = self._ssn.task_key(task)
+        return key
+
+    def reverse_task_order(self, left: Task, right: Task) -> int:
+        a, b = self._of_task(left), self._of_task(right)
+        return -1 if a > b else 1 if a < b else 0
 
 
 def fits(need: Vector, available: Vector) -> bool:
@@ -58,8 +82,9 @@ def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:
     """Return rows, the best first."""
     if len(rows) <= 1:
         return [int(row) for row in rows]
-    scores = ssn.placer.score_rows(ssn, task, rows).tolist()
-    return [int(row) for _, row in sorted(zip(scores, rows, strict=True), key=lambda pair: -pair[0])]
+    scores = ssn.placer.score_rows(ssn, task, rows)
+    best_first: list[int] = rows[np.argsort(-scores, kind="stable")].tolist()
+    return best_first
 
 
 def passes_filters(ssn: Session, task: Task, row: int) -> bool:
