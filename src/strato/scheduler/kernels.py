@@ -1,7 +1,8 @@
 """Numba kernels: score nodes for a task class, keep the scores in a tournament tree, place a batch of equal tasks.
 
 Importing this module imports Numba (half a second); only `strato.scheduler.placement` does, when a scheduler starts.
-There is one public kernel with one signature, so a first compilation takes seconds and a cached load milliseconds.
+There are two public kernels with one signature each, so a first compilation takes seconds and a cached load
+milliseconds.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ def _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):  
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _score(row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights):  # type: ignore[no-untyped-def] # numba
+def score_row(row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights):  # type: ignore[no-untyped-def] # numba
+    """Return the resource terms' points of one row, in the words of `place_batch`; mutates nothing, O(terms)."""
     total = 0.0
     for t in range(kinds.size):
         kind = kinds[t]
@@ -177,7 +179,7 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
             if i < rows:
                 row = (i + offset) % rows
                 if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-                    value = base[row] + _score(
+                    value = base[row] + score_row(
                         row,
                         request,
                         scored_request,
@@ -201,7 +203,7 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
                 continue
             value = -np.inf
             if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-                value = base[row] + _score(
+                value = base[row] + score_row(
                     row,
                     request,
                     scored_request,
@@ -248,7 +250,7 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         placed += 1
         value = -np.inf
         if flags & EXCLUSIVE == 0 and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-            value = base[row] + _score(
+            value = base[row] + score_row(
                 row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
             )
         tree[i] = value

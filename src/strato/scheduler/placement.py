@@ -18,13 +18,14 @@ from strato.scheduler import kernels
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
 from strato.scheduler.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
-from strato.scheduler.resources import Dimensions
+from strato.scheduler.resources import PODS, Dimensions
 from strato.scheduler.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
 
 NOWHERE = -np.inf
+_FEW_ROWS = 48
 _CACHE_BYTES = 256 << 20
 """Memory the trees of all classes together may take; the longest unused are dropped."""
 
@@ -370,9 +371,19 @@ class Placer:
         elif now != since:
             rows = np.unique(table.journal[np.arange(since, now) % JOURNAL_SIZE]).astype(np.int64)
             rows = rows[rows < found.size]
-            found.points[rows] = resource_scores(table, cls, rows, ssn.terms)
+            if len(rows) > _FEW_ROWS:
+                found.points[rows] = resource_scores(table, cls, rows, ssn.terms)
+            else:
+                self._score_few(ssn, cls, found, rows)
         found.points_at, found.points_of = now, ssn.terms
         return found.points
+
+    def _score_few(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Rows) -> None:
+        """Do what `resource_scores` does for a handful of rows, where numpy costs more than it saves."""
+        table, terms = self._table, self._resource_terms(ssn)
+        columns = (table.allocatable, table.idle, table.requested, table.scored)
+        for row in rows.tolist():
+            found.points[row] = kernels.score_row(row, cls.request, cls.scored_request, *columns, *terms)
 
     def rows_for(self, ssn: Session, task: Task, flags: int) -> Rows:
         """Return the rows that can take a task now (or, under FUTURE, later)."""
@@ -386,6 +397,25 @@ class Placer:
             if verdicts is not None:
                 rows = rows[verdicts.codes == 0]
         return rows
+
+    def fits_row(self, ssn: Session, task: Task, row: int, flags: int) -> bool:
+        """Whether one row can take a task now (or, under FUTURE, later); as `rows_for` says of it."""
+        table, found = self._table, self.candidates(ssn, task.cls)
+        if row >= found.size or not found.mask[row]:
+            return False
+        idle = table.idle[row]
+        future = idle + table.releasing[row] - table.pipelined[row]
+        lack = task.cls.request > (future if flags & kernels.FUTURE else np.minimum(idle, future))
+        if any(column < 2 or task.cls.request[column] > 0 for column in np.nonzero(lack)[0].tolist()):
+            return False
+        if flags & kernels.LIMIT_PODS and table.pods[row] >= table.allocatable[row, PODS]:
+            return False
+        rows = np.array([row], np.int64)
+        for judge in ssn.task_filters:
+            verdicts = judge(task, table, rows)
+            if verdicts is not None and verdicts.codes[0]:
+                return False
+        return True
 
     def rows_after_evictions(self, ssn: Session, task: Task) -> Rows:
         """Return rows where nothing but what pods hold stands against a task: the static filters allow it."""
@@ -410,8 +440,7 @@ class Placer:
 
     def try_row(self, ssn: Session, task: Task, row: int, *, future: bool) -> bool:
         """Place a task on one given row if it fits there; return whether it did."""
-        rows = self.rows_for(ssn, task, (kernels.FUTURE if future else 0) | ssn.kernel_flags)
-        if row not in rows:
+        if not self.fits_row(ssn, task, row, (kernels.FUTURE if future else 0) | ssn.kernel_flags):
             return False
         self._charge(row, task, future)
         ssn.note_single(task, row)
@@ -603,4 +632,5 @@ def warm_up() -> None:
     tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
     columns = (table.allocatable, table.idle, table.releasing, table.pipelined, table.requested, table.scored)
     rest = (table.pods, table.journal, table.cursor, no_rows, zeros, no_rows)
+    kernels.score_row(0, request, np.zeros(2, np.int64), *columns[:2], *columns[4:], *term_arrays(()))
     kernels.place_batch(0, 0, 0, request, np.zeros(2, np.int64), *columns, *rest, *term_arrays(()), tree, head, out)

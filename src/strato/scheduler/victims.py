@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 def in_order(ssn: Session, victims: Sequence[Task], preemptor: Task) -> list[Task]:
     """Return victims, the one to evict first first."""
     keys = _Keys(ssn)
+    queues = {id(victim.job.queue) if victim.job is not None else 0 for victim in victims}
+    if len(queues) == 1 and 0 not in queues:
+        return sorted(victims, key=keys.within_queue, reverse=True)
 
     def compare(left: Task, right: Task) -> int:
         a, b = left.job, right.job
@@ -63,6 +66,11 @@ class _Keys:
             key = self._tasks[task.key] = self._ssn.task_key(task)
         return key
 
+    def within_queue(self, victim: Task) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """Return the key of a victim among victims of one queue: the last job, and its last task, go first."""
+        assert victim.job is not None
+        return self.of_job(victim.job), self._of_task(victim)
+
     def reverse_task_order(self, left: Task, right: Task) -> int:
         a, b = self._of_task(left), self._of_task(right)
         return -1 if a > b else 1 if a < b else 0
@@ -89,4 +97,4 @@ def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:
 
 def passes_filters(ssn: Session, task: Task, row: int) -> bool:
     """Whether a task may run on a row as it stands now, resources aside."""
-    return row in ssn.placer.rows_for(ssn, task, kernels.FUTURE | ssn.kernel_flags)
+    return ssn.placer.fits_row(ssn, task, row, kernels.FUTURE | ssn.kernel_flags)
