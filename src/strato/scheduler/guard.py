@@ -1,12 +1,13 @@
 """Plugins' errors stay theirs: a plugin that raises is left out for the rest of the cycle, and scheduling goes on.
 
 Every extension point is called through a guard. After the first exception the plugin answers as if it were not
-configured (`_NEUTRAL`); the failure is recorded in the plan, from where an event and a metric are made. What plugins
+configured (`_neutral`); the failure is recorded in the plan, from where an event and a metric are made. What plugins
 that are not ours return is checked too, so that a wrong shape is the plugin's failure and not the engine's.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
 import traceback
 from collections.abc import Callable, Sequence
@@ -44,31 +45,23 @@ class _Equal:
 EQUAL: Final = _Equal()
 
 _NEUTRAL: Final[dict[str, Fn]] = {
-    "job_order": lambda *_: EQUAL,
-    "sub_job_order": lambda *_: EQUAL,
-    "task_order": lambda *_: EQUAL,
-    "queue_order": lambda *_: EQUAL,
-    "victim_queue_order": lambda *_: EQUAL,
-    "static_scores": lambda *_: (),
-    "resource_terms": lambda *_: (),
-    "overused": lambda *_: False,
-    "preemptive": lambda *_: True,
-    "allocatable": lambda _queue, _task, count=1: count,
-    "simulate_allocatable": lambda *_: True,
     "job_ready": lambda job, *_: job.is_ready,  # the core's own count: no half gang, whoever failed
-    "sub_job_ready": lambda *_: True,
-    "job_pipelined": lambda *_: ABSTAIN,
-    "sub_job_pipelined": lambda *_: ABSTAIN,
     "job_starving": lambda *_: True,
-    "job_enqueueable": lambda *_: ABSTAIN,
-    "preemptable": lambda *_: ((), ABSTAIN),
-    "reclaimable": lambda *_: ((), ABSTAIN),
+    "simulate_allocatable": lambda *_: True,
     "unified_evictable": lambda *_: ((), ABSTAIN),
-    "victim_tasks": lambda *_: (),
-    "missing_until_ready": lambda *_: 1,
     "watches_pods": lambda *_: False,
 }
-"""What a plugin that is left out answers, by extension point; None where nothing is listed."""
+"""What a plugin that is left out answers where the base class's own answer would decide something."""
+
+
+def _neutral(plugin: Plugin, point: str) -> Fn:
+    """Return the answer of a plugin that is left out."""
+    if point in _NEUTRAL:
+        return _NEUTRAL[point]
+    if point.endswith("_order"):
+        return lambda *_: EQUAL
+    base: Fn | None = getattr(Plugin, point, None)
+    return functools.partial(base, plugin) if base is not None else lambda *_: None
 
 
 class Guard:
@@ -103,7 +96,7 @@ class Guard:
     def wrap(self, plugin: Plugin, point: str) -> Fn:
         """Return an extension point as a function that never raises."""
         fn: Fn = getattr(plugin, point)
-        neutral: Fn = _NEUTRAL.get(point, _nothing)
+        neutral = _neutral(plugin, point)
         out = self._out
         if not type(plugin).__module__.startswith(_OURS):
             fn = _checked(fn, point)
@@ -136,10 +129,6 @@ class Guard:
         text = f"{type(error).__name__}: {error}{place}"
         self._failures.append(Failure(name, point, text))
         _log.error("left out of this cycle: plugin=%s point=%s: %s", name, point, text, exc_info=error)
-
-
-def _nothing(*_: Any) -> None:
-    return None
 
 
 class WrongAnswer(TypeError):
@@ -247,6 +236,9 @@ _CHECKS: Final[dict[str, Callable[[Any, Sequence[Any]], Any]]] = {
     "filter": _verdicts,
     "filter_task": _verdicts,
     "filter_neighbours": _verdicts,
+    "filter_facet": _verdicts,
+    "score_facet": _static,
+    "score_task": _scores,
     "static_scores": _static,
     "score": _scores,
     "batch_score": _scores,
