@@ -41,7 +41,7 @@ def schedule(
         raise UsageError("nothing to schedule on: name manifests with -f PATH, or a cluster with --from-cluster")
     found = states.read(paths, with_cluster(ctx, states.from_cluster) if from_cluster else ())
     header = states.header_of(found, config=states.config_text(config), cycles=cycles, seed=seed, live=from_cluster)
-    world, rules = states.prepare(found, header)
+    world, rules = states.prepare(found, header, config.parent if config is not None else Path())
     if save is not None:
         states.save(save, found.objects, header)
     for kind, count in unread(found.objects).items():

@@ -53,8 +53,13 @@ def config_text(path: Path | None) -> str | None:
     return read_config_text(path) if path is not None else None
 
 
-def prepare(state: State, header: Header) -> tuple[World, Config]:
+def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, Config]:
     """Check everything and return the world and the configuration to run on it.
+
+    Args:
+        state: What was read.
+        header: What to run.
+        base: The directory that relative paths of plugins start from.
 
     Raises:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
@@ -63,7 +68,7 @@ def prepare(state: State, header: Header) -> tuple[World, Config]:
     config = default_config()
     if header.config:
         try:
-            config = parse_config(header.config)
+            config = parse_config(header.config, base=base)
         except InvalidInput as error:
             problems += [
                 Problem(f"{error.what}: {p.where}" if p.where else error.what, p.message) for p in error.problems

@@ -2,8 +2,11 @@
 
 - `manifests`: builders of single objects (`pod`, `node`, `podgroup`, `queue`, `vcjob`), plain JSON.
 - `scenes`: a whole cluster as a value (`cluster()`).
+- `decisions`: one call from a scene to what the scheduler decides on it (`decide()`), for plugin authors.
 - `harness`: an API server with controllers, scheduler and hollow nodes in this process, under either clock.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from strato.testing.manifests import (
     JobManifest,
@@ -19,12 +22,17 @@ from strato.testing.manifests import (
 )
 from strato.testing.scenes import Scene, cluster
 
+if TYPE_CHECKING:
+    from strato.testing.decisions import Decisions, decide
+
 __all__ = [
+    "Decisions",
     "JobManifest",
     "Manifest",
     "PodManifest",
     "Scene",
     "cluster",
+    "decide",
     "namespace",
     "node",
     "pod",
@@ -33,3 +41,12 @@ __all__ = [
     "queue",
     "vcjob",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the scheduler on first use only; it loads the kernels."""
+    if name in ("Decisions", "decide"):
+        from strato.testing import decisions
+
+        return getattr(decisions, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

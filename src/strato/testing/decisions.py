@@ -1,0 +1,93 @@
+"""One call from a scene to decisions: what authors of plugins test with.
+
+from strato.testing import cluster, decide
+
+made = decide(cluster().nodes(2, cpu="4").pod("p", cpu="1"), plugins=[MyPlugin])
+assert made.binds == {"default/p": "node-1"}
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from strato.scheduler.config import Config, PluginOption, parse_config
+from strato.scheduler.cycle import run_cycle
+from strato.scheduler.dryrun import load, settle
+from strato.scheduler.framework import TOGGLES, Plugin
+from strato.scheduler.placement import Placer
+from strato.scheduler.plan import Failure, Plan
+from strato.scheduler.states import START
+
+Json = Mapping[str, Any]
+
+PLAIN = "actions: 'enqueue, allocate, backfill'\ntiers:\n- plugins: [{name: gang}, {name: predicates}]\n"
+"""The configuration plugins are tried on unless another is named: gangs and node filters, no scores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What cycles decided.
+
+    Attributes:
+        binds: Node by pod (``namespace/name``), over all cycles.
+        evicted: Pods that were evicted, in order.
+        reasons: By pod that waits after the last cycle, what it is told.
+        failures: Errors of plugins.
+    """
+
+    binds: Mapping[str, str] = field(default_factory=dict)
+    evicted: Sequence[str] = ()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    failures: Sequence[Failure] = ()
+
+
+def decide(
+    scene: Iterable[Json],
+    *,
+    plugins: Sequence[type[Plugin]] = (),
+    config: str = PLAIN,
+    arguments: Mapping[str, Any] | None = None,
+    cycles: int = 1,
+    seed: int = 0,
+    now: float = START,
+) -> Decisions:
+    """Run cycles on a scene and return the decisions; nothing is applied anywhere.
+
+    Args:
+        scene: Manifests, as of `strato.testing.cluster`.
+        plugins: Put before the first tier of the configuration, as a tier of their own.
+        config: The configuration file's text.
+        arguments: Those of ``plugins``, decoded: an instance of ``args_type`` by the plugin's name.
+        cycles: How many; bound pods run from the next on.
+        seed: Decides what is left to chance.
+        now: Seconds since the epoch at the first cycle; a second passes between two.
+
+    Raises:
+        InvalidInput: The scene or the configuration is bad.
+    """
+    rules = _with(parse_config(config), plugins, arguments or {})
+    world = load([(f"object {number}", dict(obj)) for number, obj in enumerate(scene, 1)])
+    rng, placer = random.Random(seed), Placer(world.nodes, seed)
+    plans: list[Plan] = []
+    for number in range(cycles):
+        plans.append(run_cycle(world, rules, now=now + number, rng=rng, uid=f"cycle-{number + 1}", placer=placer))
+        settle(plans[-1], world)
+    return Decisions(
+        {bind.task.key: bind.node for plan in plans for bind in plan.binds},
+        [eviction.task.key for plan in plans for eviction in plan.evictions],
+        {verdict.task.key: verdict.message for verdict in plans[-1].pods} if plans else {},
+        [failure for plan in plans for failure in plan.failures],
+    )
+
+
+def _with(config: Config, plugins: Sequence[type[Plugin]], arguments: Mapping[str, Any]) -> Config:
+    def args_of(plugin: type[Plugin]) -> Any:
+        if plugin.name in arguments:
+            return arguments[plugin.name]
+        return plugin.args_type() if plugin.args_type is not None else None
+
+    tier = tuple(PluginOption(plugin.name, plugin, args_of(plugin), TOGGLES) for plugin in plugins)
+    return Config(config.actions, (tier, *config.tiers) if tier else config.tiers, config.action_args, config.metrics)

@@ -1,0 +1,54 @@
+"""The worked example of docs/plugins.md runs as it is printed: the plugin, its tests, its configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from strato.cli.main import cli
+from strato.testing import manifests
+
+DOC = Path(__file__).parents[2] / "docs" / "plugins.md"
+BLOCK = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def example(tmp_path: Path) -> Path:
+    for name, text in BLOCK.findall(DOC.read_text()):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_the_authors_tests_pass(example: Path) -> None:
+    paths = os.pathsep.join([str(example), *filter(None, sys.path)])
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "test_cheap.py"],
+        cwd=example,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert "2 passed" in done.stdout
+
+
+def test_the_configuration_takes_the_plugin_and_decisions_follow(example: Path) -> None:
+    objects = [
+        manifests.node("dear", cpu="8", labels={"example.com/price": "4.0"}),
+        manifests.node("cheap", cpu="8", labels={"example.com/price": "0.5"}),
+        manifests.pod("p", cpu="1"),
+    ]
+    (example / "cluster.json").write_text(json.dumps(objects))
+    config = example / "scheduler.conf"
+    run = CliRunner().invoke
+    assert run(cli, ["config", "check", str(config)], catch_exceptions=False).exit_code == 0
+    result = run(cli, ["schedule", "-f", str(example / "cluster.json"), "--config", str(config), "-o", "json"])
+    assert json.loads(result.stdout)["cycles"][0]["binds"] == [{"pod": "default/p", "node": "cheap"}]
