@@ -19,13 +19,23 @@ from strato.scheduler.reasons import Reason
 if TYPE_CHECKING:
     from strato.scheduler.jobs import Job, Queue
     from strato.scheduler.nodes import NodeTable, Rows
+    from strato.scheduler.proximity import Proximity
     from strato.scheduler.resources import Vector
     from strato.scheduler.session import Session
+    from strato.scheduler.subjobs import SubJob
     from strato.scheduler.tasks import Task, TaskClass
 
 PERMIT: Final = 1
 ABSTAIN: Final = 0
 REJECT: Final = -1
+
+ALLOCATE: Final = "allocate"
+EVICT: Final = "evict"
+"""Purposes of ``hyper_node_gradient``."""
+
+GANG_PREEMPT: Final = "gangpreempt"
+GANG_RECLAIM: Final = "gangreclaim"
+"""Kinds of `Evictor`."""
 
 FloatArray = npt.NDArray[np.float64]
 SortKey = Any
@@ -78,6 +88,7 @@ POINTS: Final[dict[str, tuple[str, ...]]] = {
     "score": ("enableNodeOrder",),
     "score_task": ("enableNodeOrder",),
     "batch_score": ("enableNodeOrder",),
+    "proximity": ("enableNodeOrder",),
     "hyper_node_order": ("enabledHyperNodeOrder",),
     "hyper_node_gradient": ("enabledHyperNodeGradient",),
     "preemptable": ("enablePreemptable",),
@@ -152,6 +163,14 @@ class Validity(NamedTuple):
     message: str
 
 
+class Evictor(NamedTuple):
+    """Who evicts bundles: a job of a queue, by one of two actions, for a network domain."""
+
+    kind: str
+    job: Job
+    domain: int
+
+
 class Plugin:
     """Base of all plugins: every extension point with its contract; override the ones you need.
 
@@ -190,9 +209,6 @@ class Plugin:
 
     def job_order(self, job: Job) -> SortKey:
         """Return a job's key among the jobs of its queue."""
-
-    def sub_job_order(self, job: Job) -> SortKey:
-        """Return a sub-job's key within its job."""
 
     def task_order(self, task: Task) -> SortKey:
         """Return a task's key within its job."""
@@ -250,6 +266,46 @@ class Plugin:
     def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Score the candidate rows together (normalised by the plugin); asked for every single task."""
 
+    # -- network domains ----------------------------------------------------------------------------------------------
+
+    def proximity(self, task: Task) -> Proximity | None:
+        """Return how network domains score for a task and its equals; asked before every batch."""
+
+    def hyper_node_order(self, sub: SubJob, domains: Sequence[int], together: bool) -> FloatArray:
+        """Score domains for a sub-job.
+
+        Args:
+            sub: The sub-job.
+            domains: Their numbers in the session's `Tree`.
+            together: Whether they compete; otherwise each is judged as if it were the only one.
+        """
+        return np.zeros(len(domains))
+
+    def hyper_node_gradient(self, part: Job | SubJob, root: int, purpose: str) -> Sequence[Sequence[int]]:
+        """Return which domains inside ``root`` to try for a job or sub-job: groups in order, equals in each.
+
+        Args:
+            part: Who wants a place.
+            root: Number of a domain.
+            purpose: `ALLOCATE` or `EVICT`.
+        """
+        return ((root,),)
+
+    def sub_job_order(self, sub: SubJob) -> SortKey:
+        """Return a sub-job's key within its job."""
+
+    def sub_job_ready(self, sub: SubJob) -> bool:
+        """Whether a sub-job's placed tasks suffice."""
+        return True
+
+    def missing_until_sub_ready(self, sub: SubJob) -> int:
+        """Return a lower bound, at least 1, of tasks to place before ``sub_job_ready`` may turn true."""
+        return 1
+
+    def sub_job_pipelined(self, sub: SubJob) -> int:
+        """Vote whether a sub-job that only got promises may keep them."""
+        return ABSTAIN
+
     # -- queues and jobs -----------------------------------------------------------------------------------------------
 
     def overused(self, queue: Queue) -> bool:
@@ -301,6 +357,10 @@ class Plugin:
 
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Return the candidates that may make room for a task of another queue, and a vote."""
+        return (), ABSTAIN
+
+    def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Return the candidates that may make room for a whole job, and a vote."""
         return (), ABSTAIN
 
     def victim_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:

@@ -46,6 +46,8 @@ EQUAL: Final = _Equal()
 
 _NEUTRAL: Final[dict[str, Fn]] = {
     "job_ready": lambda job, *_: job.is_ready,  # the core's own count: no half gang, whoever failed
+    "sub_job_ready": lambda sub, *_: sub.is_ready,
+    "hyper_node_order": lambda _, domains, *__: np.zeros(len(domains)),
     "job_starving": lambda *_: True,
     "simulate_allocatable": lambda *_: True,
     "unified_evictable": lambda *_: ((), ABSTAIN),
@@ -254,6 +256,8 @@ _CHECKS: Final[dict[str, Callable[[Any, Sequence[Any]], Any]]] = {
     "overused": _truth,
     "preemptive": _truth,
     "job_ready": _truth,
+    "sub_job_ready": lambda sub, *_: sub.is_ready,
+    "hyper_node_order": lambda _, domains, *__: np.zeros(len(domains)),
     "job_starving": _truth,
     "watches_pods": _truth,
 }

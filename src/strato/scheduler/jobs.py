@@ -7,7 +7,7 @@ of the placed, and per role where the group asks for minima, are updated by the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
@@ -24,6 +24,9 @@ from strato.scheduler.tasks import (
     SUCCEEDED,
     Task,
 )
+
+if TYPE_CHECKING:
+    from strato.scheduler.subjobs import Layout
 
 PHASE_PENDING: Final = "Pending"
 PHASE_INQUEUE: Final = "Inqueue"
@@ -50,6 +53,7 @@ class Job:
         min_resources: The group's ``spec.minResources``; None when not given. ``min_columns`` its columns.
         gated: Tasks with scheduling gates.
         solo: Made for one pod without a group; has no PodGroup to write.
+        layout: Its sub-jobs and network topology; None for the many jobs that have neither.
     """
 
     __slots__ = (
@@ -61,6 +65,7 @@ class Job:
         "group",
         "inqueue",
         "key",
+        "layout",
         "min_available",
         "min_columns",
         "min_resources",
@@ -110,6 +115,7 @@ class Job:
         self.elastic: Vector | None = None
         self.gated = 0
         self.solo = False
+        self.layout: Layout | None = None
         self.conditions: dict[str, tuple[str, str, str]] = {}
 
     def __repr__(self) -> str:

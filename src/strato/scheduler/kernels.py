@@ -2,7 +2,7 @@
 
 Importing this module imports Numba (half a second); only `strato.scheduler.placement` does, when a scheduler starts.
 There are two public kernels with one signature each, so a first compilation takes seconds and a cached load
-milliseconds.
+milliseconds: `place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains.
 """
 
 from __future__ import annotations
@@ -261,4 +261,214 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         if value == -np.inf and sensitive[row]:
             break
     head[2] = cursor[0]
+    return placed
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _filled(domain, used, capacity, asked, asked_weights):  # type: ignore[no-untyped-def] # numba
+    points = 0.0
+    whole = 0.0
+    for k in range(asked.size):
+        if asked[k] > 0:
+            if used[domain, k] + asked[k] > capacity[domain, k]:
+                return 0.0
+            points += (used[domain, k] + asked[k]) / capacity[domain, k] * asked_weights[k]
+            whole += asked_weights[k]
+    return points / whole if whole > 0 else 0.0
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _lca(left, right, parent):  # type: ignore[no-untyped-def] # numba
+    if left < 0 or right < 0:
+        return max(left, right)
+    up = right
+    while up >= 0:
+        other = left
+        while other >= 0:
+            if other == up:
+                return up
+            other = parent[other]
+        up = parent[up]
+    return -1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def place_near(  # type: ignore[no-untyped-def] # numba
+    count,
+    flags,
+    rows,
+    start,
+    request,
+    scored_request,
+    allocatable,
+    idle,
+    releasing,
+    pipelined,
+    requested,
+    scored,
+    pods,
+    journal,
+    cursor,
+    mask,
+    base,
+    sensitive,
+    kinds,
+    weights,
+    dims,
+    dim_weights,
+    leaf,
+    parent,
+    weight,
+    near,
+    closeness,
+    members,
+    total,
+    used,
+    capacity,
+    asked,
+    asked_weights,
+    shares,
+    absent,
+    out,
+):
+    """Place up to ``count`` equal tasks, each on the best of some rows, and charge them; scores follow the domains.
+
+    Identical to: for each task, take the row of highest score among those that fit (first one from ``start`` on among
+    equals), and charge it. The part of the score that speaks of network domains changes with every placement: by how
+    close a row is to where the gang lies (``near``), or by how full the domains around a row are (``used``).
+
+    Args:
+        count: Tasks to place.
+        flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE.
+        rows: int64[r], the rows to choose from.
+        start: Position in ``rows`` where the search begins.
+        request: int64[width], what one task asks for.
+        scored_request: int64[2], cpu and memory as scoring sees them.
+        allocatable: int64[n, width], a column set of the `NodeTable`, as are the next eight; see `place_batch`.
+        idle: Charged in place, unless under FUTURE.
+        releasing: Read only.
+        pipelined: Charged in place under FUTURE.
+        requested: Charged in place.
+        scored: Charged in place.
+        pods: Charged in place.
+        journal: Every charged row is appended.
+        cursor: Its position.
+        mask: bool[r], positions the static filters allow.
+        base: float64[r], static part of the score.
+        sensitive: bool[r]; the batch ends after a placement that fills such a row.
+        kinds: int64[t], kinds of the resource terms, with the next three as in `place_batch`.
+        weights: float64[t].
+        dims: int64[t, k].
+        dim_weights: float64[t, k].
+        leaf: int32[n], the lowest domain of every row.
+        parent: int32[domains].
+        weight: Factor of the domains' part; 0 when there is none.
+        near: Domain the gang lies in so far, -1 when nowhere; -2 scores by ``used`` instead.
+        closeness: float64[domains], how good it is that the domain is the lowest common one.
+        members: int64[domains], tasks of the gang inside; kept current.
+        total: Tasks of the gang.
+        used: float64[domains, k], what is used of ``capacity``; kept current.
+        capacity: float64[domains, k].
+        asked: float64[k], what one task adds to ``used``.
+        asked_weights: float64[k], the weight of each.
+        shares: float64[domains], weight of each domain's fill, already divided by the sum over tiers.
+        absent: float64[domains], sum of the shares of the tiers that are absent around a leaf.
+        out: int32[>= count], receives the rows chosen.
+
+    Returns: Number of tasks placed.
+    Complexity: O((rows + domains) per task).
+    """
+    size = rows.size
+    domains = parent.size
+    own = np.full(size, -np.inf)
+    for i in range(size):
+        row = rows[i]
+        if mask[i] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
+            own[i] = base[i] + score_row(
+                row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+            )
+    part = np.zeros(domains)
+    filled = np.zeros(domains)
+    if near == -2:
+        for d in range(domains):
+            filled[d] = _filled(d, used, capacity, asked, asked_weights)
+    stale = True
+    placed = 0
+    while placed < count:
+        if stale and near == -2:
+            for d in range(domains):
+                part[d] = absent[d]
+                up = d
+                while up >= 0:
+                    part[d] += filled[up] * shares[up]
+                    up = parent[up]
+            stale = False
+        elif stale and near >= 0:
+            for d in range(domains):
+                part[d] = 1.0 if d == near else closeness[_lca(d, near, parent)]
+            stale = False
+        ties = 0
+        top = -np.inf
+        if near >= 0:
+            for i in range(size):
+                if own[i] > -np.inf:
+                    here = part[leaf[rows[i]]]
+                    if here > top:
+                        top = here
+                        ties = 1
+                    elif here == top:
+                        ties += 1
+        best = -np.inf
+        at = -1
+        for k in range(size):
+            i = k + start
+            if i >= size:
+                i -= size
+            if own[i] == -np.inf:
+                continue
+            d = leaf[rows[i]]
+            here = part[d]
+            if ties > 1 and here == top:
+                here += members[d] / total
+            value = own[i] + here * 100.0 * weight
+            if value > best:
+                best = value
+                at = i
+        if at < 0:
+            break
+        row = rows[at]
+        for d in range(request.size):
+            if flags & FUTURE:
+                pipelined[row, d] += request[d]
+            else:
+                idle[row, d] -= request[d]
+            requested[row, d] += request[d]
+        scored[row, 0] += scored_request[0]
+        scored[row, 1] += scored_request[1]
+        pods[row] += 1
+        journal[cursor[0] % journal.size] = row
+        cursor[0] += 1
+        out[placed] = row
+        placed += 1
+        up = leaf[row]
+        if near >= -1:
+            lies = _lca(up, near, parent)
+            stale = lies != near
+            near = lies
+        while up >= 0:
+            if near == -2:
+                for k in range(asked.size):
+                    used[up, k] += asked[k]
+                filled[up] = _filled(up, used, capacity, asked, asked_weights)
+                stale = True
+            else:
+                members[up] += 1
+            up = parent[up]
+        own[at] = -np.inf
+        if flags & EXCLUSIVE == 0 and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
+            own[at] = base[at] + score_row(
+                row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+            )
+        elif sensitive[at]:
+            break
     return placed

@@ -95,6 +95,7 @@ KINDS: tuple[WorldKind, ...] = (
     _device(catalog.RESOURCECLAIM, "capacity"),
     WorldKind(catalog.RESOURCEQUOTA, World.set_quota, World.remove_quota),
     WorldKind(catalog.NODE, World.set_node, lambda w, _, name: w.remove_node(name)),
+    WorldKind(catalog.HYPERNODE, World.set_hyper_node, lambda w, _, name: w.remove_hyper_node(name)),
     WorldKind(catalog.PODGROUP, World.set_group, lambda w, ns, name: w.remove_group(f"{ns}/{name}")),
     WorldKind(catalog.POD, World.set_pod, lambda w, ns, name: w.remove_pod(f"{ns}/{name}")),
     WorldKind(

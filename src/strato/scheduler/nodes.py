@@ -6,7 +6,7 @@ the rows written since are looked at again. Cost therefore follows touched rows,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -229,6 +229,23 @@ class NodeTable:
         self.requested[row] += request
         self.scored[row] += cls.scored_request if sign > 0 else -cls.scored_request
         self.pods[row] += sign
+
+    def charge(self, rows: Sequence[int], cls: TaskClass, times: int = 1, *, pipelined: bool = False) -> None:
+        """Charge known rows for equal tasks, one task per entry; ``times`` -1 gives back what they held."""
+        at: Rows = np.array(rows, np.int64)
+        counted = np.bincount(at[self.present[at]])
+        distinct: Rows = np.nonzero(counted)[0]
+        each = counted[distinct] * times
+        amount = each[:, None] * cls.request
+        if pipelined:
+            self.pipelined[distinct] += amount
+        else:
+            self.idle[distinct] -= amount
+        self.requested[distinct] += amount
+        self.scored[distinct] += each[:, None] * cls.scored_request
+        self.pods[distinct] += each
+        for row in distinct.tolist():
+            self.touch(row)
 
     def add(self, row: int, task: Task, status: int) -> None:
         """Put a task on a row and account it as of ``status``."""

@@ -9,6 +9,7 @@ arrays.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from strato.scheduler import kernels
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
 from strato.scheduler.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
+from strato.scheduler.proximity import FILL, Proximity, indifferent
 from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
 from strato.scheduler.resources import PODS, Dimensions
 from strato.scheduler.tasks import Task, TaskClass
@@ -222,17 +224,27 @@ class Placer:
         """
         if self._table.size == 0:
             return []
+        search = ssn.search
         if one_by_one:
-            return self._place_singly(ssn, tasks, future)
+            rows = self._place_singly(ssn, tasks, future)
+            if search is not None:
+                search.note(rows)
+            return rows
         cls = tasks[0].cls
         found = self.candidates(ssn, tasks[0])
         if found.errors is not None and found.errors_at == self._state():
             return []  # the last of its kind fitted nowhere, and nothing has changed since
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
+        proximity = ssn.proximity(tasks[0])
+        if search is not None or proximity is not None:
+            rows = self._place_near(ssn, cls, found, len(tasks), flags, proximity)
+            if search is not None:
+                search.note(rows)
+            return rows
         if not found.varies:
             self._normalise(found, found.mask[: found.size])
             return self._run(ssn, cls, found, len(tasks), flags)
-        rows: list[int] = []
+        rows = []
         while len(rows) < len(tasks):
             self._renormalise(ssn, cls, found, flags)
             more = self._run(ssn, cls, found, len(tasks) - len(rows), flags)
@@ -240,6 +252,98 @@ class Placer:
                 break
             rows += more
         return rows
+
+    def _place_near(
+        self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int, proximity: Proximity | None
+    ) -> list[int]:
+        """Choose among the rows of the search, with what network domains add to the scores."""
+        search = ssn.search
+        rows = search.rows if search is not None else np.arange(found.size)
+        domains = proximity or indifferent(ssn.tree)
+        if not rows.size:
+            return []
+        chosen: list[int] = []
+        while len(chosen) < count:
+            base, sensitive = self._base_of(found, cls, rows, flags)
+            more = self._run_near(ssn, cls, found, rows, count - len(chosen), flags, base, sensitive, domains)
+            chosen += more
+            if not more or not found.varies:
+                break
+            near = domains.near if domains.near == FILL else domains.tree.span(more, domains.near)
+            domains = replace(domains, near=near)
+        return chosen
+
+    def _base_of(self, found: Candidates, cls: TaskClass, rows: Rows, flags: int) -> tuple[FloatArray, Mask]:
+        """Return the static scores of some rows, normalised over those that can take a task now."""
+        if not found.varies:
+            self._normalise(found, found.mask[: found.size])
+            return found.base[rows], found.sensitive[rows]
+        live = found.mask[rows] & self._fits(cls, flags)[rows]
+        base, sensitive = np.zeros(len(rows)), np.zeros(len(rows), np.bool_)
+        for score in found.static:
+            raw = score.raw[rows]
+            most = float(raw[live].max(initial=0.0))
+            base += stretched(raw, most, score) * score.weight
+            if score.normalise:
+                sensitive |= raw == most
+        return base, sensitive
+
+    def _run_near(
+        self,
+        ssn: Session,
+        cls: TaskClass,
+        found: Candidates,
+        rows: Rows,
+        count: int,
+        flags: int,
+        base: FloatArray,
+        sensitive: Mask,
+        domains: Proximity,
+    ) -> list[int]:
+        table = self._table
+        if count > len(self._out):
+            self._out = np.zeros(count * 2, np.int32)
+        kinds, weights, dims, dim_weights = self._resource_terms(ssn)
+        placed = kernels.place_near(
+            count,
+            flags,
+            rows,
+            int(found.head[kernels.OFFSET]) % len(rows),
+            cls.request,
+            cls.scored_request,
+            table.allocatable,
+            table.idle,
+            table.releasing,
+            table.pipelined,
+            table.requested,
+            table.scored,
+            table.pods,
+            table.journal,
+            table.cursor,
+            found.mask[rows],
+            base,
+            sensitive,
+            kinds,
+            weights,
+            dims,
+            dim_weights,
+            domains.tree.leaf,
+            domains.tree.parent,
+            domains.weight,
+            domains.near,
+            domains.closeness,
+            domains.members,
+            domains.total,
+            domains.used,
+            domains.capacity,
+            domains.asked,
+            domains.asked_weights,
+            domains.shares,
+            domains.absent,
+            self._out,
+        )
+        chosen: list[int] = self._out[:placed].tolist()
+        return chosen
 
     def _renormalise(self, ssn: Session, cls: TaskClass, found: Candidates, flags: int) -> None:
         """Fit ``base`` to the rows that can take a task now."""
@@ -389,6 +493,8 @@ class Placer:
         """Return the rows that can take a task now (or, under FUTURE, later)."""
         found = self.candidates(ssn, task)
         fits = found.mask[: found.size] & self._fits(task.cls, flags)
+        if ssn.search is not None:
+            fits &= ssn.search.mask
         rows: Rows = np.nonzero(fits)[0]
         for judge in ssn.task_filters:
             if not rows.size:
@@ -400,8 +506,10 @@ class Placer:
 
     def fits_row(self, ssn: Session, task: Task, row: int, flags: int) -> bool:
         """Whether one row can take a task now (or, under FUTURE, later); as `rows_for` says of it."""
-        table, found = self._table, self.candidates(ssn, task.cls)
+        table, found = self._table, self.candidates(ssn, task)
         if row >= found.size or not found.mask[row]:
+            return False
+        if ssn.search is not None and not ssn.search.mask[row]:
             return False
         idle = table.idle[row]
         future = idle + table.releasing[row] - table.pipelined[row]
@@ -451,6 +559,8 @@ class Placer:
     def explain(self, ssn: Session, task: Task, *, one_by_one: bool) -> FitErrors:
         """Say why a task fits nowhere: every node counted once, under its first reason."""
         found = self.candidates(ssn, task)
+        if ssn.search is not None:
+            return self._explain(ssn, task, found, one_by_one)
         at = self._state()
         if not one_by_one and found.errors is not None and found.errors_at == at:
             return found.errors
@@ -466,6 +576,9 @@ class Placer:
     def _explain(self, ssn: Session, task: Task, found: Candidates, one_by_one: bool) -> FitErrors:
         table, size = self._table, found.size
         open_rows = table.present[:size].copy()
+        search = ssn.search
+        if search is not None:
+            open_rows &= search.mask
         total = int(open_rows.sum())
         counts: dict[Reason, int] = {}
         future = table.future_idle[:size]
@@ -490,7 +603,7 @@ class Placer:
             for number, reason in enumerate(verdicts.reasons, 1):
                 _count(counts, reason, int((verdicts.codes == number).sum()))
             rows = rows[verdicts.codes == 0]
-        return FitErrors(total, counts)
+        return FitErrors(total, counts, domain=search.name if search is not None else "")
 
 
 def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:

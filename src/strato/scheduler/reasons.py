@@ -36,12 +36,14 @@ class FitErrors:
         nodes: How many nodes were looked at.
         counts: Nodes by reason.
         note: Said instead of node counts, when the task was turned down before any node was looked at.
+        domain: The HyperNode whose nodes were looked at; empty when all were.
     """
 
     nodes: int = 0
     counts: Mapping[Reason, int] = field(default_factory=dict)
     note: str = ""
     plugin: str = "core"
+    domain: str = ""
     _words: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def message(self) -> str:
@@ -59,7 +61,8 @@ class FitErrors:
         parts = sorted(f"{count} {text}" for text, count in by_text.items())
         if not parts:
             return ALL_UNAVAILABLE
-        return f"0/{self.nodes} nodes are unavailable: {', '.join(parts)}."
+        where = f"In hyperNode {self.domain}: " if self.domain else ""
+        return f"{where}0/{self.nodes} nodes are unavailable: {', '.join(parts)}."
 
 
 @dataclass(frozen=True, slots=True)

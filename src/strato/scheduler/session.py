@@ -7,12 +7,16 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from strato.scheduler import diagnostics, kernels
 from strato.scheduler.config import Config, PluginOption
+from strato.scheduler.domains import Domains, Search, recover_domains
 from strato.scheduler.framework import (
     PERMIT,
     POINTS,
     REJECT,
+    Evictor,
     FloatArray,
     Plugin,
     ResourceTerm,
@@ -26,11 +30,14 @@ from strato.scheduler.jobs import Job, Queue
 from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Bind, Condition, Plan
+from strato.scheduler.proximity import Proximity
 from strato.scheduler.reasons import FitErrors, Verdict
 from strato.scheduler.resources import Vector
 from strato.scheduler.shards import HARD, SOFT
 from strato.scheduler.statement import Statement, Transaction
+from strato.scheduler.subjobs import SubJob
 from strato.scheduler.tasks import BINDING, Task, TaskClass
+from strato.scheduler.topology import Tree
 from strato.scheduler.world import World
 
 Fn = Callable[..., Any]
@@ -68,6 +75,8 @@ class Session:
         uid: Identity of the session.
 
     Attributes:
+        search: Where the tasks at hand are being looked for a place; None for anywhere.
+        nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
         simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
             (SimulateAddTask and SimulateRemoveTask are switched on).
     """
@@ -91,8 +100,12 @@ class Session:
         self.plugins: list[Plugin] = []
         self._statements: list[Statement] = []
         self.kernel_flags = 0
+        self.search: Search | None = None
+        self.nominations: dict[str, int] = {}
         self.simulates = False
         self._total: Vector | None = None
+        self._domains: Domains | None = None
+        recover_domains(world)
         self._build(config)
 
     def _build(self, config: Config) -> None:
@@ -126,9 +139,11 @@ class Session:
         self.task_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["score_task"]
         self.batch_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["batch_score"]
         self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
+        self._proximities = flat["proximity"]
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
         self._queue_orders = flat["queue_order"]
         self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
+        self._missing_sub = [guard.wrap(fn.__self__, "missing_until_sub_ready") for fn in flat["sub_job_ready"]]  # type: ignore[attr-defined] # bound methods
         self._missing = [guard.wrap(fn.__self__, "missing_until_ready") for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
         predicates_on = any(fn.__self__.limits_pods for fn in flat["filter"] if hasattr(fn.__self__, "limits_pods"))  # type: ignore[attr-defined] # bound methods
         if predicates_on:
@@ -167,12 +182,46 @@ class Session:
             self._total = nodes.allocatable[: nodes.size].sum(axis=0)
         return self._total
 
+    @property
+    def domains(self) -> Domains:
+        """What there is to know about network topology in this session."""
+        if self._domains is None:
+            self._domains = Domains(self.world.hyper_nodes.tree())
+        return self._domains
+
+    @property
+    def tree(self) -> Tree:
+        """The network domains."""
+        return self.domains.tree
+
+    @contextmanager
+    def searching(self, search: Search | None) -> Iterator[None]:
+        """Place within a search for a while."""
+        outer, self.search = self.search, search
+        try:
+            yield
+        finally:
+            self.search = outer
+
+    def proximity(self, task: Task) -> Proximity | None:
+        """Return how network domains score for a task and its equals; None when no plugin says."""
+        for fn in self._proximities:
+            found: Proximity | None = fn(task)
+            if found is not None:
+                return found
+        return None
+
     def note(self, job: Job) -> Notes:
         """Return the session's notes on a job."""
         notes = self.notes.get(job.key)
         if notes is None:
             notes = self.notes[job.key] = Notes()
         return notes
+
+    @staticmethod
+    def fresh_notes() -> Notes:
+        """Return notes for a trial, which may come to nothing."""
+        return Notes()
 
     def say(self, job: Job, verdict: Verdict) -> None:
         """Record what holds a job back."""
@@ -271,6 +320,40 @@ class Session:
             return sorted(tasks, key=lambda task: (order(task), task.order))
         return sorted(tasks, key=self.task_key)
 
+    def sub_job_key(self, sub: SubJob) -> tuple[Any, ...]:
+        """Return a sub-job's sort key: plugins, then the number it was split by, then its name."""
+        return (*[fn(sub) for fn in self._flat["sub_job_order"]], sub.match_index, sub.key)
+
+    # -- network domains -----------------------------------------------------------------------------------------------
+
+    def gradient(self, part: Job | SubJob, root: int, purpose: str) -> Sequence[Sequence[int]]:
+        """Return which domains inside ``root`` to try: the first plugin that answers decides."""
+        for fn in self._flat["hyper_node_gradient"]:
+            groups: Sequence[Sequence[int]] = fn(part, root, purpose)
+            return groups
+        return ((root,),)
+
+    def hyper_node_scores(self, sub: SubJob, domains: Sequence[int], *, together: bool) -> FloatArray:
+        """Return the sum of the plugins' scores of domains; see `Plugin.hyper_node_order`."""
+        total = np.zeros(len(domains))
+        for fn in self._flat["hyper_node_order"]:
+            total += fn(sub, domains, together)
+        return total
+
+    def sub_job_ready(self, sub: SubJob) -> bool:
+        """Whether a sub-job's placed tasks suffice; a job that is not split is asked as a job."""
+        return self.job_ready(sub.job) if sub.whole else all(fn(sub) for fn in self._flat["sub_job_ready"])
+
+    def sub_job_pipelined(self, sub: SubJob) -> bool:
+        """Whether a sub-job may keep promises."""
+        return self.job_pipelined(sub.job) if sub.whole else self._vote("sub_job_pipelined", sub)
+
+    def missing_until_sub_ready(self, sub: SubJob, role: str) -> int:
+        """Return how many tasks of a role can be placed before the sub-job may be ready; at least 1."""
+        if sub.whole:
+            return self.missing_until_ready(sub.job, role)
+        return max([fn(sub) for fn in self._missing_sub], default=1)
+
     # -- questions -----------------------------------------------------------------------------------------------------
 
     def overused(self, queue: Queue) -> bool:
@@ -329,7 +412,7 @@ class Session:
         """Whether a waiting job may enter its queue."""
         return self._vote("job_enqueueable", job)
 
-    def _vote(self, point: str, job: Job) -> bool:
+    def _vote(self, point: str, job: Job | SubJob) -> bool:
         for fns in self.tiers[point]:
             permitted = False
             for fn in fns:
@@ -362,7 +445,11 @@ class Session:
         """Return the candidates that may make room for another queue."""
         return self._victims("reclaimable", reclaimer, candidates)
 
-    def _victims(self, point: str, evictor: Task, candidates: Sequence[Task]) -> list[Task]:
+    def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> list[Task]:
+        """Return the candidates that may make room for a whole job."""
+        return self._victims("unified_evictable", evictor, candidates)
+
+    def _victims(self, point: str, evictor: Task | Evictor, candidates: Sequence[Task]) -> list[Task]:
         """Combine the plugins' victims (spec scheduler-core 10.1, with its quirks)."""
         victims: list[Task] | None = None
         for fns in self.tiers[point]:

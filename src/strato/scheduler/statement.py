@@ -28,6 +28,13 @@ class _Op(NamedTuple):
     beneficiary: str = ""
 
 
+class Saved(NamedTuple):
+    """One operation and the rows it used."""
+
+    op: _Op
+    rows: tuple[int, ...]
+
+
 class Statement:
     """A log of operations that took effect at once and can be undone exactly, last first."""
 
@@ -78,6 +85,25 @@ class Statement:
         self._ops += other._ops
         other._ops = []
 
+    def saved(self) -> list[Saved]:
+        """Return what was done, to do it again after a discard."""
+        return [Saved(op, tuple(task.row for task in op.tasks)) for op in self._ops]
+
+    def replay(self, saved: Sequence[Saved]) -> None:
+        """Do again what another statement did, in the state it was done in."""
+        table = self._ssn.world.nodes
+        for op, rows in saved:
+            if op.kind == RELEASING:
+                self.evict(op.tasks[0], op.reason, op.beneficiary)
+                continue
+            table.charge(rows, op.tasks[0].cls, pipelined=op.kind == PIPELINED)
+            self.placed(op.tasks, rows, op.kind, evicted=op.evicted)
+
+    @property
+    def count_placed(self) -> int:
+        """How many tasks it gives a place or a promise."""
+        return sum(len(op.tasks) for op in self._ops if op.kind != RELEASING)
+
     def commit(self) -> None:
         """Put binds and evictions into the plan; promises stay for this session."""
         ssn = self._ssn
@@ -97,11 +123,15 @@ class Statement:
         """Undo everything, last first."""
         ssn = self._ssn
         for op in reversed(self._ops):
-            for task in reversed(op.tasks):
+            for task in op.tasks:
                 ssn.transactions[task.key] = Transaction(task.status, task.row, op.evicted)
-                if op.kind == RELEASING:
-                    ssn.world.move(task, RUNNING, task.row)
-                else:
-                    ssn.world.move(task, PENDING)
+            if len(op.tasks) > 1 and all(task.status == op.kind for task in op.tasks):
+                ssn.world.unplace_batch(op.tasks)
+            else:
+                for task in reversed(op.tasks):
+                    if op.kind == RELEASING:
+                        ssn.world.move(task, RUNNING, task.row)
+                    else:
+                        ssn.world.move(task, PENDING)
             (ssn.fire_placed if op.kind == RELEASING else ssn.fire_removed)(op.tasks)
         self._ops = []

@@ -16,6 +16,7 @@ from strato.scheduler.resources import PODS, Dimensions, Vector
 if TYPE_CHECKING:
     from strato.scheduler.jobs import Job
     from strato.scheduler.reservations import Reservation
+    from strato.scheduler.subjobs import SubJob
 
 PENDING: Final = 0
 ALLOCATED: Final = 1
@@ -122,6 +123,7 @@ class Task:
         order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
         gated: Has scheduling gates; never placed.
         job: None for pods of nobody (foreign schedulers, no group yet).
+        sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
         reservation: Volumes and devices it was given with its place.
         waiting_node: Name of the node the pod names while that node is unknown, else empty.
     """
@@ -142,6 +144,7 @@ class Task:
         "role",
         "row",
         "status",
+        "sub",
         "uid",
         "waiting_node",
     )
@@ -156,6 +159,7 @@ class Task:
         self.cls = cls
         self.order = order
         self.job: Job | None = None
+        self.sub: SubJob | None = None
         self.status = PENDING
         self.row = -1
         self.reservation: Reservation | None = None

@@ -14,9 +14,11 @@ from typing import Any
 from strato.api.core import Node, Pod, ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
+from strato.api.selectors import from_label_selector
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.api.volcano.shard import NodeShard
+from strato.api.volcano.topology import HyperNode
 from strato.scheduler import ingest
 from strato.scheduler.devices import Devices
 from strato.scheduler.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
@@ -26,6 +28,7 @@ from strato.scheduler.nodes import NodeTable
 from strato.scheduler.reservations import Reservations
 from strato.scheduler.resources import Dimensions, Vector, fit_width
 from strato.scheduler.shards import Shards
+from strato.scheduler.subjobs import Layout
 from strato.scheduler.tasks import (
     ALLOCATED,
     ALLOCATED_SET,
@@ -43,6 +46,7 @@ from strato.scheduler.tasks import (
     TaskClass,
     grow_class,
 )
+from strato.scheduler.topology import HyperNodes
 from strato.scheduler.volumes import Volumes
 from strato.units import duration_seconds
 
@@ -54,6 +58,9 @@ FLOW_SCHEDULER = "poseidon"
 _HELD = {ALLOCATED: 1, BINDING: 1, BOUND: 1, RUNNING: 1, UNKNOWN: 1, PIPELINED: 2, RELEASING: 3}
 _PLACE = tuple(_HELD.get(s, 0) for s in range(10))
 """By status: how a task with a node is accounted there. Equal numbers mean that nothing on the node changes."""
+
+ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
+"""Annotation of a PodGroup: the domain its placed tasks lie in."""
 
 _SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
@@ -86,6 +93,8 @@ class World:
         volumes: Claims for storage and what serves them.
         devices: Claims for devices and what serves them.
         shards: Which nodes are ours when several schedulers share the cluster.
+        hyper_nodes: The network domains the nodes lie in.
+        laid_out: Jobs that are split into sub-jobs or ask for a network topology.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
@@ -121,6 +130,8 @@ class World:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.neighbours = Neighbours(self.nodes)
         self.shards = Shards(self.nodes)
+        self.hyper_nodes = HyperNodes(self.nodes)
+        self.laid_out: dict[str, Job] = {}
         self.objects: dict[type[Object], dict[str, Object]] = {}
         self.labels = NodeLabels(self.nodes)
         self.reservations = Reservations()
@@ -286,6 +297,8 @@ class World:
             job.pending_best_effort += 1
         if job.min_task:
             job.count_role(task, PENDING, 1)
+        if job.layout is not None:
+            job.layout.add(task)
         job.pending_request += task.cls.request
         if job.queue is not None:
             job.queue.pending_request += task.cls.request
@@ -301,6 +314,8 @@ class World:
         job.gated -= task.gated
         if job.min_task:
             job.count_role(task, status, -1)
+        if job.layout is not None:
+            job.layout.remove(task)
         if status == PENDING:
             del job.pending[task.key]
             if task.cls.best_effort:
@@ -342,6 +357,9 @@ class World:
         if job.min_task:
             job.count_role(task, old, -1)
             job.count_role(task, status, 1)
+        if task.sub is not None:
+            task.sub.count(task, old, -1)
+            task.sub.count(task, status, 1)
         if old == PENDING:
             del job.pending[task.key]
             if not job.pending:
@@ -387,12 +405,46 @@ class World:
             for task in tasks:
                 job.count_role(task, PENDING, -1)
                 job.count_role(task, status, 1)
+        _count_parts(job, tasks, PENDING, status)
         amount = cls.request * count if count > 1 else cls.request
         job.pending_request -= amount
         job.used += amount
         if job.queue is not None:
             job.queue.pending_request -= amount
             job.queue.used += amount
+        self._note(job)
+
+    def unplace_batch(self, tasks: Sequence[Task]) -> None:
+        """Undo `place_batch`: equal tasks of one job and status lose their rows, which are given back what they held.
+
+        Same as moving each to pending, in one go.
+        """
+        first = tasks[0]
+        job, cls, status, count = first.job, first.cls, first.status, len(tasks)
+        self.nodes.charge([task.row for task in tasks], cls, -1, pipelined=status == PIPELINED)
+        on_row = self.nodes.tasks
+        for task in tasks:
+            on_row[task.row].pop(task.key, None)
+            task.status, task.row = PENDING, -1
+        self.version += 1
+        if job is None:
+            return
+        job.pending.update((task.key, task) for task in tasks)
+        self.with_pending[job.key] = job
+        job.counts[status] -= count
+        job.counts[PENDING] += count
+        job.pending_best_effort += cls.best_effort * count
+        if job.min_task:
+            for task in tasks:
+                job.count_role(task, status, -1)
+                job.count_role(task, PENDING, 1)
+        _count_parts(job, tasks, status, PENDING)
+        amount = cls.request * count
+        job.pending_request += amount
+        job.used -= amount
+        if job.queue is not None:
+            job.queue.pending_request += amount
+            job.queue.used -= amount
         self._note(job)
 
     def restatus(self, tasks: Sequence[Task], status: int) -> None:
@@ -410,6 +462,7 @@ class World:
             for task in tasks:
                 job.count_role(task, old, -1)
                 job.count_role(task, status, 1)
+        _count_parts(job, tasks, old, status)
         self._note(job)
 
     def _note(self, job: Job) -> None:
@@ -450,6 +503,8 @@ class World:
         """
         meta, spec = group.metadata, group.spec
         amounts = self.dims.parse(spec.min_resources) if spec.min_resources is not None else None
+        for policy in spec.sub_group_policy:
+            from_label_selector(policy.label_selector)
         self._fit_width()
         job = self._job(f"{meta.namespace}/{meta.name}")
         old = job.group
@@ -462,6 +517,7 @@ class World:
         if job.min_task != spec.min_task_member:
             job.min_task = spec.min_task_member
             job.track_roles()
+        self._lay_out(job, old)
         job.min_resources = None if amounts is None else self.dims.vector(amounts)
         job.min_columns = () if amounts is None else tuple(c for c, amount in amounts.items() if amount > 0)
         preemptable = meta.annotation(ingest.PREEMPTABLE_KEY) or meta.label(ingest.PREEMPTABLE_KEY)
@@ -478,6 +534,29 @@ class World:
         self._note(job)
         self._open()
 
+    def _lay_out(self, job: Job, old: PodGroup | None) -> None:
+        """Split a job as its group says; again when the policy or the topology changed."""
+        assert job.group is not None
+        spec = job.group.spec
+        if spec.network_topology is None and not spec.sub_group_policy:
+            self._forget_layout(job)
+            return
+        same = old is not None and (old.spec.network_topology, old.spec.sub_group_policy) == (
+            spec.network_topology,
+            spec.sub_group_policy,
+        )
+        if job.layout is None or not same:
+            job.layout = Layout(job)
+            self.laid_out[job.key] = job
+            job.layout.allocated = job.layout.written = job.group.metadata.annotation(ALLOCATED_HYPERNODE) or ""
+
+    def _forget_layout(self, job: Job) -> None:
+        if job.layout is not None:
+            job.layout = None
+            del self.laid_out[job.key]
+            for task in job.tasks.values():
+                task.sub = None
+
     def remove_group(self, key: str) -> None:
         """Forget a PodGroup; its pods are left alone until it comes back."""
         job = self.jobs.get(key)
@@ -485,6 +564,7 @@ class World:
             return
         job.group = None
         job.phase = ""
+        self._forget_layout(job)
         self._exit_queue(job)
         self.waiting_for_queue.pop(key, None)
         self._open()
@@ -605,6 +685,20 @@ class World:
         if self.objects.get(view_type, {}).pop(key, None) is not None:
             self._open()
 
+    def set_hyper_node(self, view: HyperNode) -> None:
+        """Take a HyperNode: a network domain.
+
+        Raises:
+            ValueError: A label selector in it cannot be read.
+        """
+        if self.hyper_nodes.set_view(view):
+            self._open()
+
+    def remove_hyper_node(self, name: str) -> None:
+        """Forget a HyperNode."""
+        if self.hyper_nodes.remove(name):
+            self._open()
+
     def set_shard(self, view: NodeShard) -> None:
         """Take a NodeShard: which nodes which scheduler may use."""
         if self.shards.set_shard(view):
@@ -713,6 +807,15 @@ class World:
         for job in self.jobs.values():
             if job.min_resources is not None:
                 job.min_resources = fit_width(job.min_resources, width)
+
+
+def _count_parts(job: Job, tasks: Sequence[Task], old: int, new: int) -> None:
+    """Keep the counts of sub-jobs in step; nothing to do for jobs that are not split."""
+    if job.layout is not None and job.layout.split:
+        for task in tasks:
+            if task.sub is not None:
+                task.sub.count(task, old, -1)
+                task.sub.count(task, new, 1)
 
 
 def _left(job: Job) -> Vector:

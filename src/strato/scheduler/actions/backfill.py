@@ -5,8 +5,8 @@ from __future__ import annotations
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
-from strato.scheduler.actions.allocate import can_try
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.placing import can_try
 from strato.scheduler.jobs import Job
 from strato.scheduler.tasks import ALLOCATED, PENDING, PIPELINED, Task
 

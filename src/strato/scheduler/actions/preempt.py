@@ -8,8 +8,8 @@ from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler import victims as choice
-from strato.scheduler.actions.allocate import can_try
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.placing import can_try
 from strato.scheduler.arguments import arg
 from strato.scheduler.jobs import Job, Queue
 from strato.scheduler.tasks import BOUND, RUNNING, Task
@@ -235,7 +235,7 @@ def starving_jobs(ssn: Session, *, skip_topology: bool) -> dict[str, list[Job]]:
     for job in ssn.world.with_pending.values():
         if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
             continue
-        topology = job.group is not None and job.group.spec.network_topology is not None
+        topology = job.layout is not None and job.layout.topological
         if (skip_topology and topology) or not ssn.job_starving(job):
             continue
         out.setdefault(job.queue_name, []).append(job)

@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler import victims as choice
-from strato.scheduler.actions.allocate import can_try
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.placing import can_try
 from strato.scheduler.actions.preempt import pending_in_order
 from strato.scheduler.jobs import Job, Queue
 from strato.scheduler.tasks import RUNNING, Task

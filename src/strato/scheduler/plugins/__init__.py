@@ -8,6 +8,7 @@ from strato.scheduler.plugins.capacity import Capacity
 from strato.scheduler.plugins.conformance import Conformance
 from strato.scheduler.plugins.drf import Drf
 from strato.scheduler.plugins.gang import Gang
+from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
 from strato.scheduler.plugins.nodeorder import NodeOrder
 from strato.scheduler.plugins.overcommit import Overcommit
 from strato.scheduler.plugins.predicates import Predicates
@@ -24,6 +25,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         Conformance,
         Drf,
         Gang,
+        NetworkTopologyAware,
         NodeOrder,
         Overcommit,
         Predicates,

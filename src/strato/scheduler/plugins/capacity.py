@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
+from strato.scheduler.framework import GANG_PREEMPT, PERMIT, REJECT, Evictor, FloatArray, Plugin, how_many_fit
 from strato.scheduler.jobs import Job, Queue
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
@@ -300,6 +300,29 @@ class Capacity(Plugin):
                 victims.append(task)
                 for name in taken:
                     left[name] = left[name] - task.cls.request
+        return victims, PERMIT
+
+    def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Within a queue everybody; between queues, in the order given, what queues hold beyond what they deserve."""
+        if evictor.kind == GANG_PREEMPT:
+            return candidates, PERMIT
+        if not self._ready:
+            return (), REJECT
+        needs = [c for c, need in enumerate(evictor.job.pending_request.tolist()) if need > 0]
+        left = {name: mine.used for name, mine in self._shares.items()}
+        victims = []
+        for task in candidates:
+            queue = task.job.queue if task.job is not None else None
+            mine = self._shares.get(queue.name) if queue is not None else None
+            if mine is None:
+                continue
+            used = left[mine.queue.name]
+            if (mine.guarantee > used - task.cls.request).any():
+                continue
+            if self._shared_dims(task, mine) and not _exceeds(used, mine, needs):
+                continue
+            victims.append(task)
+            left[mine.queue.name] = used - task.cls.request
         return victims, PERMIT
 
     def _gives(self, reclaimer: Task, task: Task, left: dict[str, Vector]) -> list[str]:

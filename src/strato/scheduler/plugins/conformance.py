@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.framework import PERMIT, Evictor, Plugin
 from strato.scheduler.tasks import Task
 
 _CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
@@ -20,6 +20,10 @@ class Conformance(Plugin):
         return spare_critical(candidates), PERMIT
 
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """All but critical pods."""
+        return spare_critical(candidates), PERMIT
+
+    def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """All but critical pods."""
         return spare_critical(candidates), PERMIT
 

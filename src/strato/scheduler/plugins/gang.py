@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.scheduler.framework import PERMIT, REJECT, Plugin, Validity
+from strato.scheduler.framework import PERMIT, REJECT, Evictor, Plugin, Validity
 from strato.scheduler.jobs import Job
 from strato.scheduler.plan import Condition
 from strato.scheduler.reasons import Verdict
+from strato.scheduler.subjobs import SubJob
 from strato.scheduler.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class Gang(Plugin):
         """Whether enough pods exist, in total and per role."""
         if not job.roles_valid():
             return Validity(NOT_ENOUGH_PODS_OF_TASK, "Not enough valid pods of each task for gang-scheduling")
+        if job.layout is not None and not job.layout.enough():
+            return Validity(NOT_ENOUGH_PODS_OF_TASK, "Not enough valid subGroups of each task for gang-scheduling")
         if job.valid < job.min_available:
             text = f"Not enough valid tasks for gang-scheduling, valid: {job.valid}, min: {job.min_available}"
             return Validity(NOT_ENOUGH_TASKS, text)
@@ -48,7 +51,7 @@ class Gang(Plugin):
 
     def job_ready(self, job: Job) -> bool:
         """Whether the minimum, in total and per role, is placed."""
-        return job.is_ready and job.roles_ready()
+        return job.is_ready and job.roles_ready() and (job.layout is None or job.layout.enough_ready())
 
     def missing_until_ready(self, job: Job, role: str) -> int:
         """Return how many tasks of a role are missing to the minimum."""
@@ -56,7 +59,28 @@ class Gang(Plugin):
 
     def job_pipelined(self, job: Job) -> int:
         """Permit promises only when they complete the minimum."""
-        return PERMIT if job.is_pipelined and job.roles_pipelined() else REJECT
+        parts = job.layout is None or job.layout.enough_pipelined()
+        return PERMIT if job.is_pipelined and job.roles_pipelined() and parts else REJECT
+
+    def sub_job_order(self, sub: SubJob) -> bool:
+        """Sub-jobs that are not ready first."""
+        return sub.is_ready
+
+    def sub_job_ready(self, sub: SubJob) -> bool:
+        """Whether the sub-job's own minimum is placed."""
+        return sub.is_ready
+
+    def missing_until_sub_ready(self, sub: SubJob) -> int:
+        """Return how many tasks are missing to the sub-job's minimum."""
+        return sub.missing
+
+    def sub_job_pipelined(self, sub: SubJob) -> int:
+        """Permit promises only when they complete the sub-job's minimum."""
+        return PERMIT if sub.is_pipelined else REJECT
+
+    def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Everybody: bundles are cut so that a gang keeps its minimum or goes as a whole."""
+        return candidates, PERMIT
 
     def job_starving(self, job: Job) -> bool:
         """A job starves below its minimum."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.framework import GANG_RECLAIM, PERMIT, Evictor, Plugin
 from strato.scheduler.jobs import Job
+from strato.scheduler.subjobs import SubJob
 from strato.scheduler.tasks import Task
 
 
@@ -35,6 +36,17 @@ class Priority(Plugin):
             elif task.job is not None and task.job.priority < mine.priority:
                 victims.append(task)
         return victims, PERMIT
+
+    def sub_job_order(self, sub: SubJob) -> int:
+        """Higher sub-job priority first."""
+        return -sub.priority
+
+    def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Tasks of less important jobs; between queues importance does not count."""
+        if evictor.kind == GANG_RECLAIM:
+            return candidates, PERMIT
+        mine = evictor.job.priority
+        return [task for task in candidates if task.job is not None and task.job.priority < mine], PERMIT
 
     def job_starving(self, job: Job) -> bool:
         """A job starves while any of its tasks has neither a place nor a promise."""

@@ -1,0 +1,237 @@
+"""The search of allocate for jobs with parts or a network topology: domain by domain, the best that holds the gang.
+
+For every group of equal domains that the plugins name, each is tried and undone; the best trial is done again for good
+(spec volcano-actions 2.3, 2.4, 2.6, 2.7). Within a sub-job the score of a domain does not depend on the trial, so
+domains are tried from the best score down, and the first that works is the one that trying all would have chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
+from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.domains import Search
+from strato.scheduler.framework import ALLOCATE
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.reasons import FitErrors, Verdict
+from strato.scheduler.subjobs import SubJob
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+    from strato.scheduler.statement import Saved, Statement
+
+
+class _Trial(NamedTuple):
+    """What placing a job within one domain came to."""
+
+    saved: list[Saved]
+    sheet: Sheet
+    score: float
+    decided: dict[str, int]
+
+
+class GangSearch:
+    """One visit of allocate to one job.
+
+    Args:
+        ssn: The session.
+        job: The job; has a layout.
+        queue: Its queue.
+        sheet: What of it is to be placed.
+
+    Attributes:
+        sheet: What is left after `run` found a place; unchanged when it did not.
+    """
+
+    def __init__(self, ssn: Session, job: Job, queue: Queue, sheet: Sheet) -> None:
+        self._ssn = ssn
+        self._job = job
+        self._queue = queue
+        self.sheet = sheet
+        self._domain = -1
+        self._decided: dict[str, int] = {}
+        self._errors: dict[int | str, FitErrors] = {}
+        self._reached: dict[int, tuple[int, str]] = {}
+        self._tried: dict[int, int] = {}
+
+    def run(self) -> Statement | None:
+        """Place the job in the best domain of the first group that holds it; None when none does."""
+        ssn = self._ssn
+        for group in ssn.gradient(self._job, ssn.tree.top, ALLOCATE):
+            found = self._best(group)
+            if found is not None:
+                return found
+        ssn.note(self._job).errors.update(self._errors)
+        if ssn.domains.limit(self._job) is not None:
+            self._say_why()
+        return None
+
+    def remember(self) -> None:
+        """Keep where the job and its sub-jobs lie, once what was found is committed."""
+        layout, domains = self._job.layout, self._ssn.domains
+        assert layout is not None
+        domains.widen(layout, self._domain)
+        for key, domain in self._decided.items():
+            domains.widen(layout.subs[key], domain)
+            self._ssn.nominations.pop(key, None)
+
+    # -- domains for the job -------------------------------------------------------------------------------------------
+
+    def _best(self, group: Sequence[int]) -> Statement | None:
+        best: tuple[int, _Trial] | None = None
+        order = self._single_file(group)
+        for domain in group if order is None else order:
+            trial = self._try(domain)
+            if trial is not None and (best is None or trial.score > best[1].score):
+                best = domain, trial
+                if order is not None:
+                    break
+        if best is None:
+            return None
+        self._domain, trial = best
+        stmt = self._ssn.statement()
+        stmt.replay(trial.saved)
+        self.sheet, self._decided = trial.sheet, trial.decided
+        return stmt
+
+    def _single_file(self, group: Sequence[int]) -> list[int] | None:
+        """Return the group from the best score down when scores are known beforehand; None when trials must tell.
+
+        They are for a job that is one sub-job and can only go into the domains as they are, not into inner ones.
+        """
+        assert self._job.layout is not None
+        if self._job.layout.split:
+            return None
+        sub = self._job.layout.subs[self._job.key]
+        if sub.key in self._ssn.nominations:
+            return None
+        for domain in group:
+            inner = self._ssn.gradient(sub, domain, ALLOCATE)
+            if len(inner) > 1 or any(list(row) != [domain] for row in inner):
+                return None
+        scores = self._ssn.hyper_node_scores(sub, group, together=False).tolist()
+        return [domain for _, domain in sorted(zip(scores, group, strict=True), key=lambda pair: -pair[0])]
+
+    def _try(self, domain: int) -> _Trial | None:
+        """Place the job within a domain, and undo it; None when it cannot run there."""
+        ssn, job = self._ssn, self._job
+        assert job.layout is not None
+        before = {sub.key: sub.allocated for sub in job.layout.subs.values()}
+        statements: list[Statement] = []
+        sheet, score = self.sheet.copy(), 0.0
+        self._decided = {}
+        self._errors = {}
+        self._count(domain)
+        while sheet:
+            sub = sheet.pop()
+            found = self._place_part(sub, sheet, domain)
+            if found is not None:
+                statements.append(found[0])
+                score += found[1]
+                if sheet.work[sub.key]:
+                    sheet.push(sub)
+                if ssn.job_ready(job):
+                    break
+        runs = ssn.job_ready(job) or ssn.job_pipelined(job)
+        self._reach(domain, sum(stmt.count_placed for stmt in statements))
+        saved = [operation for stmt in statements for operation in stmt.saved()]
+        for stmt in reversed(statements):
+            stmt.discard()
+        for part in job.layout.subs.values():
+            part.allocated = before[part.key]
+        return _Trial(saved, sheet, score, self._decided) if runs and saved else None
+
+    # -- domains for a sub-job -----------------------------------------------------------------------------------------
+
+    def _place_part(self, sub: SubJob, sheet: Sheet, within: int) -> tuple[Statement, float] | None:
+        """Place a sub-job in its best domain; None when it fits in none."""
+        ssn, work = self._ssn, sheet.work[sub.key]
+        nominated = ssn.nominations.get(sub.key)
+        if nominated is not None:
+            stmt = from_nomination(ssn, self._queue, work, nominated)
+            if stmt is not None:
+                self._decide(sub, nominated)
+                return stmt, 0.0
+            del ssn.nominations[sub.key]
+        for group in ssn.gradient(sub, within, ALLOCATE):
+            left = list(group)
+            while left:
+                scores = ssn.hyper_node_scores(sub, left, together=True).tolist()
+                score, at = max((score, -i) for i, score in enumerate(scores))
+                domain = left.pop(-at)
+                todo = work.copy()
+                found = self._place_tasks(sub, todo, domain)
+                if found is not None:
+                    sheet.work[sub.key] = todo
+                    self._decide(sub, domain)
+                    return found, score
+        return None
+
+    def _decide(self, sub: SubJob, domain: int) -> None:
+        self._ssn.domains.widen(sub, domain)
+        self._decided[sub.key] = self._ssn.domains.allocated(sub)
+
+    def _place_tasks(self, sub: SubJob, work: Work, domain: int) -> Statement | None:
+        ssn = self._ssn
+        search = Search(ssn.tree, domain, sub, ssn.domains.allocated(sub))
+        if not search.rows.size:
+            return None
+        stmt, notes = ssn.statement(), ssn.fresh_notes()
+        with ssn.searching(search):
+            stands = TaskLoop(ssn, stmt, self._job, self._queue, work, notes, sub).run()
+        self._errors |= notes.errors
+        if stands and not stmt.is_empty:
+            return stmt
+        self._reach(domain, stmt.count_placed)
+        stmt.discard()
+        return None
+
+    # -- why not -------------------------------------------------------------------------------------------------------
+
+    def _count(self, domain: int) -> None:
+        tier = int(self._ssn.tree.tiers[domain])
+        self._tried[tier] = self._tried.get(tier, 0) + 1
+
+    def _reach(self, domain: int, placed: int) -> None:
+        tree = self._ssn.tree
+        tier = int(tree.tiers[domain])
+        if placed >= self._reached.get(tier, (0, ""))[0]:
+            self._reached[tier] = placed, tree.names[domain]
+
+    def _say_why(self) -> None:
+        """Record, tier by tier, how far the job came."""
+        ssn, job = self._ssn, self._job
+        limit = ssn.domains.limit(job)
+        assert limit is not None
+        tree = ssn.tree
+        lacking = max(job.min_available - job.ready, 1)
+        parts, numbers = [], {"highest tier allowed": limit, "missing": lacking}
+        for tier in sorted({int(t) for t in tree.tiers if t <= limit}):
+            every, tried = int((tree.tiers == tier).sum()), self._tried.get(tier, 0)
+            if not tried:
+                parts.append(f"tier {tier}: none of {every} has the room")
+                continue
+            most, name = self._reached.get(tier, (0, ""))
+            parts.append(f"tier {tier}: {tried} of {every} tried, {name} takes {most} of {lacking} tasks")
+            numbers[f"tier {tier} most"] = most
+        text = f"no HyperNode up to tier {limit} holds the job: {'; '.join(parts) or 'there is none'}"
+        ssn.say(job, Verdict("network-topology-aware", "Topology", text, numbers))
+
+
+def from_nomination(ssn: Session, queue: Queue, work: Work, domain: int) -> Statement | None:
+    """Place all tasks on the nodes an action evicted for; all of them, or None and the nominations are void."""
+    tasks = work.tasks[work.at :]
+    rows = set(ssn.tree.rows[domain].tolist())
+    stmt = ssn.statement()
+    for task in tasks:
+        row = ssn.world.nodes.row_of.get(task.nominated, -1)
+        allowed = row in rows and bool(ssn.allocatable(queue, task)) and ssn.pre_filter(task) is None
+        if not allowed or not place_nominated(ssn, stmt, task):
+            stmt.discard()
+            for each in tasks:
+                each.nominated = ""
+            return None
+    work.take(len(tasks))
+    return stmt

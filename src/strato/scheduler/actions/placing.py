@@ -1,0 +1,207 @@
+"""The task loop of allocate: tasks of a job or sub-job, run by run, until enough have a place (volcano-actions 2.5).
+
+Runs of equal tasks are placed as one batch. That gives what one-by-one placing gives, because until a job is ready no
+other job or queue is looked at, and a ready job takes one task per visit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.reasons import FitErrors, Verdict
+from strato.scheduler.subjobs import SubJob
+from strato.scheduler.tasks import ALLOCATED, PIPELINED, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Notes, Session
+    from strato.scheduler.statement import Statement
+
+
+class Work:
+    """The tasks of a (sub-)job still to place in this cycle, in order, as runs of equal ones; taken from the front."""
+
+    __slots__ = ("at", "tasks")
+
+    def __init__(self, tasks: list[Task], at: int = 0) -> None:
+        self.tasks = tasks
+        self.at = at
+
+    def __bool__(self) -> bool:
+        return self.at < len(self.tasks)
+
+    def copy(self) -> Work:
+        """Return the same work, to be taken independently."""
+        return Work(self.tasks, self.at)
+
+    def run_length(self, ssn: Session, single: bool) -> int:
+        """Return how many tasks from the front are equal; tasks with a nominated node stand alone."""
+        first = self.tasks[self.at]
+        if single or first.nominated:
+            return 1
+        end = self.at + 1
+        tasks, cls, role = self.tasks, first.cls, first.role
+        while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role and not tasks[end].nominated:
+            end += 1
+        return ssn.equal_run(tasks, self.at, end)
+
+    def take(self, count: int) -> list[Task]:
+        """Remove and return the first tasks."""
+        taken = self.tasks[self.at : self.at + count]
+        self.at += count
+        return taken
+
+
+class TaskLoop:
+    """Places the tasks of one job, or of one of its sub-jobs.
+
+    Args:
+        ssn: The session; its `search` says where to look.
+        stmt: Takes what is placed. Whoever runs the loop discards it when the loop says that it does not stand.
+        job: Whose tasks they are.
+        queue: The job's queue.
+        work: The tasks; taken as they are placed or given up.
+        notes: Receives why tasks fit nowhere, and says which roles failed already.
+        sub: The sub-job; None for a job that has none.
+    """
+
+    def __init__(
+        self, ssn: Session, stmt: Statement, job: Job, queue: Queue, work: Work, notes: Notes, sub: SubJob | None = None
+    ) -> None:
+        self._ssn = ssn
+        self._stmt = stmt
+        self._job = job
+        self._queue = queue
+        self._work = work
+        self._notes = notes
+        self._sub = sub
+
+    def run(self) -> bool:
+        """Place tasks until the (sub-)job is ready or nothing fits; return whether the statement stands.
+
+        A statement that only made the job pipelined stands too: it is not bound, but keeps its places in this session.
+        """
+        ssn, work, notes = self._ssn, self._work, self._notes
+        while work:
+            first = work.tasks[work.at]
+            single = ssn.one_by_one(first)
+            run = work.run_length(ssn, single)
+            allowed = ssn.allocatable(self._queue, first, run)
+            if allowed < run:
+                self._say_share(first)
+            if allowed == 0 or self._masked(first):
+                work.take(run)
+                continue
+            denied = ssn.pre_filter(first)
+            if denied is not None:
+                self._fail(first, denied)
+                work.take(1)
+                if not may_go_on(self._job, notes, self._sub):
+                    break
+                continue
+            ready = self._place_run(allowed, run, single)
+            if ready is None or ready:
+                break
+        if self._ready():
+            return True
+        return ssn.job_pipelined(self._job) if self._sub is None else ssn.sub_job_pipelined(self._sub)
+
+    def _ready(self) -> bool:
+        return self._ssn.job_ready(self._job) if self._sub is None else self._ssn.sub_job_ready(self._sub)
+
+    def _place_run(self, allowed: int, run: int, single: bool) -> bool | None:
+        """Place tasks of one run; True when the (sub-)job is ready, None when it is no use to go on."""
+        ssn, stmt, work, job, sub = self._ssn, self._stmt, self._work, self._job, self._sub
+        first = work.tasks[work.at]
+        role = first.role
+        missing = ssn.missing_until_ready(job, role) if sub is None else ssn.missing_until_sub_ready(sub, role)
+        count = min(allowed, missing)
+        if first.nominated and place_nominated(ssn, stmt, first):
+            work.take(1)
+            return self._ready()
+        batch = work.tasks[work.at : work.at + count]
+        rows = ssn.placer.place(ssn, batch, future=False, one_by_one=single)
+        if rows:
+            placed = work.take(len(rows))
+            stmt.placed(placed, rows, ALLOCATED)
+            if len(rows) == count or len(rows) == run:
+                if self._ready():
+                    return True
+                if allowed < run and allowed == len(rows):
+                    work.take(run - allowed)
+                return False
+            if self._ready():
+                return True
+        left = allowed - len(rows)
+        batch = work.tasks[work.at : work.at + left]
+        rows = ssn.placer.place(ssn, batch, future=True, one_by_one=single) if ssn.world.nodes.leaving else []
+        if rows:
+            stmt.placed(work.take(len(rows)), rows, PIPELINED)
+            left -= len(rows)
+            if self._ready():
+                return True
+        if left == 0:
+            work.take(run - allowed)
+            return False
+        failed = work.tasks[work.at]
+        self._fail(failed, ssn.placer.explain(ssn, failed, one_by_one=single))
+        work.take(1 if single else left + run - allowed)
+        return False if may_go_on(job, self._notes, sub) else None
+
+    def _masked(self, task: Task) -> bool:
+        """Whether a sibling of the same role failed already."""
+        if task.role and task.role in self._notes.failed_roles:
+            note = f"Task {task.name} with role spec {task.role} has already predicated failed, skip"
+            self._notes.errors.setdefault(task.alike, FitErrors(note=note))
+            return True
+        return False
+
+    def _fail(self, task: Task, errors: FitErrors) -> None:
+        self._notes.errors[task.alike] = errors
+        self._notes.failed_roles.add(task.role)
+
+    def _say_share(self, task: Task) -> None:
+        queue, dims = self._queue, self._ssn.world.dims
+        text = f"queue {queue.name} has no share left for {task.key}"
+        numbers = {f"used {k}": v for k, v in dims.describe(queue.used).items()}
+        numbers |= {f"request {k}": v for k, v in dims.describe(task.cls.request).items()}
+        self._ssn.say(self._job, Verdict("proportion", "QueueShare", text, numbers))
+
+
+def place_nominated(ssn: Session, stmt: Statement, task: Task) -> bool:
+    """Try the node a task was promised in an earlier cycle."""
+    row = ssn.world.nodes.row_of.get(task.nominated)
+    if row is None or not ssn.world.nodes.present[row]:
+        return False
+    for future, status in ((False, ALLOCATED), (True, PIPELINED)):
+        if ssn.placer.try_row(ssn, task, row, future=future):
+            stmt.placed((task,), (row,), status)
+            if ssn.search is not None:
+                ssn.search.note((row,))
+            return True
+    return False
+
+
+def can_try(ssn: Session, job: Job) -> bool:
+    """Whether a job is valid; says why when it is not."""
+    validity = ssn.job_valid(job)
+    if validity is None:
+        return True
+    ssn.say(job, Verdict("gang", validity.reason, validity.message))
+    return False
+
+
+def may_go_on(job: Job, notes: Notes, sub: SubJob | None = None) -> bool:
+    """Whether placing further tasks can still help after one fits nowhere (spec: NeedContinueAllocating)."""
+    if job.min_available >= len(job.tasks):
+        return False
+    if sub is not None:
+        if sub.min_available >= len(sub.tasks):
+            return False
+        if not sub.whole:
+            return True
+    failed = notes.failed_roles
+    if job.min_available < sum(job.min_task.values()):
+        others = sum(task.role not in failed for task in job.pending.values())
+        return job.ready + others >= job.min_available
+    return all(job.role_ready(role) >= job.min_task[role] for role in failed if job.min_task.get(role, 0) > 0)
