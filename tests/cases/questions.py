@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from strato.scheduler import victims
-from strato.scheduler.framework import Verdicts
+from strato.scheduler.domains import Search
+from strato.scheduler.framework import Evictor, Verdicts
 from strato.scheduler.jobs import Job
 from strato.scheduler.nodes import Rows
 from strato.scheduler.placement import Placer, resource_scores
@@ -107,15 +108,27 @@ class Questions:
     def batch_node_order(self, query: Json) -> Json:
         """Batch scores by node."""
         ssn, task, nodes = self.ssn, self._task(query["task"]), self.ssn.world.nodes
+        search = None
         if "jobAllocatedHyperNode" in query:
-            assert task.job is not None
-            task.job.allocated_hypernode = query["jobAllocatedHyperNode"]  # type: ignore[attr-defined]
+            assert task.sub is not None
+            near = ssn.tree.find(query["jobAllocatedHyperNode"])
+            search = Search(ssn.tree, ssn.tree.top, task.sub, near)
         rows = np.array([nodes.row_of[name] for name in query["nodes"]], np.int64)
         total = np.zeros(len(rows))
         for score in ssn.batch_scorers:
-            points = score(task, nodes, rows)
+            with ssn.searching(search):
+                points = score(task, nodes, rows)
             total = total if points is None else total + points
         return dict(zip(query["nodes"], total.tolist(), strict=True))
+
+    def hyper_node_order(self, query: Json) -> Json:
+        """Scores of domains for a sub-job, by plugin; of the one plugin there is."""
+        layout = self._job(query["job"]).layout
+        assert layout is not None
+        names = list(query["hyperNodes"])
+        domains = [self.ssn.tree.find(name) for name in names]
+        scores = self.ssn.hyper_node_scores(layout.subs[query["subJob"]], domains, together=True)
+        return {plugin: dict(zip(names, scores.tolist(), strict=True)) for plugin in query["expect"]}
 
     def predicate(self, query: Json) -> Json:
         """Whether a node passes the filters, and what the first that turns it down says."""
@@ -180,6 +193,13 @@ class Questions:
         """Permitted victims."""
         chosen = self.ssn.preemptable(self._task(query["preemptor"]), self._tasks(query["candidates"]))
         return [task.key for task in chosen]
+
+    def unified_evictable(self, query: Json) -> list[str]:
+        """Permitted victims of a whole job."""
+        job = Job(query["evictorJob"]["uid"], self.ssn.world.dims)
+        job.priority = query["evictorJob"]["priority"]
+        evictor = Evictor(query["evictionKind"].lower(), job, self.ssn.tree.top)
+        return [task.key for task in self.ssn.unified_evictable(evictor, self._tasks(query["candidates"]))]
 
     def victim_order(self, query: Json) -> list[str]:
         """The order in which victims go."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from strato.scheduler.proximity import FILL, Proximity, indifferent
 from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
 from strato.scheduler.resources import PODS, Dimensions
 from strato.scheduler.tasks import Task, TaskClass
+from strato.scheduler.topology import HyperNodes
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -327,19 +328,7 @@ class Placer:
             weights,
             dims,
             dim_weights,
-            domains.tree.leaf,
-            domains.tree.parent,
-            domains.weight,
-            domains.near,
-            domains.closeness,
-            domains.members,
-            domains.total,
-            domains.used,
-            domains.capacity,
-            domains.asked,
-            domains.asked_weights,
-            domains.shares,
-            domains.absent,
+            *_as_arrays(domains),
             self._out,
         )
         chosen: list[int] = self._out[:placed].tolist()
@@ -606,6 +595,13 @@ class Placer:
         return FitErrors(total, counts, domain=search.name if search is not None else "")
 
 
+def _as_arrays(domains: Proximity) -> tuple[Any, ...]:
+    """Return a proximity as the kernel's arguments."""
+    fills = (domains.used, domains.capacity, domains.asked, domains.asked_weights, domains.shares, domains.absent)
+    near = (domains.weight, domains.near, domains.closeness, domains.members, domains.total)
+    return (domains.tree.leaf, domains.tree.parent, *near, *fills)
+
+
 def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:
     if by:
         counts[reason] = counts.get(reason, 0) + by
@@ -738,12 +734,16 @@ def packed(table: Columns, cls: Requests, rows: Rows, weights: Sequence[tuple[in
 
 
 def warm_up() -> None:
-    """Load (or, the first time ever on a machine, compile) the kernel, so that the first pod need not wait for it."""
+    """Load (or, the first time ever on a machine, compile) the kernels, so that the first pod need not wait for them."""
     table = NodeTable(Dimensions())
     request, out = table.dims.zeros(), np.zeros(1, np.int32)
     zeros, no_rows = np.zeros(table.capacity), np.zeros(table.capacity, np.bool_)
     tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
     columns = (table.allocatable, table.idle, table.releasing, table.pipelined, table.requested, table.scored)
     rest = (table.pods, table.journal, table.cursor, no_rows, zeros, no_rows)
-    kernels.score_row(0, request, np.zeros(2, np.int64), *columns[:2], *columns[4:], *term_arrays(()))
-    kernels.place_batch(0, 0, 0, request, np.zeros(2, np.int64), *columns, *rest, *term_arrays(()), tree, head, out)
+    scored = np.zeros(2, np.int64)
+    kernels.score_row(0, request, scored, *columns[:2], *columns[4:], *term_arrays(()))
+    kernels.place_batch(0, 0, 0, request, scored, *columns, *rest, *term_arrays(()), tree, head, out)
+    every: Rows = np.arange(table.capacity)
+    domains = indifferent(HyperNodes(table).tree())
+    kernels.place_near(0, 0, every, 0, request, scored, *columns, *rest, *term_arrays(()), *_as_arrays(domains), out)
