@@ -316,6 +316,7 @@ def place_near(  # type: ignore[no-untyped-def] # numba
     weights,
     dims,
     dim_weights,
+    out,
     leaf,
     parent,
     weight,
@@ -329,7 +330,6 @@ def place_near(  # type: ignore[no-untyped-def] # numba
     asked_weights,
     shares,
     absent,
-    out,
 ):
     """Place up to ``count`` equal tasks, each on the best of some rows, and charge them; scores follow the domains.
 
@@ -360,6 +360,7 @@ def place_near(  # type: ignore[no-untyped-def] # numba
         weights: float64[t].
         dims: int64[t, k].
         dim_weights: float64[t, k].
+        out: int32[>= count], receives the rows chosen.
         leaf: int32[n], the lowest domain of every row.
         parent: int32[domains].
         weight: Factor of the domains' part; 0 when there is none.
@@ -373,7 +374,6 @@ def place_near(  # type: ignore[no-untyped-def] # numba
         asked_weights: float64[k], the weight of each.
         shares: float64[domains], weight of each domain's fill, already divided by the sum over tiers.
         absent: float64[domains], sum of the shares of the tiers that are absent around a leaf.
-        out: int32[>= count], receives the rows chosen.
 
     Returns: Number of tasks placed.
     Complexity: O((rows + domains) per task).

@@ -328,8 +328,8 @@ class Placer:
             weights,
             dims,
             dim_weights,
-            *_as_arrays(domains),
             self._out,
+            *_as_arrays(domains),
         )
         chosen: list[int] = self._out[:placed].tolist()
         return chosen
@@ -734,7 +734,7 @@ def packed(table: Columns, cls: Requests, rows: Rows, weights: Sequence[tuple[in
 
 
 def warm_up() -> None:
-    """Load (or, the first time ever on a machine, compile) the kernels, so that the first pod need not wait for them."""
+    """Load (or, the first time ever on a machine, compile) the kernels, so that the first pod need not wait."""
     table = NodeTable(Dimensions())
     request, out = table.dims.zeros(), np.zeros(1, np.int32)
     zeros, no_rows = np.zeros(table.capacity), np.zeros(table.capacity, np.bool_)
@@ -746,4 +746,4 @@ def warm_up() -> None:
     kernels.place_batch(0, 0, 0, request, scored, *columns, *rest, *term_arrays(()), tree, head, out)
     every: Rows = np.arange(table.capacity)
     domains = indifferent(HyperNodes(table).tree())
-    kernels.place_near(0, 0, every, 0, request, scored, *columns, *rest, *term_arrays(()), *_as_arrays(domains), out)
+    kernels.place_near(0, 0, every, 0, request, scored, *columns, *rest, *term_arrays(()), out, *_as_arrays(domains))

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.actions.allocate import Allocate, Work
+from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.base import CommonArgs
+from strato.scheduler.actions.placing import Work
 from strato.scheduler.arguments import arg
 from strato.scheduler.kernels import LIMIT_PODS
 from strato.scheduler.placement import resource_scores
@@ -91,11 +92,12 @@ class Flow(Allocate):
             ssn: The session.
             only: Keys of the jobs to place; None means all.
         """
-        work, heaps = self._collect(ssn)
+        everything, heaps = self._collect(ssn)
+        work = {key: todo for key, todo in everything.items() if isinstance(todo, Work)}
         order = {name: ssn.queue_key(ssn.world.queues[name]) for name in heaps}
         ranked = [(order[queue], key, name, job) for queue, heap in heaps.items() for key, name, job in heap]
         jobs = [job for *_, job in sorted(ranked, key=lambda entry: entry[:3]) if only is None or job.key in only]
-        jobs = [job for job in jobs if can_flow(ssn, job, work[job.key])]
+        jobs = [job for job in jobs if job.key in work and can_flow(ssn, job, work[job.key])]
         for _ in range(self.args.passes):
             runs = _runs(ssn, jobs, work)
             if not runs or not self._pass(ssn, runs, work):
@@ -146,8 +148,7 @@ class Flow(Allocate):
 
 def can_flow(ssn: Session, job: Job, work: Work) -> bool:
     """Whether flow has arcs for every waiting task of a job: a gang is placed by one action or the other."""
-    group = job.group
-    if group is not None and getattr(group.spec, "network_topology", None) is not None:
+    if job.layout is not None:
         return False
     seen: set[TaskClass] = set()
     for task in work.tasks:
