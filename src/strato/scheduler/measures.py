@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from strato.clock import parse_time
 from strato.metrics import Registry
+from strato.scheduler.ledger import Entry
 from strato.scheduler.plan import Failure, Plan
 from strato.scheduler.resources import CPU, MEMORY
 from strato.scheduler.tasks import Task
@@ -57,6 +58,9 @@ class Measures:
         self._failures = registry.counter(
             "strato_plugin_failures", "Errors of plugins, which were left out of the cycle", ("plugin", "point")
         )
+        self._outcomes = registry.counter(
+            "strato_eviction_outcomes", "Evictions by what became of the pod they were for", ("action", "outcome")
+        )
         self._victims = registry.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any")
 
     def took(self, part: str, name: str, seconds: float) -> None:
@@ -71,6 +75,10 @@ class Measures:
         created = task.pod.metadata.creation_timestamp
         if created:
             self._bound.observe(max(0.0, now - parse_time(created)) * 1000)
+
+    def settled(self, entry: Entry) -> None:
+        """Note what became of an eviction's beneficiary."""
+        self._outcomes.labels(entry.action, entry.outcome).inc()
 
     def cycle(self, plan: Plan, world: World, seconds: float, deserved: Mapping[str, object]) -> None:
         """Note a cycle's outcome."""

@@ -27,6 +27,7 @@ from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.explain import Diagnosis, diagnosis
 from strato.scheduler.feed import Feed
+from strato.scheduler.ledger import Ledger
 from strato.scheduler.measures import Measures
 from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Failure, Plan, PodVerdict
@@ -121,6 +122,8 @@ class Scheduler:
         self._decided_openings = -1
         self._decided_version = -1
         self._cycles = 0
+        self.ledger = Ledger(settled=self._measures.settled)
+        """Who was evicted for whom, and whether it helped."""
         self._verdicts: dict[str, Sequence[Verdict]] = {}
         self._pods: dict[str, PodVerdict] = {}
         self.ready = asyncio.Event()
@@ -205,7 +208,9 @@ class Scheduler:
             self._on_failure(failure)
         if plan.binds:
             self._binder.bind(plan.binds, plan.choices)
+        self.ledger.look(world.tasks, self._clock.now())
         if plan.evictions:
+            self.ledger.note(plan.evictions, world.nodes.names, self._clock.now())
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
         self._reported.set()
@@ -315,6 +320,7 @@ class Scheduler:
 
     def _on_bound(self, task: Task) -> None:
         self._measures.bound(task, self._clock.now())
+        self.ledger.started(task.key, self._clock.now())
 
     def _on_refused(self, view: Object, why: str) -> None:
         self._recorder.event(view, WARNING, "FailedScheduling", f"cannot be read: {why}")

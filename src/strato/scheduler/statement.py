@@ -105,7 +105,14 @@ class Statement:
         return sum(len(op.tasks) for op in self._ops if op.kind != RELEASING)
 
     def commit(self) -> None:
-        """Put binds and evictions into the plan; promises stay for this session."""
+        """Put binds and evictions into the plan; promises stay for this session.
+
+        Nobody is evicted in vain: when a victim's beneficiary has no place in this statement, or its place would still
+        be too small once everybody has left, everything is undone instead.
+        """
+        if self.has_evictions and not self._proven():
+            self.discard()
+            return
         ssn = self._ssn
         names = ssn.world.nodes.names
         for op in self._ops:
@@ -118,6 +125,20 @@ class Statement:
                 if op.evicted:
                     ssn.nominated[task.key] = task.row
         self._ops = []
+
+    def _proven(self) -> bool:
+        """Whether every beneficiary of an eviction has a place here that is large enough in the end."""
+        nodes = self._ssn.world.nodes
+        placed = {task.key: task for op in self._ops if op.kind != RELEASING for task in op.tasks}
+        for op in self._ops:
+            if op.kind == RELEASING and op.beneficiary:
+                task = placed.get(op.beneficiary)
+                if task is None or task.row < 0:
+                    return False
+                left = nodes.idle[task.row] + nodes.releasing[task.row] - nodes.pipelined[task.row]
+                if (left[task.cls.request > 0] < 0).any():
+                    return False
+        return True
 
     def discard(self) -> None:
         """Undo everything, last first."""

@@ -82,7 +82,7 @@ class Reclaim(Action):
                 trial.evict(victim, "reclaim", task.key)
                 available = available + victim.cls.request
                 evicted = True
-            if not choice.fits(task.cls.request, available):
+            if not choice.fits(task.cls.request, available) or not choice.passes_filters(ssn, task, row):
                 trial.discard()
                 continue
             trial.pipeline(task, row, evicted=evicted)
