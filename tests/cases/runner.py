@@ -66,8 +66,6 @@ def missing_parts(case: Json) -> list[str]:
     out = [f"plugin {name}" for name in sorted(plugins - set(PLUGINS))]
     out += [f"action {name}" for name in sorted(actions - set(ACTIONS))]
     out += [f"kind {kind}" for kind in sorted({obj["kind"] for obj in case["objects"]} - read)]
-    if any(p["name"] == "drf" and p["enableHierarchy"] for tier in tiers for p in tier["plugins"]):
-        out.append("drf hierarchy")
     return out
 
 

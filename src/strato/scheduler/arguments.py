@@ -25,7 +25,7 @@ def arg(
 
     Args:
         key: The key under ``arguments:``. A field with ``default_factory=dict`` whose key ends in ``*`` collects every
-            key with that prefix, as whole numbers.
+            key with that prefix, as whole numbers (or what ``read`` makes of each).
         default: Its default; its type is the argument's: bool, int, float or str.
         minimum: Smallest sensible value; a smaller one takes the default, as in Volcano.
         maximum: Largest sensible value; likewise.
@@ -74,7 +74,7 @@ def read_arguments(args_type: type[A], given: Mapping[str, Any], where: str) -> 
                 problems.append(Problem(place, f"no such argument{nearest(key, exact)}"))
                 continue
             collected = values.setdefault(prefixes[prefix].name, {})
-            problem = _collect(collected, key[len(prefix) :], value)
+            problem = _collect(collected, key[len(prefix) :], value, prefixes[prefix].metadata.get("read"))
         if problem:
             problems.append(Problem(place, problem))
     return args_type(**values), problems
@@ -131,7 +131,13 @@ def numbers(value: Any) -> dict[str, float]:
     return {str(k): float(v) for k, v in value.items()}
 
 
-def _collect(into: dict[str, Any], key: str, value: Any) -> str:
+def _collect(into: dict[str, Any], key: str, value: Any, reader: Callable[[Any], Any] | None) -> str:
+    if reader is not None:
+        try:
+            into[key] = reader(value)
+        except ValueError as error:
+            return str(error)
+        return ""
     read = _read(int, value)
     if read is None:
         return f"{value!r} is not {_KINDS[int]}"

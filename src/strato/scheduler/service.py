@@ -246,7 +246,8 @@ class Scheduler:
         while True:
             await self._clock.sleep(self._period)
             self._reload()
-            if self._config.time_based and (self.world.with_pending or self.world.waiting_for_queue):
+            waits = self.world.with_pending or self.world.waiting_for_queue
+            if self._config.time_based and (waits or "shuffle" in self._config.actions):
                 self.world.openings += 1
                 self.wake()
 

@@ -77,6 +77,7 @@ class Session:
     Attributes:
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
+        queue_keys_move: Whether placing for one queue changes where others stand, since they share ancestors.
         simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
             (SimulateAddTask and SimulateRemoveTask are switched on).
     """
@@ -142,6 +143,7 @@ class Session:
         self._proximities = flat["proximity"]
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
         self._queue_orders = flat["queue_order"]
+        self.queue_keys_move = any(fn.__self__.hierarchy for fn in self._queue_orders)  # type: ignore[attr-defined] # bound methods
         self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
         self._missing_sub = [guard.wrap(fn.__self__, "missing_until_sub_ready") for fn in flat["sub_job_ready"]]  # type: ignore[attr-defined] # bound methods
         self._missing = [guard.wrap(fn.__self__, "missing_until_ready") for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods

@@ -96,6 +96,7 @@ class World:
         hyper_nodes: The network domains the nodes lie in.
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
+        memory: What plugins remember between sessions, by plugin.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
         version: Grows with every change.
@@ -133,6 +134,7 @@ class World:
         self.hyper_nodes = HyperNodes(self.nodes)
         self.laid_out: dict[str, Job] = {}
         self.objects: dict[type[Object], dict[str, Object]] = {}
+        self.memory: dict[str, Any] = {}
         self.labels = NodeLabels(self.nodes)
         self.reservations = Reservations()
         self.volumes = Volumes(self.reservations)

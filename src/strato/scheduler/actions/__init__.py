@@ -9,6 +9,7 @@ from strato.scheduler.actions.enqueue import Enqueue
 from strato.scheduler.actions.flow import Flow
 from strato.scheduler.actions.preempt import Preempt
 from strato.scheduler.actions.reclaim import Reclaim
+from strato.scheduler.actions.shuffle import Shuffle
 
 ACTIONS: dict[str, type[Action]] = {
     "allocate": Allocate,
@@ -17,6 +18,7 @@ ACTIONS: dict[str, type[Action]] = {
     "flow": Flow,
     "preempt": Preempt,
     "reclaim": Reclaim,
+    "shuffle": Shuffle,
 }
 """Every action by its name in the configuration."""
 

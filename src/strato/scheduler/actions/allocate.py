@@ -33,6 +33,9 @@ class Allocate(Action):
             queues.append((ssn.queue_key(queue), name, queue))
         heapify(queues)
         while queues:
+            if ssn.queue_keys_move:
+                queues = [(ssn.queue_key(queue), name, queue) for _, name, queue in queues]
+                heapify(queues)
             _, name, queue = heappop(queues)
             if not jobs[name]:
                 continue

@@ -5,17 +5,22 @@ from __future__ import annotations
 from strato.scheduler.framework import Plugin
 from strato.scheduler.plugins.binpack import Binpack
 from strato.scheduler.plugins.capacity import Capacity
+from strato.scheduler.plugins.cdp import Cdp
 from strato.scheduler.plugins.conformance import Conformance
 from strato.scheduler.plugins.drf import Drf
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
+from strato.scheduler.plugins.nodegroup import NodeGroup
 from strato.scheduler.plugins.nodeorder import NodeOrder
 from strato.scheduler.plugins.overcommit import Overcommit
+from strato.scheduler.plugins.pdb import Pdb
 from strato.scheduler.plugins.predicates import Predicates
 from strato.scheduler.plugins.priority import Priority
 from strato.scheduler.plugins.proportion import Proportion
+from strato.scheduler.plugins.resourcequota import ResourceQuota
 from strato.scheduler.plugins.resourcestrategy import ResourceStrategyFit
 from strato.scheduler.plugins.sla import Sla
+from strato.scheduler.plugins.tdm import Tdm
 
 PLUGINS: dict[str, type[Plugin]] = {
     plugin.name: plugin
@@ -32,6 +37,11 @@ PLUGINS: dict[str, type[Plugin]] = {
         Priority,
         Proportion,
         ResourceStrategyFit,
+        Cdp,
+        NodeGroup,
+        Pdb,
+        ResourceQuota,
+        Tdm,
         Sla,
     )
 }

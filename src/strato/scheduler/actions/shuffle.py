@@ -1,0 +1,29 @@
+"""shuffle: evict what plugins want moved for reasons of their own (spec volcano-actions 9)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strato.scheduler.actions.base import Action
+from strato.scheduler.tasks import RUNNING
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+class Shuffle(Action):
+    """Evict the running tasks that plugins name; controllers make new ones, which are placed afresh."""
+
+    name = "shuffle"
+    args_type = None
+
+    def execute(self, ssn: Session) -> None:
+        """Ask, and evict at once."""
+        if not ssn.tiers["victim_tasks"]:
+            return
+        running = [task for job in ssn.world.jobs.values() for task in job.tasks.values() if task.status == RUNNING]
+        stmt = ssn.statement()
+        for task in ssn.victim_tasks(running):
+            if task.status == RUNNING:
+                stmt.evict(task, self.name)
+        stmt.commit()

@@ -1,0 +1,74 @@
+"""resourcequota: let a job in when its minimum fits the namespace's ResourceQuotas (spec volcano-plugins 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from strato.api.quantity import milli
+from strato.scheduler.framework import PERMIT, REJECT, Plugin
+from strato.scheduler.jobs import Job
+from strato.scheduler.reasons import Verdict
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+Amounts = Mapping[str, int]
+"""Thousandths by resource name as written."""
+
+
+class ResourceQuota(Plugin):
+    """Keep jobs whose pods the quota would refuse out of their queue."""
+
+    name = "resourcequota"
+
+    def open(self, ssn: Session) -> None:
+        """Nothing was let in yet."""
+        self._ssn = ssn
+        self._pending: dict[str, dict[str, int]] = {}
+
+    def job_enqueueable(self, job: Job) -> int:
+        """Whether the job's minimum fits into what every quota of the namespace has left."""
+        requested = _minimum(job)
+        quotas = self._ssn.world.quotas.get(job.namespace)
+        if requested is None or quotas is None:
+            return PERMIT
+        pending = self._pending.get(job.namespace, {})
+        for quota in quotas.by_name.values():
+            hard, used = amounts(quota.status.hard), amounts(quota.status.used)
+            asked = {name: amount for name, amount in requested.items() if name in hard}
+            if all(used.get(n, 0) + pending.get(n, 0) + amount <= hard[n] for n, amount in asked.items()):
+                continue
+            text = (
+                f"resource quota insufficient, requested: {_words(asked)}, "
+                f"used: {_words({n: used.get(n, 0) for n in hard})}, limited: {_words(hard)}"
+            )
+            self._ssn.say(job, Verdict(self.name, "NamespaceQuota", text))
+            return REJECT
+        return PERMIT
+
+    def job_enqueued(self, job: Job) -> None:
+        """Count the job's minimum as pending in its namespace."""
+        pending = self._pending.setdefault(job.namespace, {})
+        for name, amount in (_minimum(job) or {}).items():
+            pending[name] = pending.get(name, 0) + amount
+
+
+def _minimum(job: Job) -> Amounts | None:
+    given = job.group.spec.min_resources if job.group is not None else None
+    return None if given is None else amounts(given)
+
+
+def amounts(resources: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Read a resource list in thousandths, whatever its names mean; what cannot be read is left out."""
+    out = {}
+    for name, text in resources.items():
+        try:
+            out[name] = milli(text)
+        except ValueError:
+            continue
+    return out
+
+
+def _words(amounts: Amounts) -> str:
+    return ",".join(f"{n}={a // 1000}" if a % 1000 == 0 else f"{n}={a}m" for n, a in sorted(amounts.items()))
