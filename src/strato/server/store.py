@@ -149,9 +149,18 @@ class Bucket:
 
     def keys(self, prefix: str = "") -> Sequence[str]:
         """Return the keys that begin with ``prefix`` in order."""
+        keys, low, high = self.span(prefix)
+        return keys[low:high] if prefix else keys
+
+    def span(self, prefix: str = "") -> tuple[Sequence[str], int, int]:
+        """Return all keys in order, and where those with ``prefix`` begin and end."""
         if self._changed:
             self._sort()
-        return _below(self._sorted, prefix) if prefix else self._sorted
+        keys = self._sorted
+        if not prefix:
+            return keys, 0, len(keys)
+        low = bisect_left(keys, prefix)
+        return keys, low, bisect_right(keys, prefix + "\U0010ffff", low)
 
     def _sort(self) -> None:
         """Bring the sorted keys up to date; a new list, because callers may still walk the old one."""
@@ -233,10 +242,6 @@ class Bucket:
             newer.append(event)
         newer.reverse()
         return newer
-
-
-def _below(keys: list[str], prefix: str) -> list[str]:
-    return keys[bisect_left(keys, prefix) : bisect_right(keys, prefix + "\U0010ffff")]
 
 
 @dataclass(slots=True)

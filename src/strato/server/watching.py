@@ -15,6 +15,8 @@ from strato.server.objects import at_revision
 from strato.server.store import Event, Store, Watcher
 
 BOOKMARK_SECONDS = 60.0
+_INITIAL_AT_ONCE = 512
+"""Initial events per chunk: all at once would be held several times over on their way out."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Render = Callable[[bytes], bytes]
@@ -81,9 +83,11 @@ class Watch:
         loop = asyncio.get_running_loop()
         timers: list[asyncio.TimerHandle] = []
         try:
-            if self._initial:
-                yield b"".join(frame(b"ADDED", self._shown(body)) for body in self._initial)
-                self._initial = ()
+            initial, self._initial = self._initial, ()
+            for start in range(0, len(initial), _INITIAL_AT_ONCE):
+                bodies = initial[start : start + _INITIAL_AT_ONCE]
+                yield b"".join([frame(b"ADDED", self._shown(body)) for body in bodies])
+            del initial
             if self._mark_initial_end:
                 yield self._bookmark(initial_end=True)
             chunk = self._chunk(self._missed)

@@ -70,8 +70,7 @@ class Reader:
         if wants_table(request):
             return _table(request, kind, [_decode(body) for body in bodies], metadata, self._state.clock.now())
         head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
-        items = b",".join(bodies) if served.is_custom else _untyped(kind, bodies)
-        return Response(200, b"".join((head[:-1], b',"items":[', items, b"]}")))
+        return Response(200, _joined(kind, head[:-1] + b',"items":[', bodies, typed=served.is_custom))
 
     def _revision_asked(self, request: Request) -> int:
         """Return the revision a list shall be of.
@@ -107,25 +106,27 @@ class Reader:
         bucket = self._state.bucket(kind)
         if revision and revision != self._state.store.published:
             keys, body_of = bucket.at(revision, f"{namespace}/" if namespace else "")
+            low, high = 0, len(keys)
         elif wanted.name is not None and (namespace or not kind.namespaced):
             row = bucket.objects.get(object_key(kind, namespace, wanted.name))
             return ([row.body] if row is not None and wanted.matches(row.body) else []), "", 0
         else:
-            keys, objects = bucket.keys(f"{namespace}/" if namespace else ""), bucket.objects
+            objects = bucket.objects
+            keys, low, high = bucket.span(f"{namespace}/" if namespace else "")
             if not start and not limit:
-                bodies = [objects[key].body for key in keys]
+                bodies = [objects[key].body for key in keys[low:high]]
                 return (bodies if wanted.everything else [body for body in bodies if wanted.matches(body)]), "", 0
 
             def body_of(key: str) -> bytes:
                 return objects[key].body
 
         found: list[bytes] = []
-        for position in range(bisect_right(keys, start) if start else 0, len(keys)):
+        for position in range(bisect_right(keys, start, low, high) if start else low, high):
             body = body_of(keys[position])
             if wanted.everything or wanted.matches(body):
                 found.append(body)
                 if limit and len(found) == limit:
-                    return found, keys[position], len(keys) - position - 1
+                    return found, keys[position], high - position - 1
         return found, "", 0
 
     def watch(self, request: Request, target: ResourcePath, served: Served) -> Response:
@@ -166,16 +167,23 @@ class Reader:
         return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
 
 
-def _untyped(kind: Kind, bodies: Sequence[bytes]) -> bytes:
-    """Join built-in objects as lists show them: without ``apiVersion`` and ``kind``, which the list has."""
+def _joined(kind: Kind, head: bytes, bodies: Sequence[bytes], *, typed: bool) -> bytes:
+    """Return a list's text. Put together in one step and from views: a list may be of gigabytes."""
     if not bodies:
-        return b""
+        return head + b"]}"
+    items, separator = (list(bodies), b",") if typed else (_untyped(kind, bodies), b",{")
+    items[0] = b"".join((head, separator[1:], items[0]))
+    items[-1] = b"".join((items[-1], b"]}"))
+    return separator.join(items)
+
+
+def _untyped(kind: Kind, bodies: Sequence[bytes]) -> list[bytes | memoryview]:
+    """Return what follows the first brace of built-in objects in lists: neither ``apiVersion`` nor ``kind``."""
     version, name = f'"apiVersion":"{kind.api_version}",', f'"kind":"{kind.name}",'
     heads = (f"{{{version}{name}".encode(), f"{{{name}{version}".encode())
     length = len(heads[0])
-    # Nearly all bodies begin with both, in one order or the other. Views: a list may be of gigabytes.
-    items = [memoryview(body)[length:] if body.startswith(heads) else _without_type(body) for body in bodies]
-    return b"".join((b"{", b",{".join(items)))
+    # Nearly all bodies begin with both, in one order or the other.
+    return [memoryview(body)[length:] if body.startswith(heads) else _without_type(body) for body in bodies]
 
 
 def _without_type(body: bytes) -> bytes:
