@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,11 @@ class Backfill(Action):
         """Drain queues, jobs and tasks in their orders."""
         for job in self._jobs_in_order(ssn):
             with ssn.isolated(job):
-                for task in ssn.sorted_tasks(self._candidates(ssn, job)):
+                promised = self._take_promises_back(ssn, job)
+                waiting = [t for t in job.pending.values() if t.cls.best_effort and not t.gated]
+                for task in ssn.sorted_tasks(waiting):
                     self._place(ssn, job, task)
+                self._promise_again(ssn, job, promised)
 
     @staticmethod
     def _jobs_in_order(ssn: Session) -> list[Job]:
@@ -41,12 +45,24 @@ class Backfill(Action):
         return [heappop(heap)[3] for _ in range(len(heap))]
 
     @staticmethod
-    def _candidates(ssn: Session, job: Job) -> list[Task]:
-        for task in job.tasks.values():
-            if task.status == PIPELINED and task.cls.best_effort:
+    def _take_promises_back(ssn: Session, job: Job) -> dict[Task, int]:
+        """Make promised tasks pending again, for they may be placed at once; return the rows they were promised."""
+        promised = {t: t.row for t in job.tasks.values() if t.status == PIPELINED and t.cls.best_effort}
+        for task in promised:
+            ssn.world.move(task, PENDING)
+            ssn.fire_removed((task,))
+        return promised
+
+    @staticmethod
+    def _promise_again(ssn: Session, job: Job, promised: Mapping[Task, int]) -> None:
+        """Give tasks that were not bound their promises back: somebody may have been evicted for them."""
+        ready = ssn.job_ready(job)
+        for task, row in promised.items():
+            if task.status == ALLOCATED and not ready:
                 ssn.world.move(task, PENDING)
                 ssn.fire_removed((task,))
-        return [t for t in job.pending.values() if t.cls.best_effort and not t.gated]
+            if task.status == PENDING and ssn.placer.try_row(ssn, task, row, future=True):
+                ssn.statement().placed((task,), (row,), PIPELINED)
 
     @staticmethod
     def _place(ssn: Session, job: Job, task: Task) -> None:
