@@ -221,7 +221,7 @@ def pod(index: int, phase: str = "Running", **fields: Any) -> PodState:
 
 EVENTS = [
     pytest.param(None, pod(0, "Pending"), "PodPending", id="added"),
-    pytest.param(None, pod(0, "Running"), "PodPending", id="added while it runs"),
+    pytest.param(None, pod(0, "Running"), "PodRunning", id="found running after a restart"),
     pytest.param(None, pod(0, "Failed", exit_code=7), "PodFailed", id="found failed after a restart"),
     pytest.param(pod(0, "Pending"), pod(0, "Running"), "PodRunning", id="started"),
     pytest.param(pod(0), pod(0, "Failed", exit_code=7), "PodFailed", id="failed"),
@@ -231,6 +231,7 @@ EVENTS = [
     pytest.param(pod(0), pod(0, "Failed", out_of_sync=True), "OutOfSync", id="marked pods trigger nothing"),
     pytest.param(pod(0), None, "PodEvicted", id="deleted"),
     pytest.param(pod(0, out_of_sync=True), None, "OutOfSync", id="deleted by us"),
+    pytest.param(pod(1), None, "OutOfSync", id="scaled down"),
 ]
 
 

@@ -173,8 +173,14 @@ class Scheduler:
             )
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        if change.new is not None and change.old is None and not change.new.spec.node_name:
-            self._world.spawn(self._bind(change.new))
+        pod = change.new
+        if (
+            pod is not None
+            and change.old is None
+            and not pod.spec.node_name
+            and not pod.metadata.annotation("test/unbound")
+        ):
+            self._world.spawn(self._bind(pod))
 
     async def _bind(self, pod: Pod) -> None:
         with suppress(StratoError):

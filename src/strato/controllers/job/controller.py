@@ -198,7 +198,9 @@ class JobController:
         if not policies.is_empty:
             task = record.task(state.task)
             request = pod_request(old, new, task, max_retry=self._max_retry(record, state.task), known=known)
-            if policies.may_match(request.event, request.exit_code) or (record.delays and request.event):
+            # what waits, or is about to, must hear of whatever may make it pointless
+            listens = bool(request.event) and (policies.delayed or bool(record.delays))
+            if listens or policies.may_match(request.event, request.exit_code):
                 record.requests.append(request)
                 self._queue.add(record.key)
                 return

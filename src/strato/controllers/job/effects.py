@@ -8,6 +8,7 @@ Source: volcano-controllers A6.3, A6.4, A7.7, A7.8, A9, Part B.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -112,8 +113,8 @@ class JobEffects:
         async def delete(pod: PodState) -> None:
             try:
                 await self._cluster.delete(Pod, pod.name, namespace, uid=pod.uid)
-            except (NotFound, Conflict):  # gone, or another pod has its name by now
-                record.drop_pod(pod.task, pod.name, pod.uid)
+            except (NotFound, Conflict) as error:
+                await self._drop_if_gone(record, pod, error)
             else:
                 record.mark_pod(pod, terminating=True)
 
@@ -130,14 +131,27 @@ class JobEffects:
                     await self._cluster.patch(
                         catalog.POD, pod.name, namespace, {"metadata": {"uid": pod.uid, **_MARK["metadata"]}}
                     )
-                except (NotFound, Conflict):
-                    record.drop_pod(pod.task, pod.name, pod.uid)
+                except (NotFound, Conflict) as error:
+                    await self._drop_if_gone(record, pod, error)
                     return
                 record.mark_pod(pod, out_of_sync=True)
             marked.append(pod)
 
         failures = await for_each(pods, mark, CONCURRENT_WRITES)
         return failures + await self.delete_pods(record, marked)
+
+    async def _drop_if_gone(self, record: JobRecord, pod: PodState, error: NotFound | Conflict) -> None:
+        """Forget a pod that is gone. A conflict may also mean that somebody wrote it at the same time: then it failed.
+
+        Raises:
+            Conflict: The pod is still there.
+        """
+        if isinstance(error, Conflict):
+            with suppress(NotFound):
+                present = await self._cluster.get(Pod, pod.name, record.key.namespace)
+                if present.metadata.uid == pod.uid:
+                    raise error
+        record.drop_pod(pod.task, pod.name, pod.uid)
 
     # Plugin objects
 

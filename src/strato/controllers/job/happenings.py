@@ -1,7 +1,8 @@
 """From pod changes to requests.
 
-Source: volcano-controllers A1. One departure: a pod first seen in a final phase (after the controller was away) is
-reported as failed or completed instead of pending, so that a policy is not lost with a restart of the controller.
+Source: volcano-controllers A1. One departure: a pod first seen running or ended (after the controller was away) is
+reported as what it is instead of pending, so that a restart of the controller neither loses a policy nor starts the
+timer of one for pods that wait.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def pod_request(
 def _event(old: PodState | None, new: PodState | None, task: TaskPods, max_retry: int, known: bool) -> tuple[str, int]:
     if new is None:
         assert old is not None
-        return (JobEvent.OUT_OF_SYNC if old.out_of_sync or not known else JobEvent.POD_EVICTED), 0
+        # One beyond the wanted number went because the job was scaled down: nobody evicted it.
+        expected = old.out_of_sync or not known or old.index >= task.replicas
+        return (JobEvent.OUT_OF_SYNC if expected else JobEvent.POD_EVICTED), 0
     if new.out_of_sync:
         return JobEvent.OUT_OF_SYNC, 0
     changed = old is None or old.phase != new.phase
@@ -51,8 +54,7 @@ def _event(old: PodState | None, new: PodState | None, task: TaskPods, max_retry
         case "Succeeded" if changed and 0 < task.replicas <= task.phases["Succeeded"]:
             return JobEvent.TASK_COMPLETED, 0
         case "Running" if changed:
-            # An added pod counts as pending whatever it does, as its first news is that it exists.
-            return (JobEvent.POD_PENDING if old is None else JobEvent.POD_RUNNING), 0
+            return JobEvent.POD_RUNNING, 0
         case "Pending" if changed:
             return JobEvent.POD_PENDING, 0
         case "Running" | "Pending" if has_failed(task, max_retry):

@@ -74,7 +74,10 @@ class Procedures:
             StratoError: A step failed; all of it may be done again.
         """
         job = record.job
+        if operation.procedure is not Procedure.SYNC:
+            record.counters_due = None  # a kill writes its own counters; nothing is held back any more
         if job is None or job.metadata.deletion_timestamp is not None:
+            record.counters_due = None
             return
         if record.plugins is None:
             record.plugins = JobPlugins(job.spec.plugins)
@@ -110,7 +113,8 @@ class Procedures:
         gone = sum(pod.name not in _pods_of(record, pod.task) for pod in plan.delete)
         terminating = plan.terminating + len(plan.delete) - gone
         job = _job(record)
-        controlled = await self._remove_plugin_objects(record, job)
+        # Pods that go on still need their host names and keys; only a full kill takes those away.
+        controlled = await self._remove_plugin_objects(record, job) if full else dict(job.status.controlled_resources)
         old = statuses.to_json(job.status)
         version = job.status.version + 1 if full else job.status.version
         new = statuses.killed(old, terminating, version, controlled)
@@ -277,6 +281,7 @@ class Procedures:
         self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]
     ) -> None:
         """No pods before the scheduler admits the group; the phase rule sees the stored counters."""
+        record.counters_due = None
         job = _job(record)
         status = job.status
         counts = Counts(
