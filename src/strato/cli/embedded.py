@@ -11,24 +11,16 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from pathlib import Path
 
-from strato.api.wire import User
+from strato.cli.apiserver import open_api
 from strato.cli.home import Home
 from strato.cli.serving import configure_logging, make_random, run_loop, run_together, stop_on_signals
 from strato.client.informer import Informers
-from strato.client.local import LocalCluster
 from strato.clock import SystemClock
 from strato.controllers import EMBEDDED, ControllerManager
 from strato.metrics import Registry
-from strato.server.auth import bootstrap, kubeconfig
-from strato.server.auth.accounts import AccountTokens
-from strato.server.auth.ca import CertificateAuthority
-from strato.server.auth.identity import Authenticator
-from strato.server.auth.tokens import Tokens
-from strato.server.embedded import open_server
-from strato.server.http import create_app, serve
+from strato.server.auth import bootstrap
 
 SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
-JOURNAL = "journal.sqlite"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,39 +58,16 @@ def run_embedded(options: EmbeddedOptions) -> None:
 
 async def _main(options: EmbeddedOptions) -> None:
     home, clock, random, metrics = options.home, SystemClock(), make_random(), Registry()
-    home.pid_file.write_text(f"{os.getpid()}\n")
-    users = (bootstrap.ADMIN, bootstrap.VIEWER, bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.NODE)
-    tokens = Tokens(home.path / "tokens.json")
-    tokens.ensure(users)
-    authority = CertificateAuthority(home.path / "pki", clock)
-    accounts = AccountTokens(home.path / "pki" / "sa.key", clock)
-    authenticator = Authenticator(tokens, authority, accounts)
-    server, journal = open_server(
+    api = await open_api(
+        home,
         clock,
         random,
-        None if options.in_memory else options.data_dir / JOURNAL,
-        rbac=True,
-        bootstrap=bootstrap.objects(),
-        metrics=metrics,
-        tokens=authenticator,
-        root_certificate=authority.certificate.decode(),
+        metrics,
+        host=options.host,
+        port=options.port,
+        data_dir=None if options.in_memory else options.data_dir,
     )
-    certificate, key = authority.server_files((options.host, socket.gethostname()))
-    app = create_app(server, authenticator, metrics)
-    http = await serve(
-        app,
-        options.host,
-        options.port,
-        certificate=certificate,
-        private_key=key,
-        client_ca=authority.certificate_path,
-    )
-    address = f"https://{_reachable(options.host)}:{http.port}"
-    for path, user in ((home.kubeconfig, bootstrap.ADMIN), (home.path / "kubeconfig.view", bootstrap.VIEWER)):
-        kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
-
-    def client(user: User) -> LocalCluster:
-        return LocalCluster(server, user)
+    client, server = api.client, api.server
 
     # One set of informers serves all parts of this process: an event is decoded once.
     informers = Informers(client(bootstrap.ADMIN), clock, random)
@@ -151,18 +120,14 @@ async def _main(options: EmbeddedOptions) -> None:
         metrics=metrics,
     )
     parts.append(("scheduler", scheduler.run()))
-    parts.append(("announcement", _announce(home, address, ready)))
+    parts.append(("announcement", _announce(home, api.address, ready)))
     stop = asyncio.Event()
     try:
         with stop_on_signals(stop):
             await run_together(parts, stop)
     finally:
-        home.ready_file.unlink(missing_ok=True)
         await informers.stop()
-        await http.stop()
-        if journal is not None:
-            journal.close()
-        home.pid_file.unlink(missing_ok=True)
+        await api.close()
 
 
 async def _announce(home: Home, address: str, ready: list[Awaitable[object]]) -> None:
@@ -174,9 +139,3 @@ async def _announce(home: Home, address: str, ready: list[Awaitable[object]]) ->
     temporary.write_text(json.dumps({"address": address, "pid": os.getpid()}))
     temporary.replace(home.ready_file)
     await asyncio.Event().wait()
-
-
-def _reachable(host: str) -> str:
-    if host in ("0.0.0.0", "::", ""):
-        return "127.0.0.1"
-    return f"[{host}]" if ":" in host else host

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from strato.server.auth.ca import KeyPair
+from strato.pki import KeyPair
 from strato.server.auth.files import write_secret
 
 

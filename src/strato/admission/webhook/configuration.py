@@ -1,0 +1,142 @@
+"""The webhook configurations: which requests a cluster sends us, and what it does when we do not answer.
+
+Requests about kinds of ours wait for an answer (``failurePolicy: Fail``, as in Volcano's chart). Requests about pods
+never do, and only pods that a rule of ours could refuse are sent at all. Updates that leave ``spec`` and the
+annotations of ours alone are not sent either: finalizers can be taken off while the webhook is down.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from strato.admission.pods import MAX_UNAVAILABLE, MIN_AVAILABLE
+from strato.admission.queues import HIERARCHY, WEIGHTS
+from strato.admission.request import Operation
+from strato.admission.webhook.services import SERVICES, Service
+from strato.api import catalog
+
+Json = dict[str, Any]
+
+TIMEOUT_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where the API server finds us: a service of the cluster, or a URL."""
+
+    namespace: str = ""
+    service: str = ""
+    port: int = 443
+    url: str = ""
+    """``https://host:port``, without a path; it wins over the service."""
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names that our certificate must carry."""
+        if self.url:
+            host = self.url.split("://", 1)[-1].split("/", 1)[0]
+            return (host.rpartition(":")[0].strip("[]") or host,)
+        return tuple(f"{self.service}.{self.namespace}{end}" for end in (".svc", "", ".svc.cluster.local"))
+
+    def client_config(self, path: str, ca_bundle: bytes) -> Json:
+        """Return ``clientConfig`` of a webhook; without a bundle yet it is left out."""
+        config: Json
+        if self.url:
+            config = {"url": self.url.rstrip("/") + path}
+        else:
+            config = {"service": {"namespace": self.namespace, "name": self.service, "path": path, "port": self.port}}
+        if ca_bundle:
+            config["caBundle"] = base64.b64encode(ca_bundle).decode()
+        return config
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hooks:
+    """Which requests are sent to us."""
+
+    services: tuple[Service, ...] = tuple(SERVICES.values())
+    scheduler_names: tuple[str, ...] = ("volcano",)
+    excluded_namespaces: tuple[str, ...] = ("kube-system", "volcano-system")
+    failure_policy: str = "Fail"
+    """For our own kinds; pods are always let through when nobody answers."""
+    resource_groups: bool = False
+    """Whether there is an admission configuration; without one pods are never changed, so none are sent for that."""
+
+
+def configurations(hooks: Hooks, endpoint: Endpoint, ca_bundle: bytes = b"") -> list[Json]:
+    """Return one configuration per service, ready to be created."""
+    services = [one for one in hooks.services if one.path != "/pods/mutate" or hooks.resource_groups]
+    return [_configuration(service, hooks, endpoint, ca_bundle) for service in services]
+
+
+def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle: bytes) -> Json:
+    kind = service.kind
+    webhook: Json = {
+        "name": service.webhook,
+        "clientConfig": endpoint.client_config(service.path, ca_bundle),
+        "rules": [
+            {
+                "operations": [operation.value for operation in service.operations],
+                "apiGroups": [kind.group],
+                "apiVersions": [kind.version],
+                "resources": [kind.plural],
+                "scope": "Namespaced" if kind.namespaced else "Cluster",
+            }
+        ],
+        "failurePolicy": "Ignore" if kind is catalog.POD else hooks.failure_policy,
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+    }
+    if kind.namespaced and hooks.excluded_namespaces:
+        excluded = {
+            "key": "kubernetes.io/metadata.name",
+            "operator": "NotIn",
+            "values": list(dict.fromkeys(hooks.excluded_namespaces)),
+        }
+        webhook["namespaceSelector"] = {"matchExpressions": [excluded]}
+    conditions = _conditions(service, hooks)
+    if conditions:
+        webhook["matchConditions"] = [
+            {"name": name, "expression": expression} for name, expression in conditions.items()
+        ]
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration" if service.mutates else "ValidatingWebhookConfiguration",
+        "metadata": {"name": service.configuration, "labels": {"app.kubernetes.io/part-of": "volcano"}},
+        "webhooks": [webhook],
+    }
+
+
+def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
+    """Return CEL expressions that must all hold for a request to be sent."""
+    if service.path == "/pods/validate":
+        names = json.dumps(list(hooks.scheduler_names))
+        return {
+            "scheduled-by-us": f"has(object.spec.schedulerName) && object.spec.schedulerName in {names}",
+            "has-a-budget": "has(object.metadata.annotations) && "
+            f"({_any_of((MIN_AVAILABLE, MAX_UNAVAILABLE), 'object')})",
+        }
+    if Operation.UPDATE not in service.operations:
+        return {}
+    changed = "has(object.spec) != has(oldObject.spec) || (has(object.spec) && object.spec != oldObject.spec)"
+    if service.kind is catalog.QUEUE:
+        changed += "".join(f" || {_annotation('object', key)} != {_annotation('oldObject', key)}" for key in _HIERARCHY)
+    return {"changes-what-is-judged": f'request.operation != "UPDATE" || {changed}'}
+
+
+_HIERARCHY = (HIERARCHY, WEIGHTS)
+
+
+def _annotation(place: str, key: str) -> str:
+    has = f'has({place}.metadata.annotations) && "{key}" in {place}.metadata.annotations'
+    return f'({has} ? {place}.metadata.annotations["{key}"] : "")'
+
+
+def _any_of(keys: Sequence[str], place: str) -> str:
+    return " || ".join(f'"{key}" in {place}.metadata.annotations' for key in keys)

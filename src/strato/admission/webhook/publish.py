@@ -1,0 +1,77 @@
+"""Write where we are and whom to trust into the cluster's webhook configurations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from strato.admission.request import Json
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.client.cluster import Cluster, PatchType
+from strato.errors import AlreadyExists, NotFound
+
+_log = logging.getLogger(__name__)
+
+
+async def publish(cluster: Cluster, wanted: Sequence[Json]) -> None:
+    """Create configurations that are missing; of others change ``clientConfig`` alone: the rest is the installer's.
+
+    Raises:
+        ApiError: The cluster did not answer, or the role does not allow it.
+    """
+    for body in wanted:
+        await _publish(cluster, _kind(body), body)
+
+
+async def withdraw(cluster: Cluster, wanted: Sequence[Json]) -> None:
+    """Delete the configurations.
+
+    Raises:
+        ApiError: The cluster did not answer, or the role does not allow it.
+    """
+    for body in wanted:
+        try:
+            await cluster.delete(_kind(body), body["metadata"]["name"])
+        except NotFound:
+            continue
+
+
+def client_config_patch(found: Json, wanted: Json) -> list[Json]:
+    """Return the JSON patch that gives each webhook of a configuration the wanted ``clientConfig``; empty if it has.
+
+    Volcano's chart names some webhooks otherwise, so a webhook without a namesake gets the only one there is.
+    """
+    by_name = {webhook["name"]: webhook["clientConfig"] for webhook in wanted["webhooks"]}
+    default = wanted["webhooks"][0]["clientConfig"]
+    operations: list[Json] = []
+    for index, webhook in enumerate(found.get("webhooks") or ()):
+        config = by_name.get(webhook.get("name"), default)
+        if any(webhook["clientConfig"].get(key) != config.get(key) for key in ("url", "service", "caBundle")):
+            operations.append({"op": "replace", "path": f"/webhooks/{index}/clientConfig", "value": config})
+    if operations:
+        version = found["metadata"]["resourceVersion"]
+        operations.insert(0, {"op": "test", "path": "/metadata/resourceVersion", "value": version})
+    return operations
+
+
+async def _publish(cluster: Cluster, kind: Kind, body: Json) -> None:
+    name = body["metadata"]["name"]
+    try:
+        found = await cluster.get(kind, name)
+    except NotFound:
+        try:
+            await cluster.create(kind, body)
+        except AlreadyExists:
+            return  # another replica was faster; the next round looks again
+        _log.info("webhook configuration created: name=%s", name)
+        return
+    operations = client_config_patch(found, body)
+    if operations:
+        await cluster.patch(kind, name, "", operations, patch_type=PatchType.JSON)
+        _log.info("webhook configuration updated: name=%s", name)
+
+
+def _kind(body: Json) -> Kind:
+    mutating = body["kind"] == "MutatingWebhookConfiguration"
+    return catalog.MUTATINGWEBHOOKCONFIGURATION if mutating else catalog.VALIDATINGWEBHOOKCONFIGURATION

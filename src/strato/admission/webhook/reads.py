@@ -1,0 +1,102 @@
+"""What the chain may look at behind a webhook: queues and namespaces, fetched before it is asked.
+
+The chain is synchronous; the reads of its rules are few and known, so they are made beforehand. A refusal is only
+ever given on a list that was read after the question came: a queue and its first job may arrive together. What is
+admitted may rest on a list up to two seconds old, so that a thousand jobs do not read a thousand lists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from strato.admission.request import Json
+from strato.admission.webhook.review import ReviewRequest
+from strato.admission.webhook.services import Service
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.client.cluster import Cluster
+from strato.clock import Clock
+from strato.errors import ApiError, InvariantError
+
+_MAX_AGE_SECONDS = 2.0
+
+
+class Known:
+    """A `World` of plain objects."""
+
+    def __init__(self, queues: Mapping[str, Json], namespaces: Mapping[str, Json], *, fresh: bool) -> None:
+        self._objects = {catalog.QUEUE: queues, catalog.NAMESPACE: namespaces}
+        self.fresh = fresh
+        """Whether everything was read after the question came; if not, a refusal must be asked again."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Json | None:
+        """Return a queue or a namespace, or None."""
+        return self._of(kind).get(name)
+
+    def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
+        """Return all queues."""
+        return list(self._of(kind).values())
+
+    def _of(self, kind: Kind) -> Mapping[str, Json]:
+        found = self._objects.get(kind)
+        if found is None:
+            raise InvariantError(f"a webhook's rule looked at {kind.plural}, which are not read")
+        return found
+
+
+NOTHING = Known({}, {}, fresh=True)
+
+
+class Reads:
+    """Reads for the services; questions that come together share one list."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._queues: dict[str, Json] = {}
+        self._read_at = float("-inf")
+        self._next: asyncio.Future[dict[str, Json]] | None = None
+        self._lock = asyncio.Lock()
+
+    async def world(self, service: Service, review: ReviewRequest, *, fresh: bool) -> Known:
+        """Return what the rules of a service may look at.
+
+        Raises:
+            ApiError: The cluster did not answer.
+        """
+        if service.path == "/podgroups/mutate":
+            return await self._namespace(review)
+        if service.mutates or service.kind not in (catalog.VCJOB, catalog.PODGROUP, catalog.QUEUE):
+            return NOTHING
+        if service.kind is catalog.VCJOB and review.operation != "CREATE":
+            return NOTHING
+        # The rules of queues compare siblings: two written one after the other must see each other.
+        recent = self._clock.monotonic() - self._read_at <= _MAX_AGE_SECONDS
+        if recent and not fresh and service.kind is not catalog.QUEUE:
+            return Known(self._queues, {}, fresh=False)
+        return Known(await self._all_queues(), {}, fresh=True)
+
+    async def _all_queues(self) -> dict[str, Json]:
+        """Return a list begun after this call; all who wait for the list under way share the next one."""
+        if self._next is None:
+            self._next = asyncio.ensure_future(self._read_queues())
+        return await asyncio.shield(self._next)
+
+    async def _read_queues(self) -> dict[str, Json]:
+        async with self._lock:
+            self._next = None  # who comes from here on needs a later list
+            page = await self._cluster.list(catalog.QUEUE)
+            self._queues = {queue["metadata"]["name"]: queue for queue in page.items}
+            self._read_at = self._clock.monotonic()
+            return self._queues
+
+    async def _namespace(self, review: ReviewRequest) -> Known:
+        spec = (review.object or {}).get("spec")
+        if not isinstance(spec, dict) or spec.get("queue") != "default":
+            return NOTHING
+        try:
+            namespace = await self._cluster.get(catalog.NAMESPACE, review.namespace)
+        except ApiError:
+            return NOTHING  # the group stays in the queue it asked for
+        return Known({}, {review.namespace: namespace}, fresh=True)

@@ -1,0 +1,130 @@
+"""AdmissionReview v1: read the question, ask the chain, write the answer. Pure; what is looked up is handed in."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from typing import Any
+
+import msgspec
+
+from strato.admission.chain import Chain
+from strato.admission.request import AdmissionRequest, Denied, World
+from strato.admission.webhook.difference import json_patch
+from strato.admission.webhook.services import Service
+from strato.api.wire import User
+from strato.errors import ApiError, BadRequest
+
+Json = dict[str, Any]
+
+API_VERSION = "admission.k8s.io/v1"
+
+
+class _Resource(msgspec.Struct):
+    group: str = ""
+    version: str = ""
+    resource: str = ""
+
+
+class _UserInfo(msgspec.Struct):
+    username: str = ""
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+
+
+class ReviewRequest(msgspec.Struct, rename="camel"):
+    """The request of an AdmissionReview."""
+
+    uid: str
+    resource: _Resource
+    operation: str
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    user_info: _UserInfo = msgspec.field(default_factory=_UserInfo)
+    object: Json | None = None
+    old_object: Json | None = None
+    dry_run: bool | None = None
+
+
+class _Review(msgspec.Struct):
+    request: ReviewRequest
+
+
+_decoder = msgspec.json.Decoder(_Review)
+
+
+def read_review(body: bytes) -> ReviewRequest:
+    """Decode the body of a webhook call.
+
+    Raises:
+        BadRequest: It is no AdmissionReview with a request.
+    """
+    try:
+        return _decoder.decode(body).request
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the body is not an AdmissionReview: {error}") from error
+
+
+def answer(service: Service, chain: Chain, review: ReviewRequest, world: World) -> Json:
+    """Ask the chain, which has only this service's rules, and return the whole AdmissionReview of the answer."""
+    asked = _misdirected(service, review)
+    if asked:
+        return denial(review.uid, asked)
+    request = _question(service, review)
+    before = copy.deepcopy(request.object) if service.mutates else None
+    try:
+        if service.mutates:
+            chain.mutate(request, world)
+        else:
+            chain.validate(request, world)
+    except Denied as error:
+        return denial(review.uid, error.explanation)
+    except ApiError as error:
+        return denial(review.uid, error.message)
+    operations = json_patch(before, request.object) if service.mutates else []
+    response: Json = {"uid": review.uid, "allowed": True}
+    if operations:
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(msgspec.json.encode(operations)).decode()
+    return _review(response)
+
+
+def denial(uid: str, message: str) -> Json:
+    """Return the answer that refuses."""
+    return _review({"uid": uid, "allowed": False, "status": {"status": "Failure", "message": message}})
+
+
+def _review(response: Json) -> Json:
+    return {"apiVersion": API_VERSION, "kind": "AdmissionReview", "response": response}
+
+
+def _misdirected(service: Service, review: ReviewRequest) -> str:
+    """Say why a question does not belong here, or "": the configuration that sent it is wrong."""
+    kind, asked = service.kind, review.resource
+    if (asked.group, asked.version, asked.resource) != (kind.group, kind.version, kind.plural):
+        found = f"{asked.group}/{asked.version}/{asked.resource}".lstrip("/")
+        return f"expect resource to be {kind.api_version}/{kind.plural}, got {found}"
+    if review.operation not in service.operations:
+        return f"expect operation to be {' or '.join(service.operations)}, got {review.operation}"
+    if review.object is None and review.operation != "DELETE":
+        return "the request has no object"
+    return ""
+
+
+def _question(service: Service, review: ReviewRequest) -> AdmissionRequest:
+    stored = review.object if review.object is not None else review.old_object
+    metadata = (stored or {}).get("metadata") or {}
+    user = review.user_info
+    return AdmissionRequest(
+        review.operation,
+        service.kind,
+        review.namespace,
+        # of a generated name the object knows more than the request
+        review.name or metadata.get("name") or "",
+        review.object,
+        review.old_object,
+        User(user.username, user.groups, user.uid),
+        bool(review.dry_run),
+        review.sub_resource,
+    )

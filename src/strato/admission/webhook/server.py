@@ -1,0 +1,221 @@
+"""The HTTPS server of the webhook, and the loop that keeps its certificates and configurations right."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from strato.admission.chain import Chain, ChainOptions
+from strato.admission.webhook.certificates import Certificates, Serving
+from strato.admission.webhook.configuration import Endpoint, Hooks, configurations
+from strato.admission.webhook.publish import publish
+from strato.admission.webhook.reads import Reads
+from strato.admission.webhook.review import answer, denial, read_review
+from strato.admission.webhook.services import SERVICES, Service
+from strato.client.cluster import Cluster
+from strato.clock import Clock
+from strato.errors import ApiError, BadRequest, UsageError
+from strato.metrics import Registry
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_log = logging.getLogger(__name__)
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+_RETRY_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookOptions:
+    """How the webhook is served."""
+
+    host: str = ""
+    """Address to listen on; empty is all."""
+    port: int = 8443
+    """0 picks a free one; `WebhookServer.port` says which."""
+    endpoint: Endpoint
+    hooks: Hooks = field(default_factory=Hooks)
+    chain: ChainOptions = field(default_factory=ChainOptions)
+    graceful_seconds: float = 30.0
+    """How long requests under way may take when told to stop."""
+    refresh_seconds: float = 60.0
+    """Between looks at certificates and configurations."""
+
+
+class WebhookServer:
+    """Answers AdmissionReviews.
+
+    Args:
+        cluster: What the rules look at; where the configurations are.
+        clock: Waits.
+        certificates: What to serve.
+        options: The rest.
+        metrics: Gets ``volcano_admission_reviews_total`` by path and outcome.
+        reload_chain: Asked at every refresh for newer chain options; None when nothing changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        certificates: Certificates,
+        options: WebhookOptions,
+        metrics: Registry,
+        *,
+        reload_chain: Callable[[], ChainOptions | None] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._certificates = certificates
+        self._options = options
+        self._reads = Reads(cluster, clock)
+        self._reviews = metrics.counter("volcano_admission_reviews", "Admission reviews answered.", ("path", "outcome"))
+        self._reload_chain = reload_chain
+        self._chains = _chains(options.chain, options.hooks)
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._served: Serving | None = None
+        self.port = options.port
+        self.ready = asyncio.Event()
+        """Set while the configurations say where we are and we listen there."""
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            UsageError: The address cannot be listened on, or the files of the certificates cannot be read.
+        """
+        from aiohttp import web
+
+        await self._first_certificates()
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(
+            app, handle_signals=False, access_log=None, shutdown_timeout=self._options.graceful_seconds
+        )
+        await runner.setup()
+        host = self._options.host or None
+        try:
+            site = web.TCPSite(runner, host, self._options.port, ssl_context=self._tls)
+            try:
+                await site.start()
+            except OSError as error:
+                raise UsageError(
+                    f"cannot listen on {host or 'any address'}, port {self._options.port}: "
+                    f"{error.strerror or error}; choose another --port or --listen-address"
+                ) from error
+            self.port = runner.addresses[0][1]
+            await self._keep()
+        finally:
+            self.ready.clear()
+            await runner.cleanup()
+
+    async def _first_certificates(self) -> None:
+        """Load certificates; a cluster that is not up yet is waited for."""
+        while True:
+            try:
+                self._load(await self._certificates.current())
+            except ApiError as error:
+                _log.warning("no certificates yet: %s", error)
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    async def _keep(self) -> None:
+        """Publish, and from then on look whether something must be renewed."""
+        while True:
+            try:
+                await self._refresh()
+            except ApiError as error:
+                _log.warning("webhook configurations not written: %s", error)
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                if not self.ready.is_set():
+                    _log.info("webhook ready: port=%d services=%d", self.port, len(self._chains))
+                    self.ready.set()
+                await self._clock.sleep(self._options.refresh_seconds)
+
+    async def _refresh(self) -> None:
+        """Publish whom to trust before we show it: until then the old certificate is believed."""
+        chain = self._reload_chain() if self._reload_chain is not None else None
+        if chain is not None:
+            self._chains = _chains(chain, self._options.hooks)
+        serving = await self._certificates.current()
+        options = self._options
+        await publish(self._cluster, configurations(options.hooks, options.endpoint, serving.ca_bundle))
+        self._load(serving)
+
+    def _load(self, serving: Serving) -> None:
+        """Show a certificate on connections from now on."""
+        if serving == self._served:
+            return
+        with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads files only; the folder is of mode 0700
+            certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
+            certificate.write_bytes(serving.pair.certificate)
+            key.write_bytes(serving.pair.private_key)
+            try:
+                self._tls.load_cert_chain(certificate, key)
+            except ssl.SSLError as error:
+                raise UsageError(f"the webhook's certificate and key cannot be used: {error}") from error
+        self._served = serving
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        from aiohttp import web
+
+        if request.path in ("/healthz", "/livez"):
+            return web.Response(text="ok")
+        if request.path == "/readyz":
+            ready = self.ready.is_set()
+            return web.Response(
+                text="ok" if ready else "the configurations are not written", status=200 if ready else 503
+            )
+        service = SERVICES.get(request.path)
+        if service is None or request.path not in self._chains:
+            return web.Response(status=404, text=f"no admission service at {request.path}\n")
+        if request.method != "POST":
+            return web.Response(status=405, text="admission services take POST\n")
+        if request.content_type != "application/json":
+            return web.Response()
+        outcome, body = await self._review(service, await request.read())
+        self._reviews.labels(service.path, outcome).inc()
+        if outcome == "malformed":
+            return web.Response(status=400, body=body, content_type="text/plain")
+        return web.Response(body=body, content_type="application/json")
+
+    async def _review(self, service: Service, body: bytes) -> tuple[str, bytes]:
+        """Return what became of a question, and the answer's body."""
+        try:
+            review = read_review(body)
+        except BadRequest as error:
+            return "malformed", f"{error}\n".encode()
+        chain = self._chains[service.path]
+        try:
+            world = await self._reads.world(service, review, fresh=False)
+            verdict = answer(service, chain, review, world)
+            if not verdict["response"]["allowed"] and not world.fresh:
+                world = await self._reads.world(service, review, fresh=True)
+                verdict = answer(service, chain, review, world)
+        except ApiError as error:
+            _log.warning("admission could not look up what it needs: path=%s: %s", service.path, error)
+            return "unavailable", msgspec.json.encode(denial(review.uid, f"cannot look up what is needed: {error}"))
+        outcome = "allowed" if verdict["response"]["allowed"] else "denied"
+        if outcome == "denied":
+            _log.info("denied: path=%s object=%s/%s", service.path, review.namespace, review.name)
+        return outcome, msgspec.json.encode(verdict)
+
+
+def _chains(options: ChainOptions, hooks: Hooks) -> dict[str, Chain]:
+    """Return one chain per service, holding its rules alone."""
+    return {
+        service.path: Chain(replace(options, enabled=frozenset({service.path}), built_in_plugins=False))
+        for service in hooks.services
+    }

@@ -1,0 +1,68 @@
+"""The services of the webhook, one path each (spec volcano-api 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strato.admission.request import Operation
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.errors import UsageError
+
+_CREATE, _UPDATE, _DELETE = Operation.CREATE, Operation.UPDATE, Operation.DELETE
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One path: what it is asked about, and under which name it answers."""
+
+    path: str
+    webhook: str
+    kind: Kind
+    operations: tuple[Operation, ...]
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it changes objects; the others judge them."""
+        return self.path.endswith("/mutate")
+
+    @property
+    def configuration(self) -> str:
+        """Name of the webhook configuration that sends requests here."""
+        return "volcano-admission-service" + self.path.replace("/", "-")
+
+
+SERVICES: dict[str, Service] = {
+    service.path: service
+    for service in (
+        Service("/jobs/mutate", "mutatejob.volcano.sh", catalog.VCJOB, (_CREATE,)),
+        Service("/jobs/validate", "validatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
+        Service("/podgroups/mutate", "mutatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
+        Service("/podgroups/validate", "validatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
+        Service("/queues/mutate", "mutatequeue.volcano.sh", catalog.QUEUE, (_CREATE,)),
+        Service("/queues/validate", "validatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE, _DELETE)),
+        Service("/pods/mutate", "mutatepod.volcano.sh", catalog.POD, (_CREATE,)),
+        Service("/pods/validate", "validatepod.volcano.sh", catalog.POD, (_CREATE,)),
+        Service("/hypernodes/validate", "validatehypernode.volcano.sh", catalog.HYPERNODE, (_CREATE, _UPDATE)),
+        Service("/jobflows/validate", "validatejobflow.volcano.sh", catalog.JOBFLOW, (_CREATE, _UPDATE)),
+        Service("/cronjobs/validate", "validatecronjob.volcano.sh", catalog.VCCRONJOB, (_CREATE, _UPDATE)),
+    )
+}
+"""Every service by its path."""
+
+
+def parse_enabled(texts: Sequence[str]) -> tuple[Service, ...]:
+    """Return the services that ``--enabled-admission`` names; blanks are ignored, nothing named is none.
+
+    Raises:
+        UsageError: A path is not one of ours.
+    """
+    paths = [path.strip() for text in texts for path in text.split(",") if path.strip()]
+    unknown = [path for path in paths if path not in SERVICES]
+    if unknown:
+        raise UsageError(
+            f"--enabled-admission: {', '.join(map(repr, unknown))} is no admission service; "
+            f"known: {', '.join(SERVICES)}"
+        )
+    return tuple(SERVICES[path] for path in dict.fromkeys(paths))

@@ -1,0 +1,104 @@
+"""The embedded API server as the composition roots open it: certificates, tokens, journal, HTTPS, kubeconfigs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from strato.api.wire import User
+from strato.cli.home import Home
+from strato.client.local import LocalCluster
+from strato.clock import Clock
+from strato.metrics import Registry
+from strato.server.api import ApiServer
+from strato.server.auth import bootstrap, kubeconfig
+from strato.server.auth.accounts import AccountTokens
+from strato.server.auth.ca import CertificateAuthority
+from strato.server.auth.identity import Authenticator
+from strato.server.auth.tokens import Tokens
+from strato.server.embedded import open_server
+from strato.server.http import HttpServer, create_app, serve
+from strato.server.journal import SqliteJournal
+
+JOURNAL = "journal.sqlite"
+COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.NODE, bootstrap.WEBHOOK)
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A server that listens."""
+
+    home: Home
+    server: ApiServer
+    http: HttpServer
+    journal: SqliteJournal | None
+    address: str
+    """``https://host:port``, as this machine reaches it."""
+
+    def client(self, user: User) -> LocalCluster:
+        """Return a client in this process."""
+        return LocalCluster(self.server, user)
+
+    async def close(self) -> None:
+        """Answer what is under way, stop listening, finish the journal."""
+        self.home.ready_file.unlink(missing_ok=True)
+        await self.http.stop()
+        if self.journal is not None:
+            self.journal.close()
+        self.home.pid_file.unlink(missing_ok=True)
+
+
+async def open_api(
+    home: Home, clock: Clock, random: Random, metrics: Registry, *, host: str, port: int, data_dir: Path | None
+) -> Api:
+    """Open the server and write the kubeconfigs: the administrator's, a reader's, one for each component.
+
+    Args:
+        home: Where keys, tokens and kubeconfigs are.
+        clock: Dates everything.
+        random: Names and backoffs.
+        metrics: What ``/metrics`` shows.
+        host: Address to listen on.
+        port: 0 picks a free one.
+        data_dir: Where the journal is; None keeps nothing.
+
+    Raises:
+        UsageError: The address is taken, or files in the home cannot be used.
+    """
+    home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home.pid_file.write_text(f"{os.getpid()}\n")
+    tokens = Tokens(home.path / "tokens.json")
+    tokens.ensure((bootstrap.ADMIN, bootstrap.VIEWER, *COMPONENTS))
+    authority = CertificateAuthority(home.path / "pki", clock)
+    accounts = AccountTokens(home.path / "pki" / "sa.key", clock)
+    authenticator = Authenticator(tokens, authority, accounts)
+    server, journal = open_server(
+        clock,
+        random,
+        None if data_dir is None else data_dir / JOURNAL,
+        rbac=True,
+        bootstrap=bootstrap.objects(),
+        metrics=metrics,
+        tokens=authenticator,
+        root_certificate=authority.certificate.decode(),
+    )
+    certificate, key = authority.server_files((host, socket.gethostname()))
+    app = create_app(server, authenticator, metrics)
+    http = await serve(
+        app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path
+    )
+    address = f"https://{_reachable(host)}:{http.port}"
+    files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}
+    files |= {home.path / f"kubeconfig.{user.name.rpartition(':')[2]}": user for user in COMPONENTS}
+    for path, user in files.items():
+        kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
+    return Api(home, server, http, journal, address)
+
+
+def _reachable(host: str) -> str:
+    if host in ("0.0.0.0", "::", ""):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host

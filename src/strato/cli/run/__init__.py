@@ -1,0 +1,48 @@
+"""``strato run``: one component as a process of its own, against any cluster."""
+
+from __future__ import annotations
+
+import importlib
+
+import click
+
+from strato.cli.run.common import ensure_namespace
+
+__all__ = ["ensure_namespace", "run"]
+
+PARTS = {
+    "scheduler": ("components", "Run the scheduler."),
+    "controllers": ("components", "Run the controllers of Volcano's kinds."),
+    "webhook": ("webhook", "Run the admission webhook."),
+    "all": ("everything", "Run scheduler, controllers and webhook in one process."),
+    "apiserver": ("apiserver", "Run the embedded API server alone."),
+    "node": ("components", "Run hollow nodes."),
+}
+"""Name -> module and one line of help, so that listing them imports nothing."""
+
+
+class _Parts(click.Group):
+    """Imports a part's module when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the parts in the order of the table."""
+        return list(PARTS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one part."""
+        if cmd_name not in PARTS:
+            return None
+        module = importlib.import_module(f"strato.cli.run.{PARTS[cmd_name][0]}")
+        command = getattr(module, "run_all" if cmd_name == "all" else cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the parts without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in PARTS.items()])
+
+
+@click.group(cls=_Parts)
+def run() -> None:
+    """Run one component against a cluster until it is told to stop."""

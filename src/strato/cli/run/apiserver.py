@@ -1,0 +1,54 @@
+"""``strato run apiserver``: the embedded Kubernetes API by itself; components connect with its kubeconfigs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import click
+
+from strato.cli.connect import home_of
+from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
+from strato.clock import SystemClock
+from strato.errors import UsageError
+from strato.metrics import Registry
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one.")
+@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The journal, instead of HOME/data.")
+@click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
+@click.option("-v", "--verbose", is_flag=True, help="Log details.")
+@click.pass_context
+def apiserver(ctx: click.Context, host: str, port: int, data_dir: Path | None, in_memory: bool, verbose: bool) -> None:
+    """Run the embedded Kubernetes API alone, with admission in it.
+
+    HOME/kubeconfig is the administrator's; kubeconfig.scheduler, .controllers, .node and .webhook are the components'.
+    It serves /healthz and /metrics itself and needs no lease: one process owns the journal.
+    """
+    home = home_of(ctx)
+    pid = home.running_pid()
+    if pid is not None:
+        raise UsageError(f"the cluster of {home.path} already runs (process {pid}); name another --home")
+    configure_logging(verbose)
+
+    async def main() -> None:
+        from strato.cli.apiserver import open_api
+
+        random = make_random()
+        data = None if in_memory else data_dir or home.data
+        api = await open_api(home, SystemClock(), random, Registry(), host=host, port=port, data_dir=data)
+        try:
+            draft = home.ready_file.with_suffix(".new")
+            draft.write_text(json.dumps({"address": api.address, "pid": os.getpid()}))
+            draft.replace(home.ready_file)
+            stop = asyncio.Event()
+            with stop_on_signals(stop):
+                await stop.wait()
+        finally:
+            await api.close()
+
+    run_loop(main)

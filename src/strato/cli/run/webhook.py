@@ -1,0 +1,227 @@
+"""``strato run webhook``: admission over HTTPS, with certificates and configurations of its own."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from strato.cli.connect import connect
+from strato.cli.run.common import DURATION, Common, Member, component_options, ensure_namespace, serve
+from strato.cli.serving import make_random, run_loop
+from strato.client.cluster import Cluster
+from strato.clock import Clock, SystemClock
+from strato.errors import UsageError
+from strato.metrics import Registry
+
+if TYPE_CHECKING:
+    from strato.admission.webhook import WebhookServer
+
+DEFAULT_SERVICES = (
+    "/jobs/mutate,/jobs/validate,/podgroups/mutate,/podgroups/validate,/pods/mutate,/pods/validate,"
+    "/queues/mutate,/queues/validate,/hypernodes/validate,/jobflows/validate,/cronjobs/validate"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookFlags:
+    """What the webhook is told on its command line (spec volcano-cli C4)."""
+
+    port: int
+    address: str
+    enabled: str
+    namespace: str
+    service: str
+    service_port: int
+    url: str
+    secret: str
+    tls_files: tuple[Path, Path, Path] | None
+    """Certificate, key and authority that somebody else keeps."""
+    admission_conf: Path | None
+    failure_policy: str
+    excluded_namespaces: tuple[str, ...]
+    check_allocated_pods: bool
+    max_queue_depth: int
+    protect_root_queue: bool
+    graceful_seconds: float
+
+
+def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the webhook's options; ``command`` gets them as one `WebhookFlags`.
+
+    Raises:
+        UsageError: It is not said how the API server finds us, or only some of the TLS files are named.
+    """
+
+    @functools.wraps(command)
+    def bundled(
+        *,
+        port: int,
+        webhook_address: str,
+        enabled_admission: str,
+        webhook_namespace: str,
+        webhook_service_name: str,
+        webhook_service_port: int,
+        webhook_url: str,
+        webhook_secret: str,
+        tls_cert_file: Path | None,
+        tls_private_key_file: Path | None,
+        ca_cert_file: Path | None,
+        admission_conf: Path | None,
+        failure_policy: str,
+        exclude_namespace: tuple[str, ...],
+        enable_queue_allocated_pods_check: bool,
+        max_queue_depth: int,
+        enable_root_queue_protection: bool,
+        graceful_shutdown_time: float,
+        **own: object,
+    ) -> None:
+        if not webhook_url and not webhook_service_name:
+            raise UsageError(
+                "say how the API server finds this webhook: --webhook-service-name NAME (in --webhook-namespace), "
+                "or --webhook-url https://HOST:PORT"
+            )
+        if webhook_url and not webhook_url.startswith("https://"):
+            raise UsageError(f"--webhook-url {webhook_url!r}: API servers call https:// addresses only")
+        flags = WebhookFlags(
+            port=port,
+            address=webhook_address,
+            enabled=enabled_admission,
+            namespace=webhook_namespace,
+            service=webhook_service_name,
+            service_port=webhook_service_port,
+            url=webhook_url,
+            secret=webhook_secret,
+            tls_files=_tls_files(tls_cert_file, tls_private_key_file, ca_cert_file),
+            admission_conf=admission_conf,
+            failure_policy=failure_policy,
+            excluded_namespaces=exclude_namespace,
+            check_allocated_pods=enable_queue_allocated_pods_check,
+            max_queue_depth=max_queue_depth,
+            protect_root_queue=enable_root_queue_protection,
+            graceful_seconds=graceful_shutdown_time,
+        )
+        command(flags=flags, **own)
+
+    file = click.Path(path_type=Path)
+    options = (
+        click.option("--port", default=8443, show_default=True, type=click.IntRange(1, 65535), help="HTTPS port."),
+        click.option("--webhook-address", default="", help="Address to serve HTTPS on; all of them without it."),
+        click.option("--enabled-admission", default=DEFAULT_SERVICES, help="Services to offer; all without it."),
+        click.option("--webhook-namespace", default="volcano-system", show_default=True, help="Of service and Secret."),
+        click.option("--webhook-service-name", default="", help="Service through which the API server calls."),
+        click.option("--webhook-service-port", default=443, show_default=True, type=click.IntRange(1, 65535)),
+        click.option("--webhook-url", default="", metavar="URL", help="Address instead of a service: https://HOST:PORT."),
+        click.option("--webhook-secret", default="volcano-admission-secret", show_default=True, help="Certificates."),
+        click.option("--tls-cert-file", type=file, default=None, help="Certificate somebody else renews."),
+        click.option("--tls-private-key-file", type=file, default=None, help="Its key."),
+        click.option("--ca-cert-file", type=file, default=None, help="Its authority, to publish."),
+        click.option("--admission-conf", type=file, default=None, help="Resource groups of pods, followed."),
+        click.option("--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
+                     help="What happens to our own kinds while no webhook answers; pods always pass."),
+        click.option("--exclude-namespace", multiple=True, help="Namespace never asked about, beside kube-system."),
+        click.option("--enable-queue-allocated-pods-check", is_flag=True, help="Keep queues that have pods."),
+        click.option("--max-queue-depth", default=5, show_default=True, type=click.IntRange(1, 64)),
+        click.option("--enable-root-queue-protection/--no-enable-root-queue-protection", default=True),
+        click.option("--graceful-shutdown-time", type=DURATION, default="30s", show_default=True),
+    )  # fmt: skip
+    for option in reversed(options):
+        bundled = option(bundled)
+    return bundled
+
+
+def _tls_files(*files: Path | None) -> tuple[Path, Path, Path] | None:
+    certificate, key, ca = files
+    if certificate is not None and key is not None and ca is not None:
+        return certificate, key, ca
+    if certificate is not None or key is not None or ca is not None:
+        raise UsageError("--tls-cert-file, --tls-private-key-file and --ca-cert-file go together: give all or none")
+    return None
+
+
+def build_webhook(
+    cluster: Cluster, clock: Clock, metrics: Registry, flags: WebhookFlags, names: tuple[str, ...]
+) -> WebhookServer:
+    """Put the webhook together.
+
+    Raises:
+        InvalidInput: The admission configuration is wrong.
+        UsageError: An enabled service does not exist.
+    """
+    from strato.admission import ChainOptions
+    from strato.admission.webhook import (
+        Certificates,
+        Endpoint,
+        FileCertificates,
+        GroupsFile,
+        Hooks,
+        SecretCertificates,
+        WebhookOptions,
+        WebhookServer,
+        parse_enabled,
+    )
+
+    endpoint = Endpoint(namespace=flags.namespace, service=flags.service, port=flags.service_port, url=flags.url)
+    groups = GroupsFile(flags.admission_conf) if flags.admission_conf is not None else None
+    chain = ChainOptions(
+        scheduler_names=names,
+        max_queue_depth=flags.max_queue_depth,
+        protect_root_queue=flags.protect_root_queue,
+        check_allocated_pods_on_delete=flags.check_allocated_pods,
+        resource_groups=groups.first() if groups is not None else None,
+    )
+    hooks = Hooks(
+        services=parse_enabled([flags.enabled]),
+        scheduler_names=names,
+        excluded_namespaces=("kube-system", flags.namespace, *flags.excluded_namespaces),
+        failure_policy=flags.failure_policy,
+        resource_groups=groups is not None,
+    )
+    certificates: Certificates
+    if flags.tls_files is not None:
+        certificates = FileCertificates(*flags.tls_files)
+    else:
+        certificates = SecretCertificates(
+            cluster, clock, namespace=flags.namespace, name=flags.secret, hosts=endpoint.hosts
+        )
+    options = WebhookOptions(
+        host=flags.address,
+        port=flags.port,
+        endpoint=endpoint,
+        hooks=hooks,
+        chain=chain,
+        graceful_seconds=flags.graceful_seconds,
+    )
+    reload = functools.partial(groups.newer, chain) if groups is not None else None
+    return WebhookServer(cluster, clock, certificates, options, metrics, reload_chain=reload)
+
+
+@click.command()
+@component_options
+@webhook_options
+@click.option("--scheduler-name", "names", multiple=True, default=("volcano",), show_default=True)
+@click.pass_context
+def webhook(ctx: click.Context, common: Common, flags: WebhookFlags, names: tuple[str, ...]) -> None:
+    """Run the admission webhook: it fills in and judges jobs, queues, pod groups and the rest.
+
+    It makes its own certificates, keeps them in a Secret, renews them and writes them into the cluster's webhook
+    configurations, which it creates when they are missing and its role allows that.
+    """
+
+    async def main() -> None:
+        clock, metrics = SystemClock(), Registry()
+        cluster = connect(ctx)
+        part = build_webhook(cluster, clock, metrics, flags, names)
+
+        async def work() -> None:
+            await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
+            await part.run()
+
+        # no lease: every replica answers
+        await serve(cluster, make_random(), common, [Member(name="webhook", work=work)], metrics)
+
+    run_loop(main)

@@ -1,0 +1,151 @@
+"""X.509 on P-256 keys: authorities that issue certificates. Pure but for the keys' randomness: dates are arguments.
+
+Elliptic curves because making an RSA key takes up to a second. Who keeps the files or Secrets is another matter:
+`strato.server.auth.ca` keeps the embedded server's, `strato.admission.webhook.certificates` the webhook's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_SKEW = timedelta(minutes=5)
+"""Certificates begin this long before now, for machines whose clock is behind."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    private_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A certificate that signs others, and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+    @classmethod
+    def make(cls, name: str, *, now_seconds: float, days: float) -> Authority:
+        """Make a new, self-signed authority.
+
+        Args:
+            name: Its common name.
+            now_seconds: Unix time.
+            days: How long it lasts.
+        """
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _builder(subject, subject, key.public_key(), now_seconds, days)
+        usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(usage, critical=True)
+        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        return cls(builder.sign(key, hashes.SHA256()), key)
+
+    @classmethod
+    def from_pem(cls, certificate: bytes, private_key: bytes) -> Authority:
+        """Read one.
+
+        Raises:
+            ValueError: One of the two cannot be read, or they do not belong together.
+        """
+        loaded, key = x509.load_pem_x509_certificate(certificate), load_pem_private_key(private_key, None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey) or loaded.public_key() != key.public_key():
+            raise ValueError("certificate and key do not belong together")
+        return cls(loaded, key)
+
+    @property
+    def pair(self) -> KeyPair:
+        """Certificate and key as PEM."""
+        return KeyPair(self.certificate.public_bytes(Encoding.PEM), _key_pem(self.key))
+
+    def lasts(self, *, now_seconds: float, days: float) -> bool:
+        """Whether it is valid for longer than ``days`` from now."""
+        return self.certificate.not_valid_after_utc - _date(now_seconds) > timedelta(days=days)
+
+    def server(self, name: str, hosts: Sequence[str], *, now_seconds: float, days: float) -> KeyPair:
+        """Issue a server's certificate for host names and addresses."""
+        return self._issue(name, (), hosts, ExtendedKeyUsageOID.SERVER_AUTH, now_seconds, days)
+
+    def client(self, name: str, groups: Sequence[str], *, now_seconds: float, days: float) -> KeyPair:
+        """Issue a client's certificate: the groups are its organizations."""
+        return self._issue(name, groups, (), ExtendedKeyUsageOID.CLIENT_AUTH, now_seconds, days)
+
+    def vouches_for(self, pair: KeyPair, hosts: Sequence[str], *, now_seconds: float, days: float) -> bool:
+        """Whether we issued a server's certificate, for at least these hosts, and it lasts ``days`` more."""
+        try:
+            have = x509.load_pem_x509_certificate(pair.certificate)
+            key = load_pem_private_key(pair.private_key, None)
+            have.verify_directly_issued_by(self.certificate)
+            listed = have.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+            return False  # broken or another authority's
+        enough = have.not_valid_after_utc - _date(now_seconds) > timedelta(days=days)
+        return enough and key.public_key() == have.public_key() and all(_alternative(host) in listed for host in hosts)
+
+    def _issue(
+        self,
+        name: str,
+        groups: Sequence[str],
+        hosts: Sequence[str],
+        purpose: x509.ObjectIdentifier,
+        now_seconds: float,
+        days: float,
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _builder(subject, self.certificate.subject, key.public_key(), now_seconds, days)
+        usage = x509.KeyUsage(True, False, False, False, False, False, False, False, False)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(usage, critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
+        issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
+        builder = builder.add_extension(issuer_key, critical=False)
+        if hosts:
+            names = x509.SubjectAlternativeName([_alternative(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        certificate = builder.sign(self.key, hashes.SHA256())
+        return KeyPair(certificate.public_bytes(Encoding.PEM), _key_pem(key))
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now_seconds: float, days: float
+) -> x509.CertificateBuilder:
+    now = _date(now_seconds)
+    builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key)
+    builder = builder.serial_number(x509.random_serial_number())
+    return builder.not_valid_before(now - _SKEW).not_valid_after(now + timedelta(days=days))
+
+
+def _date(now_seconds: float) -> datetime:
+    return datetime.fromtimestamp(now_seconds, UTC)
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
