@@ -136,6 +136,17 @@ def test_controllers_killed_in_a_restart_count_it_once(kube: KubeWorld, namespac
     assert kube.get("vcjob", "flaky", "-n", namespace)["status"]["retryCount"] == 3
 
 
+@pytest.fixture
+def no_webhook(kube: KubeWorld) -> Iterator[None]:
+    """Take the webhook away, configurations included."""
+    kube.stop_part("webhook")
+    for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
+        kube.kubectl("delete", kind, "--all")
+    yield
+    kube.start_webhook()
+
+
+@pytest.mark.usefixtures("no_webhook")
 def test_a_job_without_the_webhooks_defaults_runs(kube: KubeWorld, namespace: str) -> None:
     """No queue, minAvailable, maxRetry nor task name: the schema's defaults and the controllers must do."""
     container: dict[str, Any] = {"name": "work", "image": "busybox", "command": ["sleep", "1"]}
@@ -152,3 +163,26 @@ def test_a_job_without_the_webhooks_defaults_runs(kube: KubeWorld, namespace: st
     eventually(lambda: kube.job_phase("bare", namespace) == "Completed", what="job is Completed")
     names = {pod["metadata"]["name"] for pod in pods_of(kube, namespace, "bare")}
     assert names == {"bare-default-0", "bare-default-1"}
+
+
+def test_while_the_webhook_is_away_only_our_own_kinds_wait(kube: KubeWorld, namespace: str) -> None:
+    """Plain pods, also ours, are made; what is there goes on, is changed outside its spec and deleted."""
+    submit(kube, namespace, vcjob("before", replicas=2, seconds=3, plugins={"svc": []}))
+    eventually(lambda: pods_of(kube, namespace, "before"), what="the job has its pods")
+    kube.kill_part("webhook")
+    container = {"name": "work", "image": "busybox", "command": ["sleep", "1"]}
+    annotations = {"volcano.sh/jdb-min-available": "1"}
+    for name, scheduler in (("theirs", "default-scheduler"), ("ours", "volcano")):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "annotations": annotations}}
+        pod["spec"] = {"schedulerName": scheduler, "containers": [container]}
+        kube.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
+    refused = kube.kubectl_process(
+        "create", "-n", namespace, "-f", "-", stdin=json.dumps(vcjob("during", replicas=1)), check=False
+    )
+    assert "failed calling webhook" in refused.stderr
+    kube.kubectl("label", "vcjob", "before", "-n", namespace, "touched=yes")
+    eventually(lambda: kube.job_phase("before", namespace) == "Completed", what="job is Completed")
+    kube.kubectl("delete", "vcjob", "before", "-n", namespace, "--cascade=foreground")
+    kube.start_webhook()
+    submit(kube, namespace, vcjob("after", replicas=1))
+    eventually(lambda: kube.job_phase("after", namespace) == "Completed", what="job is Completed")

@@ -242,8 +242,6 @@ def test_a_node_that_falls_silent_becomes_not_ready(world: World) -> None:
 
 
 def test_an_invalid_job_is_refused_with_every_problem(world: World, namespace: str) -> None:
-    if not _has_admission(world):
-        pytest.skip("admission runs in the embedded server only until the webhook is installed")
     job = vcjob("bad", min_available=9, replicas=3, queue="no-such-queue")
     done = subprocess.run(
         [*STRATO, "-k", str(world.kubeconfig), "kubectl", "create", "-n", namespace, "-f", "-"],
@@ -255,7 +253,3 @@ def test_an_invalid_job_is_refused_with_every_problem(world: World, namespace: s
     assert done.returncode != 0
     assert "minAvailable" in done.stderr
     assert "queue" in done.stderr
-
-
-def _has_admission(world: World) -> bool:
-    return (world.kubeconfig.parent / "strato.pid").exists()

@@ -158,6 +158,7 @@ class KubeWorld(World):
         self.kubeconfig = directory / "kubeconfig"
         self.nodes = ("--hollow-nodes", str(hollow_nodes), "--cpu", cpu, "--memory", memory)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.webhook_port = 0
         self.binaries = self._binaries()
 
     @staticmethod
@@ -178,6 +179,7 @@ class KubeWorld(World):
         for part in ("scheduler", "controllers"):
             self.start_part(part)
         self.start_part("node", *self.nodes)
+        self.start_webhook()
 
     def start_control_plane(self) -> None:
         self.start_api_server()
@@ -239,6 +241,20 @@ class KubeWorld(World):
     def start_part(self, part: str, *options: str, name: str = "") -> None:
         """Start one of our components as a process of its own; ``name`` tells several of one kind apart."""
         self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self.kubeconfig), *options])
+
+    def start_webhook(self) -> None:
+        """Start the webhook, and wait until the API server asks it; it notices new configurations a little later."""
+        self.webhook_port = self.webhook_port or free_port()
+        address = f"https://127.0.0.1:{self.webhook_port}"
+        self.start_part("webhook", "--webhook-url", address, "--port", str(self.webhook_port))
+        unnamed = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "unasked"}}
+        unnamed["spec"] = {"weight": 1, "parent": "unasked"}
+
+        def is_asked() -> bool:
+            done = self.kubectl_process("create", "--dry-run=server", "-f", "-", stdin=json.dumps(unnamed), check=False)
+            return "cannot be itself" in done.stderr
+
+        eventually(is_asked, what="the API server asks the webhook")
 
     def kill_part(self, name: str) -> None:
         """Kill one component without a chance to say goodbye."""

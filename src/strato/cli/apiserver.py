@@ -87,9 +87,7 @@ async def open_api(
     )
     certificate, key = authority.server_files((host, socket.gethostname()))
     app = create_app(server, authenticator, metrics)
-    http = await serve(
-        app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path
-    )
+    http = await serve(app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path)
     address = f"https://{_reachable(host)}:{http.port}"
     files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}
     files |= {home.path / f"kubeconfig.{user.name.rpartition(':')[2]}": user for user in COMPONENTS}
