@@ -22,6 +22,7 @@ from strato.api.volcano.topology import HyperNode
 from strato.scheduler import ingest
 from strato.scheduler.devices import Devices
 from strato.scheduler.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.memory import UsageMemory
 from strato.scheduler.neighbours import Neighbours
 from strato.scheduler.nodelabels import NodeLabels
 from strato.scheduler.nodes import NodeTable
@@ -92,6 +93,7 @@ class World:
         reservations: Volumes and devices that placed tasks were given.
         volumes: Claims for storage and what serves them.
         devices: Claims for devices and what serves them.
+        memories: What plugins remember of past use, by plugin.
         shards: Which nodes are ours when several schedulers share the cluster.
         hyper_nodes: The network domains the nodes lie in.
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
@@ -140,6 +142,7 @@ class World:
         self.volumes = Volumes(self.reservations)
         self.devices = Devices(self.reservations, self.labels)
         self._claiming = 0
+        self.memories: dict[str, UsageMemory] = {}
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
         self._width = self.dims.width

@@ -11,6 +11,7 @@ import numpy as np
 from strato.scheduler.arguments import arg
 from strato.scheduler.framework import GANG_PREEMPT, PERMIT, REJECT, Evictor, FloatArray, Plugin, how_many_fit
 from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.memory import UsageMemory
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
 from strato.scheduler.reasons import Verdict
@@ -32,6 +33,8 @@ class CapacityArgs:
     """How many levels of ancestors take part in reclaiming; 0 looks at the queues themselves only."""
     claims: bool = arg("capacity.DynamicResourceAllocationEnable", True)
     """Whether ``deviceclass/…`` in a queue's capability limits the devices its pods claim."""
+    half_life_seconds: float = arg("usageHalfLifeSeconds", 0.0, minimum=0)
+    """Time after which what a queue held counts half in the order of queues. Default 0, no memory, as in Volcano."""
     consumable_claims: bool = arg("capacity.DRAConsumableCapacityEnable", False)
     """Whether ``….deviceclass/…`` limits the capacity of those devices."""
 
@@ -62,6 +65,20 @@ class Shares:
     elastic: Vector
     request: Vector
     declared: frozenset[int] = field(default_factory=frozenset)
+    remembered: FloatArray | None = None
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """Return the key that decides the order: the share; with memory, what was held lately counts as well.
+
+        A queue below what it deserves still comes before one that has it.
+        """
+        if self.remembered is None:
+            return False, self.share
+        held = (self.used + self.remembered).tolist()
+        wanted = self.deserved.tolist()
+        most = max([share(u, d) for u, d in zip(held, wanted, strict=True) if d >= 0.1], default=1.0)
+        return self.share >= 1.0, most
 
     @property
     def share(self) -> float:
@@ -100,6 +117,12 @@ class Capacity(Plugin):
             self._ready = self._build_tree()
         else:
             self._entitle_flat(ssn.total.astype(np.float64))
+        if self.args.half_life_seconds:
+            memory = world.memories.setdefault(self.name, UsageMemory())
+            held = {name: mine.used for name, mine in self._shares.items()}
+            memory.advance(ssn.now, self.args.half_life_seconds, held)
+            for name, mine in self._shares.items():
+                mine.remembered = memory.of(name, world.dims.width)
         lineages = {name: (*mine.ancestors, name) for name, mine in self._shares.items() if mine.queue.jobs}
         quota = ClaimQuota(world, lineages, consumable=self.args.consumable_claims) if self.args.claims else None
         self._claims = quota if quota is not None and quota.on else None
@@ -199,9 +222,9 @@ class Capacity(Plugin):
         if mine is None:
             return -queue.priority, False, (0.0, True)
         if not self.hierarchy:
-            return -queue.priority, False, (mine.share, not mine.has_deserved)
-        levels = [self._shares[name].share for name in mine.ancestors[1:]]
-        return -queue.priority, bool(mine.children), (*levels, mine.share)
+            return -queue.priority, False, (mine.rank, not mine.has_deserved)
+        levels = [self._shares[name].rank for name in mine.ancestors[1:]]
+        return -queue.priority, bool(mine.children), (*levels, mine.rank)
 
     def victim_queue_order(self, queue: Queue, preemptor: Queue) -> int:
         """Closer relatives of the preemptor's queue give first."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.arguments import arg
+from strato.scheduler.framework import PERMIT, FloatArray, Plugin
 from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.memory import UsageMemory
 from strato.scheduler.plugins.hdrf import Tree, compare
 from strato.scheduler.resources import Vector, share
 from strato.scheduler.tasks import Task
@@ -23,10 +26,19 @@ def _in_session(jobs: Iterable[Job]) -> Iterable[Job]:
     return (job for job in jobs if job.queue is not None and job.queue.view is not None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrfArgs:
+    """Arguments, as written under ``arguments:`` of this plugin."""
+
+    half_life_seconds: float = arg("usageHalfLifeSeconds", 0.0, minimum=0)
+    """Time after which what a namespace's jobs held counts half in the order of its jobs. Default 0, no memory."""
+
+
 class Drf(Plugin):
     """Serve the job with the smallest dominant share first; with ``enableHierarchy`` queues likewise, as a tree."""
 
     name = "drf"
+    args_type = DrfArgs
 
     def off_points(self) -> frozenset[str]:
         """Queues are only looked at as a tree."""
@@ -36,15 +48,27 @@ class Drf(Plugin):
         """Note the cluster's totals."""
         self._tree = Tree(ssn.total, _in_session(ssn.world.jobs.values())) if self.hierarchy else None
         self._totals = [(column, amount) for column, amount in enumerate(ssn.total.tolist()) if amount > 0]
+        self._memory = self._remembered(ssn) if self.args.half_life_seconds else None
 
-    def dominant_share(self, used: Vector) -> float:
+    def _remembered(self, ssn: Session) -> UsageMemory:
+        memory = ssn.world.memories.setdefault(self.name, UsageMemory())
+        held: dict[str, Vector] = {}
+        for job in ssn.world.jobs.values():
+            if job.used.any():
+                held[job.namespace] = held[job.namespace] + job.used if job.namespace in held else job.used
+        memory.advance(ssn.now, self.args.half_life_seconds, held)
+        return memory
+
+    def dominant_share(self, used: Vector | FloatArray) -> float:
         """Return the largest fraction of any of the cluster's resources."""
         amounts = used.tolist()
         return max([share(amounts[column], total) for column, total in self._totals], default=0.0)
 
     def job_order(self, job: Job) -> float:
-        """Smaller share first."""
-        return self.dominant_share(job.used)
+        """Smaller share first; with memory, what the job's namespace held lately counts too."""
+        if self._memory is None:
+            return self.dominant_share(job.used)
+        return self.dominant_share(job.used + self._memory.of(job.namespace, job.used.size))
 
     def queue_order(self, queue: Queue) -> tuple[tuple[bool, float], ...]:
         """Level by level from the root: unsaturated before saturated, then smaller weighted share."""

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from strato.scheduler.arguments import arg
 from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
 from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.memory import UsageMemory, boost
 from strato.scheduler.reasons import Verdict
 from strato.scheduler.resources import CPU, MEMORY, PODS, Dimensions, Vector, share
 from strato.scheduler.tasks import Task
@@ -48,10 +50,20 @@ class Attributes:
         return max([share(int(used[column]), amount) for column, amount in self._wanted], default=0.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProportionArgs:
+    """Arguments, as written under ``arguments:`` of this plugin."""
+
+    half_life_seconds: float = arg("usageHalfLifeSeconds", 0.0, minimum=0)
+    """Time after which what a queue held counts half: one that had less than its part lately weighs more. Default 0, no
+    memory, as in Volcano."""
+
+
 class Proportion(Plugin):
     """Give each queue its weighted part, water-filling what others do not need."""
 
     name = "proportion"
+    args_type = ProportionArgs
 
     def open(self, ssn: Session) -> None:
         """Compute what every queue with jobs deserves."""
@@ -65,7 +77,22 @@ class Proportion(Plugin):
             for column, amount in queue.guarantee.items():
                 guaranteed[column] += amount
         self._queues = {q.name: attributes_of(q, total, guaranteed, world.dims) for q in queues}
+        if self.args.half_life_seconds:
+            self._weigh_by_memory(total)
         water_fill(list(self._queues.values()), total)
+
+    def _weigh_by_memory(self, total: FloatArray) -> None:
+        """Let queues weigh more that held less than their part lately, and the others less."""
+        world = self._ssn.world
+        memory = world.memories.setdefault(self.name, UsageMemory())
+        held = {name: queue.used for name, queue in world.queues.items() if queue.view is not None}
+        memory.advance(self._ssn.now, self.args.half_life_seconds, held)
+        width, safe = world.dims.width, np.maximum(total, 1.0)
+        past = {name: float((memory.of(name, width) / safe).max()) for name in self._queues}
+        whole, weights = sum(past.values()), sum(mine.weight for mine in self._queues.values())
+        if whole > 0 and weights > 0:
+            for name, mine in self._queues.items():
+                mine.weight *= boost(past[name] / whole, mine.weight / weights)
 
     def of(self, queue: Queue) -> Attributes | None:
         """Return a queue's attributes; None for one without jobs."""
