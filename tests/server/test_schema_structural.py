@@ -39,11 +39,20 @@ CASES = [
         True,
         'Invalid value: "boolean": spec.f in body must be of type integer: "boolean"',
     ),
+    Case("a null that may not be is dropped", {"type": "string"}, None),
     Case(
-        "null needs nullable",
-        {"type": "string"},
-        None,
-        'Invalid value: "null": spec.f in body must be of type string: "null"',
+        "a null in a list stays",
+        {"type": "array", "items": {"type": "string"}},
+        [None],
+        'Invalid value: "null": spec.f[0] in body must be of type string: "null"',
+        "spec.f[0]",
+    ),
+    Case(
+        "an integer keeps to its format",
+        {"type": "integer", "format": "int32"},
+        1 << 31,
+        'Invalid value: "": Checked value must be of type integer with format int32 in spec.f',
+        "<nil>",
     ),
     Case("null passes where nullable", {"type": "string", "nullable": True}, None),
     Case(
@@ -115,7 +124,7 @@ CASES = [
             "x-kubernetes-validations": [{"rule": "has(self.a)", "message": "a is needed"}],
         },
         {},
-        'Invalid value: "object": a is needed',
+        "Invalid value: a is needed",
     ),
 ]
 

@@ -150,6 +150,7 @@ def check_fields(served: Served, obj: Json, mode: str) -> list[str]:
     if served.schema is not None:
         unknown: list[str] = []
         served.schema.prune(obj, unknown)
+        unknown.sort()
     else:
         unknown, wrong = builtin.typed(served.kind, obj)
         if wrong:

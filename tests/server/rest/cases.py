@@ -917,4 +917,136 @@ KINDS = [
     ]),
 ]  # fmt: skip
 
-CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS, *KINDS]
+GADGETS = "/apis/{x}.example.com/v1/namespaces/{ns}/gadgets"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+
+def gadget(name: str = "g", /, **spec: Any) -> dict[str, Any]:
+    return {"apiVersion": "{x}.example.com/v1", "kind": "Gadget", "metadata": {"name": name}, "spec": spec}
+
+
+def field(**schema: Any) -> dict[str, Any]:
+    return schema
+
+
+FIELDS = {
+    "replicas": field(type="integer", format="int32", minimum=0, default=1),
+    "selector": field(type="string"),
+    "name": field(type="string", minLength=2, maxLength=4, pattern="^[a-z]+$"),
+    "when": field(type="string", format="date-time"),
+    "ratio": field(type="number", maximum=1, exclusiveMaximum=True),
+    "step": field(type="integer", multipleOf=5),
+    "port": {"x-kubernetes-int-or-string": True},
+    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+    "labels": field(type="object", additionalProperties={"type": "string"}, maxProperties=2),
+    "nullable": field(type="string", nullable=True),
+    "mode": field(type="string", default="auto"),
+    "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
+    "map": {
+        "type": "array",
+        "x-kubernetes-list-type": "map",
+        "x-kubernetes-list-map-keys": ["key"],
+        "items": {
+            "type": "object",
+            "required": ["key"],
+            "properties": {"key": {"type": "string"}, "value": {"type": "integer", "default": 7}},
+        },
+    },
+    "template": {
+        "type": "object",
+        "x-kubernetes-embedded-resource": True,
+        "x-kubernetes-preserve-unknown-fields": True,
+    },
+    "either": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+    },
+    "low": field(type="integer"),
+    "high": field(type="integer"),
+    "fixed": {
+        "type": "string",
+        "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed cannot change"}],
+    },
+}
+GADGET = {
+    "schema": {
+        "openAPIV3Schema": {
+            "type": "object",
+            "properties": {
+                "spec": {
+                    "type": "object",
+                    "properties": FIELDS,
+                    "x-kubernetes-validations": [
+                        {
+                            "rule": "!has(self.low) || !has(self.high) || self.low <= self.high",
+                            "message": "low must not be over high",
+                        }
+                    ],
+                },
+                "status": {
+                    "type": "object",
+                    "properties": {"replicas": {"type": "integer"}, "selector": {"type": "string"}},
+                },
+            },
+        }
+    },
+    "subresources": {
+        "status": {},
+        "scale": {
+            "specReplicasPath": ".spec.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.selector",
+        },
+    },
+    "additionalPrinterColumns": [
+        {"name": "Replicas", "type": "integer", "jsonPath": ".spec.replicas"},
+        {"name": "Mode", "type": "string", "jsonPath": ".spec.mode", "priority": 1},
+        {"name": "When", "type": "date", "jsonPath": ".spec.when"},
+        {"name": "First", "type": "string", "jsonPath": ".spec.map[0].key"},
+    ],
+}
+
+SCHEMAS = [
+    Case(
+        "a definition with everything",
+        [
+            post(CRDS, crd("gadgets", "Gadget", **GADGET), quiet=True),
+            watch(CRDS, "fieldSelector=metadata.name=gadgets.{x}.example.com&resourceVersion=0", quiet=True),
+            post(GADGETS, gadget(extra=1, free={"any": {"thing": 1}}, labels={"a": "b"}, map=[{"key": "k", "more": 1}],
+                                 nullable=None, mode=None, port="http", either={"a": 1, "c": 2}, fixed="x",
+                                 template={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1})),
+            post(GADGETS, gadget("a", name="A")),
+            post(GADGETS, gadget("b", name="a")),
+            post(GADGETS, gadget("c", name="abcde")),
+            post(GADGETS, gadget("d", when="noon")),
+            post(GADGETS, gadget("e", ratio=1)),
+            post(GADGETS, gadget("f", step=7)),
+            post(GADGETS, gadget("h", port=1.5)),
+            post(GADGETS, gadget("i", labels={"a": 1})),
+            post(GADGETS, gadget("j", labels={"a": "1", "b": "2", "c": "3"})),
+            post(GADGETS, gadget("k", set=["a", "b", "a"])),
+            post(GADGETS, gadget("l", map=[{"key": "k"}, {"key": "k"}])),
+            post(GADGETS, gadget("m", map=[{"value": 1}])),
+            post(GADGETS, gadget("n", template={"metadata": {}})),
+            post(GADGETS, gadget("o", either={"a": 1, "b": 2})),
+            post(GADGETS, gadget("p", low=2, high=1)),
+            own_words(post(GADGETS, gadget("q", replicas=1 << 40))),
+            post(GADGETS, gadget("r", name=None)),
+            post(GADGETS, gadget("s", extra=1), "fieldValidation=Strict"),
+            own_words(post(GADGETS, {**gadget("t"), "spec": "text"})),
+            own_words(post(GADGETS, {**gadget("u"), "metadata": {"name": "u", "labels": {"a": 1}}})),
+            patch(f"{GADGETS}/g", {"spec": {"fixed": "y"}}),
+            get(f"{GADGETS}/g/scale"),
+            put(f"{GADGETS}/g/scale", {"apiVersion": "autoscaling/v1", "kind": "Scale",
+                                       "metadata": {"name": "g", "namespace": "{ns}"}, "spec": {"replicas": 4}}),
+            patch(f"{GADGETS}/g/scale", {"spec": {"replicas": 5}}),
+            patch(f"{GADGETS}/g/status", {"status": {"replicas": 3, "selector": "a=b"}, "spec": {"replicas": 9}}),
+            get(f"{GADGETS}/g/scale"),
+            get(f"{GADGETS}/g", accept=TABLE),
+            get(GADGETS, accept=TABLE),
+        ],
+    ),
+]  # fmt: skip
+
+CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS, *KINDS, *SCHEMAS]

@@ -30,7 +30,11 @@ class Embedded:
         content = response.body
         if response.stream is not None:
             content = b"".join([chunk async for chunk in response.stream])
-        return Answer(response.status, content, {name.lower(): value for name, value in response.headers.items()})
+        return Answer(
+            response.status,
+            content,
+            {name.lower(): value.replace("\n", ", ") for name, value in response.headers.items()},
+        )
 
 
 class Remote:

@@ -63,7 +63,7 @@ class Reader:
             ) from error
         token = _token(last, revision) if remaining else ""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        if token or served.is_custom:  # as a real server writes it
+        if token or (served.is_custom and not wants_table(request)):  # as a real server writes it
             metadata["continue"] = token
         if token and wanted.everything:
             metadata["remainingItemCount"] = remaining

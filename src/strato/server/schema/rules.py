@@ -106,13 +106,9 @@ def _check(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> Cause | 
         message = f"rule evaluation error: {error}"
     field = path + (rule.get("fieldPath") or "")
     reason = rule.get("reason") or INVALID
-    shown = json.dumps(value, separators=(",", ":")) if not isinstance(value, dict | list) else _type_name(value)
-    prefix = f"Invalid value: {shown}: " if reason == INVALID else _REASONS.get(reason, "")
+    shown = "" if isinstance(value, dict | list) else f"{json.dumps(value, separators=(',', ':'))}: "
+    prefix = f"Invalid value: {shown}" if reason == INVALID else _REASONS.get(reason, "")
     return Cause(reason, prefix + message, field)
-
-
-def _type_name(value: Any) -> str:
-    return '"object"' if isinstance(value, dict) else '"array"'
 
 
 def _message(rule: Mapping[str, Any], value: Any, old: Any) -> str:

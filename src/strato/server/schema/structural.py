@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from strato.api.status import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
 from strato.server.schema import builtin, rules, violations
 
@@ -47,11 +48,32 @@ class StructuralSchema:
             self._default(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Cause]:
-        """Return every violation; ``old`` is the stored object of an update, for transition rules."""
-        causes = [] if self._valid(obj) else violations.find(self._schema, obj)
-        if self._has_rules and not causes:
-            causes = rules.evaluate(self._schema, obj, old)
+        """Return every violation; ``old`` is the stored object of an update, for transition rules.
+
+        Nulls that may not be are dropped from ``obj``, as a real server drops them.
+        """
+        causes = [] if self._valid(obj) else self._violations(obj)
+        if self._has_rules:
+            if any(cause.reason in _BLOCKING for cause in causes):
+                causes.append(_UNCHECKED)
+            else:
+                causes += rules.evaluate(self._schema, obj, old)
         return causes
+
+    def _violations(self, obj: dict[str, Any]) -> list[Cause]:
+        if violations.drop_nulls(self._schema, obj) and self._valid(obj):
+            return []
+        return violations.find(self._schema, obj)
+
+
+_BLOCKING = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))
+"""What is wrong in ways that rules in CEL could stumble over."""
+_UNCHECKED = Cause(
+    INVALID,
+    "Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing "
+    "errors to complete validation",
+    "<nil>",
+)
 
 
 # ── prune ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -205,7 +227,8 @@ def _type_checks(schema: Schema) -> list[Check]:
         return []
     classes = _CLASSES[kind]
     if kind == "integer":  # 1.0 is an integer in JSON
-        return [lambda value: value.__class__ is int or (value.__class__ is float and value.is_integer())]
+        is_whole: Check = lambda value: value.__class__ is int or (value.__class__ is float and value.is_integer())  # noqa: E731
+        return [is_whole, lambda value: violations.fits_format(schema, value)] if schema.get("format") else [is_whole]
     if len(classes) == 1:
         one = classes[0]
         return [lambda value: value.__class__ is one]

@@ -32,6 +32,9 @@ def _find(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
     if schema.get("enum") and value not in schema["enum"]:
         options = ", ".join(json.dumps(option) for option in schema["enum"])
         yield Cause(NOT_SUPPORTED, f"Unsupported value: {_shown(value)}: supported values: {options}", path)
+    if not fits_format(schema, value):
+        kind = schema.get("type")
+        yield _of_no_field(f"Checked value must be of type {kind} with format {schema['format']} in {path}")
     if is_number(value):
         for text in number_problems(schema, value):
             yield _invalid(value, path, text)
@@ -88,6 +91,35 @@ def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def fits_format(schema: Schema, value: Any) -> bool:
+    """Whether an integer is in the range of its format; other formats are of texts."""
+    bits = _INTEGERS.get(schema.get("format") or "")
+    return bits is None or not is_number(value) or -(1 << bits - 1) <= value < 1 << bits - 1
+
+
+def drop_nulls(schema: Schema, value: Any) -> bool:
+    """Remove members that are null and may not be; tell whether there were any. Items of lists are left alone."""
+    dropped = False
+    if isinstance(value, dict):
+        properties, extra = schema.get("properties") or {}, schema.get("additionalProperties")
+        for name in list(value):
+            inner = properties.get(name, extra)
+            if not isinstance(inner, Mapping):
+                continue
+            if value[name] is None and not inner.get("nullable"):
+                del value[name]
+                dropped = True
+            else:
+                dropped = drop_nulls(inner, value[name]) or dropped
+    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        for item in value:
+            dropped = drop_nulls(schema["items"], item) or dropped
+    return dropped
+
+
+_INTEGERS = {"int32": 32, "int64": 64}
+
+
 def number_problems(schema: Schema, value: float) -> Sequence[str]:
     """Return what a number breaks: minimum, maximum, multipleOf."""
     texts = []
@@ -109,13 +141,14 @@ def _text_problems(schema: Schema, value: str, path: str) -> Iterator[Cause]:
     low, high = schema.get("minLength"), schema.get("maxLength")
     if low is not None and len(value) < low:
         yield _invalid(value, path, f"should be at least {low} chars long")
-    if high is not None and len(value) > high:
+    elif high is not None and len(value) > high:
         yield Cause(TOO_LONG, f"Too long: may not be more than {high} bytes", path)
-    if schema.get("pattern") and not go_pattern(schema["pattern"]).search(value):
+    elif schema.get("pattern") and not go_pattern(schema["pattern"]).search(value):
         yield _invalid(value, path, f"should match '{schema['pattern']}'")
     name = schema.get("format")
     if name in FORMATS and not FORMATS[name](value):
-        yield _invalid(value, path, f"must be of type {name}: {_shown(value)}")
+        shown = _shown(value)
+        yield Cause(TYPE_INVALID, f"Invalid value: {shown}: {path} in body must be of type {name}: {shown}", path)
 
 
 def _list_problems(schema: Schema, value: list[Any], path: str) -> Iterator[Cause]:
@@ -155,7 +188,7 @@ def duplicates(schema: Schema, value: Sequence[Any]) -> list[tuple[int, Any]]:
 def _object_problems(schema: Schema, value: dict[str, Any], path: str) -> Iterator[Cause]:
     if schema.get("x-kubernetes-embedded-resource"):
         for name in embedded_problems(value):
-            yield Cause(REQUIRED, "Required value: must not be empty", _join(path, name))
+            yield Cause(REQUIRED, "Required value", _join(path, name))
     for name in schema.get("required") or ():
         if name not in value:
             yield Cause(REQUIRED, "Required value", _join(path, name))
@@ -187,11 +220,18 @@ def _junctor_problems(schema: Schema, value: Any, path: str) -> Iterator[Cause]:
         yield from _find(inner, value, path)
     any_of, one_of = schema.get("anyOf"), schema.get("oneOf")
     if any_of and not any(not find(inner, value, path) for inner in any_of):
-        yield _invalid(value, path, "must validate at least one schema (anyOf)")
-    if one_of and sum(not find(inner, value, path) for inner in one_of) != 1:
-        yield _invalid(value, path, "must validate one and only one schema (oneOf)")
+        yield _of_no_field(f'"{path}" must validate at least one schema (anyOf)')
+    if one_of:
+        count = sum(not find(inner, value, path) for inner in one_of)
+        if count != 1:
+            found = f"{count} valid alternatives" if count else "none valid"
+            yield _of_no_field(f'"{path}" must validate one and only one schema (oneOf). Found {found}')
     if schema.get("not") and not find(schema["not"], value, path):
-        yield _invalid(value, path, "must not validate the schema (not)")
+        yield _of_no_field(f'"{path}" must not validate the schema (not)')
+
+
+def _of_no_field(text: str) -> Cause:
+    return Cause(INVALID, f'Invalid value: "": {text}', "<nil>")
 
 
 def _parses(read: Callable[[str], object]) -> Callable[[str], bool]:
