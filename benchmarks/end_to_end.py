@@ -57,20 +57,22 @@ class Follower:
         self.created: dict[str, float] = {}
         self.bound: dict[str, float] = {}
         self.running: dict[str, float] = {}
-        self.done = asyncio.Event()
 
     async def run(self) -> None:
+        """Return when all run. A server that is busy may end a watch at any time; it goes on where it ended."""
         page = await self.cluster.list(catalog.POD, "default", label_selector=f"bench={self.label}")
         version = page.resource_version
-        async for batch in self.cluster.watch(
-            catalog.POD, "default", label_selector=f"bench={self.label}", resource_version=version
-        ):
-            now = time.monotonic()
-            for event in batch:
-                if event.type is not EventType.BOOKMARK:
-                    self.note(event.object, now)
-            if len(self.running) >= self.total:
-                self.done.set()
+        while True:
+            async for batch in self.cluster.watch(
+                catalog.POD, "default", label_selector=f"bench={self.label}", resource_version=version
+            ):
+                now = time.monotonic()
+                for event in batch:
+                    version = event.object["metadata"]["resourceVersion"]
+                    if event.type is not EventType.BOOKMARK:
+                        self.note(event.object, now)
+                if len(self.running) >= self.total:
+                    return
 
     def note(self, pod: dict[str, Any], now: float) -> None:
         name = pod["metadata"]["name"]
@@ -97,9 +99,11 @@ async def measure(
 
     await asyncio.gather(*(post(number) for number in range(jobs)))
     try:
-        await asyncio.wait_for(follower.done.wait(), timeout)
-    finally:
-        task.cancel()
+        async with asyncio.timeout(timeout):
+            await task
+    except TimeoutError:
+        seen = f"{len(follower.created)} created, {len(follower.bound)} bound, {len(follower.running)} running"
+        raise SystemExit(f"{label}: not all of {jobs * replicas} pods run after {timeout:g} s: {seen}") from None
     return follower, started
 
 

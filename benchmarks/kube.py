@@ -67,7 +67,7 @@ def main() -> int:
                 lambda: ready_nodes(world) == args.nodes, timeout=600, what=f"{args.nodes} nodes are Ready", every=2
             )
             rows = [workload(world, "gangs", args.gangs, 50)]
-            world.kubectl("delete", "vcjobs", "--all", "--wait=false")
+            world.kubectl("delete", "vcjob", "--all", "--wait=false")
             eventually(lambda: not world.kubectl("get", "pods", "-o", "name"), timeout=600, what="no pods", every=2)
             rows.append(workload(world, "single", args.singles, 1))
         finally:

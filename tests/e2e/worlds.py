@@ -233,7 +233,7 @@ class KubeWorld(World):
         self.kubeconfig.chmod(0o600)
         eventually(
             lambda: self.kubectl_process("get", "--raw", "/readyz", check=False).stdout == "ok",
-            timeout=90,
+            timeout=300,
             what="kube-apiserver is ready",
         )
         eventually(lambda: self.get("namespace", "default"), what="namespace default exists")
