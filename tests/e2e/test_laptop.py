@@ -90,6 +90,35 @@ def test_an_unknown_image_runs_on_the_host_and_says_so_unless_strict(laptop: Lap
     eventually(lambda: "ErrImageNeverPull" in world.kubectl("get", "pod", "missing"), what="ErrImageNeverPull")
 
 
+@pytest.mark.timeout(360)
+def test_running_pods_survive_kill_9_of_the_cluster(laptop: Laptop, tmp_path: Path) -> None:
+    """The same processes go on while nobody looks after them; what ended meanwhile is told afterwards."""
+    world = laptop("--cpus", "4")
+    go = tmp_path / "go"
+    volumes = [{"name": "host", "hostPath": {"path": str(tmp_path)}}]
+    for name, script in (
+        ("long", "echo $$$$ begun; until [ -e /host/go ]; do sleep 0.1; done; echo $$$$ ended"),
+        ("short", "touch /host/short-runs; until [ -e /host/short-go ]; do sleep 0.1; done; exit 5"),
+    ):
+        pod = json.loads(process_pod(name, script, volumes=volumes))
+        pod["spec"]["containers"][0]["volumeMounts"] = [{"name": "host", "mountPath": "/host"}]
+        world.kubectl("create", "-f", "-", stdin=json.dumps(pod))
+    eventually(lambda: "begun" in world.kubectl("logs", "long", check=False), what="the long pod runs")
+    eventually((tmp_path / "short-runs").exists, what="the short pod runs")
+    world.kill()
+    (tmp_path / "short-go").touch()
+    world.own("up", *world.options, "--port", str(_port_of(world)))
+    eventually(lambda: world.get("pod", "short")["status"].get("phase") == "Failed", what="the short pod's end is told")
+    state = world.get("pod", "short")["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert state["exitCode"] == 5
+    assert world.get("pod", "long")["status"]["phase"] == "Running"
+    go.touch()
+    eventually(lambda: world.get("pod", "long")["status"].get("phase") == "Succeeded", what="the long pod ends")
+    begun, ended = world.kubectl("logs", "long").split()[::2]
+    assert begun == ended
+    assert world.get("pod", "long")["status"]["containerStatuses"][0]["restartCount"] == 0
+
+
 @pytest.mark.timeout(800)
 def test_distributed_compilation_with_distcc(laptop: Laptop, tmp_path: Path) -> None:
     if shutil.which("distcc") is None or shutil.which("gcc") is None:
