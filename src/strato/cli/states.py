@@ -13,17 +13,20 @@ from strato.api.core import Pod
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.controllers.podgroup import build_group, is_ours
-from strato.errors import InvalidInput, NotFound, Problem, UsageError
+from strato.errors import Forbidden, InvalidInput, NotFound, Problem, UsageError
 from strato.scheduler import kinds
 from strato.scheduler.config import Config, default_config, parse_config, read_config_text
 from strato.scheduler.decoding import decode
-from strato.scheduler.dryrun import load
+from strato.scheduler.dryrun import decode_all, load
 from strato.scheduler.manifests import Json, Located, read_paths
 from strato.scheduler.states import Header, State, latest_date, render, state_of
+from strato.scheduler.trial import Copy
 from strato.scheduler.world import World
 
 _GROUP = "scheduling.k8s.io/group-name"
 _PAGE = 500
+_CONFIG_MAP = ("volcano-scheduler-configmap", "volcano-system")
+"""Where an installed scheduler's configuration is mounted from."""
 _GANG_SCHEDULERS = ("volcano",)
 """Schedulers whose pods the PodGroup controller gives a group."""
 
@@ -64,16 +67,29 @@ def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, C
     Raises:
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """
-    problems = list(state.problems)
-    config = default_config()
-    if header.config:
-        try:
-            config = parse_config(header.config, base=base)
-        except InvalidInput as error:
-            problems += [
-                Problem(f"{error.what}: {p.where}" if p.where else error.what, p.message) for p in error.problems
-            ]
+    config, problems = _config_of(header, base, state.problems)
     return load(with_groups(state.objects), problems), config
+
+
+def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:
+    """Check everything, as `prepare`, and return a copy to try things on.
+
+    Raises:
+        InvalidInput: Listing everything that is wrong with the manifests and the configuration.
+    """
+    config, problems = _config_of(header, base, state.problems)
+    return Copy(decode_all(with_groups(state.objects), problems), config, header.seed, header.now)
+
+
+def _config_of(header: Header, base: Path, found: Sequence[Problem]) -> tuple[Config, list[Problem]]:
+    problems = list(found)
+    if not header.config:
+        return default_config(), problems
+    try:
+        return parse_config(header.config, base=base), problems
+    except InvalidInput as error:
+        problems += [Problem(f"{error.what}: {p.where}" if p.where else error.what, p.message) for p in error.problems]
+        return default_config(), problems
 
 
 def with_groups(objects: Sequence[Located]) -> list[Located]:
@@ -139,6 +155,19 @@ async def from_cluster(cluster: Cluster) -> list[Located]:
             obj = {**item, "apiVersion": known.kind.api_version, "kind": known.kind.name, "metadata": meta}
             found.append((f"cluster: {known.kind.name} {meta.get('namespace', '')}/{meta['name']}", obj))
     return found
+
+
+async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
+    """Return a cluster's state with its jobs, and the configuration its scheduler has, where that can be seen."""
+    found = await from_cluster(cluster)
+    jobs = await _list(cluster, catalog.VCJOB)
+    found += [("cluster: Job", {**job, "apiVersion": catalog.VCJOB.api_version, "kind": "Job"}) for job in jobs]
+    try:
+        config_map = await cluster.get(catalog.CONFIGMAP, *_CONFIG_MAP)
+    except (NotFound, Forbidden):
+        return State(found), None
+    texts = [text for key, text in (config_map.get("data") or {}).items() if key.endswith(".conf")]
+    return State(found), texts[0] if texts else None
 
 
 async def _list(cluster: Cluster, kind: Any) -> list[Json]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,12 +29,17 @@ def to_json(plan: Plan, world: World) -> Json:
                 "name": queue.name,
                 "deserved": dict(queue.deserved),
                 "allocated": dict(queue.allocated),
-                "share": queue.share,
-                "overused": queue.overused,
+                "share": _finite(queue.share),
+                "overused": bool(queue.overused),
             }
             for queue in plan.queues
         ],
     }
+
+
+def _finite(number: float) -> float:
+    """Return a number that JSON can hold."""
+    return float(number) if math.isfinite(number) else sys.float_info.max
 
 
 def _groups(plan: Plan, world: World) -> Iterator[Json]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec import structs
 
 from strato.admission.kube import SYSTEM_PRIORITIES
 from strato.api.core import Pod
 from strato.api.kinds import Kind
+from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.errors import InvalidInput, Problem
 from strato.scheduler import kinds
@@ -22,6 +24,7 @@ from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.decisions import to_json
 from strato.scheduler.decoding import decode
+from strato.scheduler.kinds import WorldKind
 from strato.scheduler.manifests import Json, Located, describe
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Plan
@@ -31,6 +34,14 @@ from strato.scheduler.world import DEFAULT_QUEUE, World
 
 SOLO = ("", "volcano", "default-scheduler", "poseidon")
 """Scheduler names whose pods are jobs of their own when they have no group."""
+
+
+class Decoded(NamedTuple):
+    """An object as the scheduler reads it, and where it was found."""
+
+    where: str
+    known: WorldKind
+    view: Object
 
 
 def load(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> World:
@@ -44,10 +55,18 @@ def load(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> World:
     Raises:
         InvalidInput: Listing everything that is wrong with any object, each with its place and path.
     """
-    world = World(solo=SOLO)
+    return build(decode_all(objects, problems))
+
+
+def decode_all(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> list[Decoded]:
+    """Decode manifests as for `load`.
+
+    Raises:
+        InvalidInput: Listing everything that is wrong with any object, each with its place and path.
+    """
     problems = list(problems)
     seen: dict[tuple[str, str, str], str] = {}
-    decoded = []
+    decoded: list[Decoded] = []
     for where, obj in [*_defaults(objects), *objects]:
         known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
         if known is None:
@@ -56,15 +75,36 @@ def load(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> World:
         view, wrong = decode(known.kind.view, _named(obj, known.kind), where)
         problems += wrong
         if view is not None:
-            decoded.append((where, known, view))
-    classes = [view for _, _, view in decoded if isinstance(view, PriorityClass)]
-    for where, known, view in decoded:
-        try:
-            known.take(world, _with_priority(view, classes) if isinstance(view, Pod) else view)
-        except (ValueError, OverflowError) as error:
-            problems.append(Problem(where, str(error)))
+            decoded.append(Decoded(where, known, view))
+    if problems:
+        _try(decoded, problems)
+        raise InvalidInput("the state", problems)
+    classes = [one.view for one in decoded if isinstance(one.view, PriorityClass)]
+    return [
+        one._replace(view=_with_priority(one.view, classes)) if isinstance(one.view, Pod) else one for one in decoded
+    ]
+
+
+def build(decoded: Iterable[Decoded]) -> World:
+    """Build a world of decoded objects.
+
+    Raises:
+        InvalidInput: Listing every object that cannot be used.
+    """
+    problems: list[Problem] = []
+    world = _try(decoded, problems)
     if problems:
         raise InvalidInput("the state", problems)
+    return world
+
+
+def _try(decoded: Iterable[Decoded], problems: list[Problem]) -> World:
+    world = World(solo=SOLO)
+    for where, known, view in decoded:
+        try:
+            known.take(world, view)
+        except (ValueError, OverflowError) as error:
+            problems.append(Problem(where, str(error)))
     return world
 
 

@@ -1,8 +1,8 @@
 """Explanations: from the scheduler's records to words; pure.
 
-The record of why something waits lives in three places that say the same: the last `Plan` (in process, with numbers),
-the PodGroup's condition ``Unschedulable`` and each pod's condition ``PodScheduled`` (durable, readable by any process).
-`diagnosis` answers from the first, `from_conditions` from the others; both render alike.
+The record of why something waits is the last `Plan`, with numbers; the PodGroup's condition ``Unschedulable`` and each
+pod's condition ``PodScheduled`` say the same. `diagnosis` answers from what a running scheduler remembers,
+`strato.scheduler.examine` from one cycle on a copy of any state; both render alike.
 """
 
 from __future__ import annotations
@@ -10,15 +10,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from strato.api.core import Pod
-from strato.api.volcano.scheduling import PodGroup
 from strato.scheduler.jobs import Job
 from strato.scheduler.plan import PodVerdict
 from strato.scheduler.reasons import Verdict
+from strato.scheduler.resources import counts, to_quantity
 from strato.scheduler.tasks import Task
 from strato.scheduler.world import World
 
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that starts a job, tried on a copy.
+
+    Attributes:
+        kind: Its family: ``members``, ``queue``, ``quota``, ``rule``, ``nodes``; two joined by ``+``.
+        text: What to change, from what to what.
+        evictions: Pods that are evicted for it.
+    """
+
+    kind: str
+    text: str
+    evictions: int = 0
+
+    def render(self) -> str:
+        """Return it as a line."""
+        return f"{self.text} (evicts {self.evictions} pods)" if self.evictions else self.text
+
+
 _CODE_ORDER = (
+    "Error",
     "QueueClosed",
     "QueueQuota",
     "Overcommit",
@@ -26,9 +46,11 @@ _CODE_ORDER = (
     "QueueShare",
     "NotEnoughTasks",
     "NotEnoughPodsOfTask",
-    "NotEnoughResources",
 )
 """What is said first when several things hold a job back: the one that must be cured before the others matter."""
+
+_LAST_CODES = ("NodeFit", "NotEnoughResources")
+"""What is said last: consequences of what else there is to say, or nothing else held the job back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,7 @@ class Diagnosis:
         summary: The sentence with the binding constraint.
         verdicts: Everything that holds it back, the binding constraint first.
         pods: Pod by pod, the message of each that waits.
+        fixes: What would start it now, the smallest first; None when nobody looked.
     """
 
     key: str
@@ -48,31 +71,51 @@ class Diagnosis:
     summary: str
     verdicts: Sequence[Verdict] = ()
     pods: dict[str, str] = field(default_factory=dict)
+    fixes: Sequence[Fix] | None = None
 
     def render(self) -> str:
         """Return the text a person reads."""
         lines = [f"{self.key} ({self.state}): {self.summary}"]
-        for verdict in self.verdicts:
-            numbers = ", ".join(f"{name} {_number(value)}" for name, value in verdict.numbers.items())
-            lines.append(f"  {verdict.plugin}: {verdict.text}" + (f" [{numbers}]" if numbers else ""))
-        for pod, message in sorted(self.pods.items()):
-            lines.append(f"  pod {pod}: {message}")
+        lines += [f"  {verdict.plugin}: {sentence(verdict)}" for verdict in self.verdicts]
+        lines += [f"  pod {pod}: {message}" for pod, message in sorted(self.pods.items())]
+        if self.fixes is not None:
+            lines.append("each of these starts it now, tried on a copy:" if self.fixes else "no change was found")
+            lines += [f"  {fix.render()}" for fix in self.fixes]
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, object]:
-        """Return it as plain data."""
-        return {
+        """Return it as plain data; ``fixes`` only when they were looked for."""
+        out: dict[str, object] = {
             "key": self.key,
             "state": self.state,
             "summary": self.summary,
             "verdicts": [
-                {"plugin": v.plugin, "code": v.code, "text": v.text, "numbers": dict(v.numbers)} for v in self.verdicts
+                {
+                    "plugin": v.plugin,
+                    "code": v.code,
+                    "text": v.text,
+                    "numbers": {name: float(number) for name, number in v.numbers.items()},
+                }
+                for v in self.verdicts
             ],
             "pods": self.pods,
         }
+        if self.fixes is not None:
+            out["fixes"] = [{"kind": fix.kind, "change": fix.text, "evictions": fix.evictions} for fix in self.fixes]
+        return out
 
 
-def _number(value: float) -> str:
+def sentence(verdict: Verdict) -> str:
+    """Return a verdict's text with its numbers."""
+    numbers = ", ".join(f"{name} {_number(name, value)}" for name, value in verdict.numbers.items())
+    return f"{verdict.text} [{numbers}]" if numbers else verdict.text
+
+
+def _number(name: str, value: float) -> str:
+    """Write a number; amounts of a resource, named last (``used cpu``), are in internal units."""
+    resource = name.rpartition(" ")[2]
+    if counts(resource):
+        return to_quantity(resource, round(value))
     return str(int(value)) if float(value).is_integer() else f"{value:.2f}"
 
 
@@ -80,7 +123,8 @@ def ranked(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return verdicts with the binding constraint first; equal ones once."""
     unique = {(v.plugin, v.code, v.text): v for v in verdicts}
     rank = {code: i for i, code in enumerate(_CODE_ORDER)}
-    return sorted(unique.values(), key=lambda v: rank.get(v.code, len(rank)))
+    rank |= {code: len(_CODE_ORDER) + 1 + i for i, code in enumerate(_LAST_CODES)}
+    return sorted(unique.values(), key=lambda v: rank.get(v.code, len(_CODE_ORDER)))
 
 
 def diagnosis(world: World, key: str, verdicts: Sequence[Verdict], pods: dict[str, PodVerdict]) -> Diagnosis | None:
@@ -128,23 +172,3 @@ def untried(task: Task) -> str:
     if job.is_waiting_for_queue:
         return f"its PodGroup has not been admitted to queue {job.queue_name}"
     return "no action of this cycle got to it"
-
-
-def from_conditions(group: PodGroup | None, pods: Sequence[Pod]) -> Diagnosis:
-    """Explain from what any process can read: the PodGroup's and the pods' conditions."""
-    messages = {}
-    for pod in pods:
-        condition = pod.status.condition("PodScheduled")
-        if condition is not None and condition.status == "False":
-            messages[str(pod.key)] = condition.message
-    if group is None:
-        key = str(pods[0].key) if pods else ""
-        state = pods[0].status.phase if pods else "Unknown"
-        return Diagnosis(key, state, next(iter(messages.values()), "nothing was recorded"), (), messages)
-    waiting = [c for c in group.status.conditions if c.type == "Unschedulable" and c.status == "True"]
-    verdicts = [Verdict("gang", c.reason, c.message) for c in waiting]
-    if group.status.phase in ("Running", "Completed"):
-        text = f"{group.status.running} running, {group.status.succeeded} succeeded, {group.status.failed} failed"
-        return Diagnosis(str(group.key), group.status.phase, text, (), messages)
-    text = verdicts[0].text if verdicts else next(iter(messages.values()), "nothing was recorded yet")
-    return Diagnosis(str(group.key), group.status.phase or "Pending", text, verdicts, messages)
