@@ -13,9 +13,9 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.config import Config, PluginOption, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework import POINTS, TOGGLES, Plugin, Verdicts
-from strato.scheduler.jobs import Job
 from strato.scheduler.plan import Plan
 from strato.scheduler.plugins.gang import Gang
+from strato.scheduler.statement import Statement
 from strato.scheduler.world import World
 from tests.scheduler import worlds
 
@@ -144,15 +144,14 @@ def test_without_gang_there_is_still_no_half_gang(monkeypatch: pytest.MonkeyPatc
 
 
 def test_an_error_over_one_job_costs_no_other_job_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Allocate._place_job
+    placed = Statement.placed
 
-    def fragile(self: Allocate, ssn: Any, stmt: Any, job: Job, *rest: Any) -> bool:
-        placed = place(self, ssn, stmt, job, *rest)
-        if job.key == "ns/bad":
+    def fragile(self: Statement, tasks: Any, *rest: Any, **more: Any) -> None:
+        placed(self, tasks, *rest, **more)
+        if tasks[0].job.key == "ns/bad":
             raise RuntimeError("an error of ours")
-        return placed
 
-    monkeypatch.setattr(Allocate, "_place_job", fragile)
+    monkeypatch.setattr(Statement, "placed", fragile)
     world, twin = small(), small()
     worlds.feed(world, worlds.group("bad", 1), worlds.pod("x", "bad"))
     worlds.feed(twin, worlds.group("bad", 1), worlds.pod("x", "bad", cpu="50"))
