@@ -26,6 +26,7 @@ from strato.scheduler.session import Session
 from strato.scheduler.shards import Shards
 from strato.scheduler.status import close_session, decide_phase
 from strato.scheduler.tasks import STATUS_NAMES, Task
+from strato.scheduler.usage import NodeUsage
 from strato.scheduler.world import World
 
 Json = dict[str, Any]
@@ -77,6 +78,10 @@ def world_of(case: Json) -> World:
         world.shards = Shards(world.nodes, sharding["mode"], sharding["shardName"])
         world.shards.use(sharding["nodesInShard"])
     feed(world, case["objects"])
+    for name, usage in case.get("nodeUsage", {}).items():
+        age = usage["metricsAgeSeconds"]
+        at = 0.0 if age is None else NOW - age
+        world.usages.take({name: NodeUsage(usage["cpu"], usage["mem"], at)})
     return world
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from strato.errors import Problem
 from strato.scheduler.ingest import go_bool
+from strato.units import duration_seconds
 
 A = TypeVar("A")
 
@@ -98,7 +99,8 @@ def _structured(values: dict[str, Any], field: dataclasses.Field[Any], value: An
         found = []
         for line in str(error).splitlines():
             path, colon, text = line.partition(": ")
-            found.append(Problem(f"{place}.{path}", text) if colon else Problem(place, line))
+            dot = "" if path.startswith("[") else "."
+            found.append(Problem(f"{place}{dot}{path}", text) if colon else Problem(place, line))
         return found
     return []
 
@@ -114,6 +116,21 @@ def structured(kind: type[A]) -> Callable[[Any], A]:
             raise ValueError("\n".join(f"{p.where.lstrip('.')}: {p.message}" for p in problems))
         return args
 
+    return read
+
+
+def seconds(value: Any) -> float:
+    """Read a Go duration above 0.
+
+    Raises:
+        ValueError: It is none.
+    """
+    try:
+        read = duration_seconds(value) if isinstance(value, str) else 0.0
+    except ValueError:
+        read = 0.0
+    if read <= 0:
+        raise ValueError(f"{value!r} is not a duration above 0, such as 1m30s")
     return read
 
 

@@ -20,6 +20,7 @@ from strato.scheduler.arguments import nearest, read_arguments
 from strato.scheduler.framework import TOGGLES, Plugin
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.thirdparty import PluginNotLoaded, installed
+from strato.scheduler.usage import METRICS_TYPES
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"
@@ -305,6 +306,9 @@ def _metrics(value: Any, problems: list[Problem]) -> dict[str, str]:
     if value is not None and not isinstance(value, dict):
         problems.append(Problem("metrics", "not a mapping"))
         return {}
+    kind = (value or {}).get("type") or ""
+    if kind not in ("", *METRICS_TYPES):
+        problems.append(Problem("metrics.type", f"no such source {kind!r}{nearest(str(kind), list(METRICS_TYPES))}"))
     for key, part in (value or {}).items():
         if isinstance(part, dict | list):
             problems.append(Problem(f"metrics.{key}", "is not one value"))

@@ -105,7 +105,7 @@ KINDS: tuple[WorldKind, ...] = (
         frozenset((SHARDING,)),
     ),
     _keep(catalog.PODDISRUPTIONBUDGET, "pdb"),
-    _keep(catalog.NUMATOPOLOGY, "numaaware"),
+    _keep(catalog.NUMATOPOLOGY, "numa-aware"),
 )
 """The table."""
 

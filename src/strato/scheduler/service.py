@@ -36,6 +36,7 @@ from strato.scheduler.replicas import Replicas
 from strato.scheduler.reports import Reports
 from strato.scheduler.shards import NONE, Shards
 from strato.scheduler.tasks import Task
+from strato.scheduler.usagesource import UsageSource
 from strato.scheduler.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER, World
 
 _log = logging.getLogger(__name__)
@@ -116,6 +117,7 @@ class Scheduler:
         )
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
         self._feed = Feed(self.world, self.wake, self._on_refused, replicas)
+        self._usage = UsageSource(cluster, clock, self.world.usages, lambda: self._config.metrics, self._on_usage)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._reported = asyncio.Event()
@@ -159,6 +161,8 @@ class Scheduler:
             group.create_task(self._report(), name="scheduler reports")
             group.create_task(self._tick(), name="scheduler tick")
             group.create_task(self._loop(), name="scheduler cycles")
+            if self._config.metrics.get("type") or self._path is not None:
+                group.create_task(self._usage.run(), name="scheduler node usage")
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -318,6 +322,13 @@ class Scheduler:
                     break
             else:
                 raise StratoError(f"queue {name!r} could not be created in 60 attempts; are the CRDs installed?")
+
+    def _on_usage(self) -> None:
+        """Decide anew with what nodes use now, if anybody waits."""
+        self.world.version += 1
+        if self.world.with_pending:
+            self.world.openings += 1
+        self.wake()
 
     def _on_bound(self, task: Task) -> None:
         self._measures.bound(task, self._clock.now())

@@ -48,6 +48,7 @@ from strato.scheduler.tasks import (
     grow_class,
 )
 from strato.scheduler.topology import HyperNodes
+from strato.scheduler.usage import Usages
 from strato.scheduler.volumes import Volumes
 from strato.units import duration_seconds
 
@@ -99,6 +100,7 @@ class World:
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
         memory: What plugins remember between sessions, by plugin.
+        usages: What nodes really use, as last measured.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
         version: Grows with every change.
@@ -137,6 +139,7 @@ class World:
         self.laid_out: dict[str, Job] = {}
         self.objects: dict[type[Object], dict[str, Object]] = {}
         self.memory: dict[str, Any] = {}
+        self.usages = Usages()
         self.labels = NodeLabels(self.nodes)
         self.reservations = Reservations()
         self.volumes = Volumes(self.reservations)

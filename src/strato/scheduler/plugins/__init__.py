@@ -17,10 +17,12 @@ from strato.scheduler.plugins.pdb import Pdb
 from strato.scheduler.plugins.predicates import Predicates
 from strato.scheduler.plugins.priority import Priority
 from strato.scheduler.plugins.proportion import Proportion
+from strato.scheduler.plugins.rescheduling import Rescheduling
 from strato.scheduler.plugins.resourcequota import ResourceQuota
 from strato.scheduler.plugins.resourcestrategy import ResourceStrategyFit
 from strato.scheduler.plugins.sla import Sla
 from strato.scheduler.plugins.tdm import Tdm
+from strato.scheduler.plugins.usage import Usage
 
 PLUGINS: dict[str, type[Plugin]] = {
     plugin.name: plugin
@@ -42,6 +44,8 @@ PLUGINS: dict[str, type[Plugin]] = {
         Pdb,
         ResourceQuota,
         Tdm,
+        Usage,
+        Rescheduling,
         Sla,
     )
 }

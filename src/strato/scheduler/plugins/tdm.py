@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from strato.scheduler.arguments import arg
+from strato.scheduler.arguments import arg, seconds
 from strato.scheduler.framework import PERMIT, REJECT, Plugin, StaticScore, Verdicts
 from strato.scheduler.ingest import PREEMPTABLE_KEY, go_bool
 from strato.scheduler.jobs import Job
 from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.reasons import Reason
 from strato.scheduler.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
-from strato.units import duration_seconds
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -73,7 +72,7 @@ class TdmArgs:
 
     zones: Mapping[str, Window] = arg("tdm.revocable-zone.*", {}, read=read_window)
     """By zone: ``HH:MM-HH:MM``, local time, when its nodes may be used."""
-    period_seconds: float = arg("tdm.evict.period", 60.0, read=duration_seconds)
+    period_seconds: float = arg("tdm.evict.period", 60.0, read=seconds)
     """How often preemptable pods are removed from zones out of their window (action shuffle). Default 1m."""
 
 

@@ -1,0 +1,192 @@
+"""Asks a metrics system how busy nodes are (spec volcano-plugins 22), beside the cycle and never within it.
+
+One request a poll and metric covers all nodes. A source that does not answer is told about once, until it answers
+again; meanwhile the last values grow old, and plugins stop trusting them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from strato.api.quantity import milli
+from strato.client.cluster import Cluster
+from strato.clock import Clock
+from strato.errors import StratoError
+from strato.scheduler.ingest import go_bool
+from strato.scheduler.usage import ADAPTOR, ELASTICSEARCH, PROMETHEUS, WINDOW, NodeUsage, Usages
+from strato.units import duration_seconds
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_log = logging.getLogger(__name__)
+
+_DEFAULT_SECONDS: Final = 30.0
+_ANSWER_LIMIT: Final = 1 << 20
+_MOST_NODES: Final = 10_000
+
+CPU_QUERY: Final = (
+    "avg_over_time(clamp_min(100 - (avg by (instance) "
+    f'(rate(node_cpu_seconds_total{{mode="idle"}}[5m])) * 100), 0)[{WINDOW}:30s])'
+)
+MEMORY_QUERY: Final = (
+    f"100*avg_over_time(((1-node_memory_MemAvailable_bytes/node_memory_MemTotal_bytes))[{WINDOW}:30s])"
+)
+
+Percent = dict[str, float]
+"""By node name."""
+
+
+class UsageSource:
+    """Polls the source that the ``metrics`` section of the configuration names.
+
+    Args:
+        cluster: For the custom metrics API.
+        clock: Waits between polls and dates what they find.
+        usages: Receives what was found.
+        metrics: Returns the section in force.
+        found: Called after every successful poll.
+        timeout_seconds: How long one request may take.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        usages: Usages,
+        metrics: Callable[[], Mapping[str, str]],
+        found: Callable[[], None],
+        timeout_seconds: float = 10.0,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._usages = usages
+        self._metrics = metrics
+        self._found = found
+        self._timeout = timeout_seconds
+        self._failing = ""
+
+    async def run(self) -> None:
+        """Poll until cancelled; the interval is the one configured at start."""
+        self._usages.interval_seconds = interval = interval_seconds(self._metrics())
+        while True:
+            await self.poll()
+            await self._clock.sleep(interval)
+
+    async def poll(self) -> None:
+        """Ask once."""
+        metrics = self._metrics()
+        ask = self._asker(metrics)
+        if ask is None:
+            return
+        try:
+            async with asyncio.timeout(self._timeout):
+                cpu, memory = await ask(metrics)
+        except (StratoError, OSError, ValueError, KeyError, TypeError, TimeoutError, msgspec.MsgspecError) as error:
+            self._say(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            return
+        self._failing = ""
+        at = self._clock.now()
+        names = cpu.keys() & memory.keys()
+        self._usages.take({n: NodeUsage({WINDOW: cpu[n]}, {WINDOW: memory[n]}, at) for n in names})
+        self._found()
+
+    def _say(self, problem: str) -> None:
+        """Tell once that the source fails, until it works again."""
+        if not self._failing:
+            _log.warning("node usage not read: source=%s: %s", self._metrics().get("type", ""), problem)
+        self._failing = problem
+
+    def _asker(
+        self, metrics: Mapping[str, str]
+    ) -> Callable[[Mapping[str, str]], Awaitable[tuple[Percent, Percent]]] | None:
+        askers = {PROMETHEUS: self._prometheus, ADAPTOR: self._adaptor, ELASTICSEARCH: self._elasticsearch}
+        return askers.get(metrics.get("type", ""))
+
+    async def _prometheus(self, metrics: Mapping[str, str]) -> tuple[Percent, Percent]:
+        url = metrics.get("address", "").rstrip("/") + "/api/v1/query"
+        out = []
+        async with _session(metrics) as session:
+            for query in (CPU_QUERY, MEMORY_QUERY):
+                answer = await _json(session.post(url, data={"query": query}))
+                rows = answer["data"]["result"]
+                out.append({str(r["metric"].get("instance", "")): float(r["value"][1]) for r in reversed(rows)})
+        return out[0], out[1]
+
+    async def _adaptor(self, metrics: Mapping[str, str]) -> tuple[Percent, Percent]:
+        out = []
+        for name in ("node_cpu_usage_avg", "node_memory_usage_avg"):
+            path = f"/apis/custom.metrics.k8s.io/v1beta2/nodes/*/{name}"
+            answer = msgspec.json.decode(await self._cluster.raw("GET", path))
+            out.append({i["describedObject"]["name"]: milli(i["value"]) / 10.0 for i in answer["items"]})
+        return out[0], out[1]
+
+    async def _elasticsearch(self, metrics: Mapping[str, str]) -> tuple[Percent, Percent]:
+        index = metrics.get("elasticsearch.index") or "metricbeat-*"
+        host = metrics.get("elasticsearch.hostnameFieldName") or "host.hostname"
+        averages = {
+            "cpu": {"avg": {"field": "host.cpu.usage"}},
+            "mem": {"avg": {"field": "system.memory.actual.used.pct"}},
+        }
+        body = {
+            "size": 0,
+            "query": {"range": {"@timestamp": {"gte": f"now-{WINDOW}", "lt": "now"}}},
+            "aggs": {"nodes": {"terms": {"field": host, "size": _MOST_NODES}, "aggs": averages}},
+        }
+        url = f"{metrics.get('address', '').rstrip('/')}/{index}/_search"
+        async with _session(metrics) as session:
+            answer = await _json(session.post(url, json=body))
+        buckets = answer["aggregations"]["nodes"]["buckets"]
+        cpu = {str(b["key"]): float(b["cpu"]["value"] or 0.0) * 100.0 for b in buckets}
+        memory = {str(b["key"]): float(b["mem"]["value"] or 0.0) * 100.0 for b in buckets}
+        return cpu, memory
+
+
+def interval_seconds(metrics: Mapping[str, str]) -> float:
+    """Return the polling interval; 30 s when it is missing or senseless."""
+    try:
+        seconds = duration_seconds(metrics.get("interval") or "30s")
+    except ValueError:
+        return _DEFAULT_SECONDS
+    return seconds if seconds > 0 else _DEFAULT_SECONDS
+
+
+def _session(metrics: Mapping[str, str]) -> aiohttp.ClientSession:
+    import aiohttp
+
+    user = metrics.get("elasticsearch.username")
+    headers = {}
+    if user:
+        pair = f"{user}:{metrics.get('elasticsearch.password', '')}".encode()
+        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    unchecked = go_bool(metrics.get("tls.insecureSkipVerify", "")) is True
+    return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=not unchecked))
+
+
+async def _json(request: Any) -> Any:
+    """Send a request and decode its answer.
+
+    Raises:
+        OSError: The source cannot be reached, or refuses.
+        ValueError: The answer is too long or no JSON.
+    """
+    import aiohttp
+
+    try:
+        async with request as response:
+            body = await response.content.read(_ANSWER_LIMIT + 1)
+            while len(body) <= _ANSWER_LIMIT and (more := await response.content.read(_ANSWER_LIMIT + 1 - len(body))):
+                body += more
+    except aiohttp.ClientError as error:
+        raise OSError(str(error)) from error
+    if response.status != 200:
+        raise OSError(f"answered {response.status}: {body[:200].decode(errors='replace')}")
+    if len(body) > _ANSWER_LIMIT:
+        raise ValueError(f"the answer is longer than {_ANSWER_LIMIT} bytes")
+    return msgspec.json.decode(body)
