@@ -28,6 +28,7 @@ from strato.scheduler.nodelabels import NodeLabels
 from strato.scheduler.nodes import NodeTable
 from strato.scheduler.reservations import Reservations
 from strato.scheduler.resources import Dimensions, Vector, fit_width
+from strato.scheduler.runtimes import RunTimes
 from strato.scheduler.shards import Shards
 from strato.scheduler.subjobs import Layout
 from strato.scheduler.tasks import (
@@ -95,6 +96,7 @@ class World:
         volumes: Claims for storage and what serves them.
         devices: Claims for devices and what serves them.
         memories: What plugins remember of past use, by plugin.
+        runtimes: How long pods run.
         shards: Which nodes are ours when several schedulers share the cluster.
         hyper_nodes: The network domains the nodes lie in.
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
@@ -146,6 +148,7 @@ class World:
         self.devices = Devices(self.reservations, self.labels)
         self._claiming = 0
         self.memories: dict[str, UsageMemory] = {}
+        self.runtimes = RunTimes()
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
         self._width = self.dims.width
@@ -187,6 +190,8 @@ class World:
             if status != task.status or row != task.row:
                 if row != task.row or _PLACE[status] != _PLACE[task.status]:
                     self.openings += 1
+                if status == SUCCEEDED and self.runtimes.on:
+                    self.runtimes.note(task)
                 self.move(task, status, row)
             return
         reservation = task.reservation

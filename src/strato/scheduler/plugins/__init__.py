@@ -8,6 +8,7 @@ from strato.scheduler.plugins.capacity import Capacity
 from strato.scheduler.plugins.cdp import Cdp
 from strato.scheduler.plugins.conformance import Conformance
 from strato.scheduler.plugins.drf import Drf
+from strato.scheduler.plugins.easy import Easy
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
 from strato.scheduler.plugins.nodegroup import NodeGroup
@@ -31,6 +32,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         Capacity,
         Conformance,
         Drf,
+        Easy,
         Gang,
         NetworkTopologyAware,
         NodeOrder,
