@@ -112,7 +112,7 @@ def test_pods_of_one_kind_are_expected_to_run_as_long_as_they_did() -> None:
     assert "ns/small-0" in worlds.binds(worlds.cycle(world, EASY, now=NOW))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_blocked_gang_starts_no_later_than_it_would_alone(seed: int) -> None:
     """Against a world without the small jobs, when every pod runs exactly as long as it said."""
