@@ -27,7 +27,7 @@ class Search:
     Args:
         tree: The domains.
         domain: Number of the domain looked in.
-        sub: The sub-job whose tasks are placed.
+        sub: The sub-job whose tasks are placed; None for a job that has none.
         near: Lowest domain of what the sub-job has placed so far, `NOWHERE` without any.
 
     Attributes:
@@ -38,7 +38,7 @@ class Search:
 
     __slots__ = ("domain", "mask", "name", "near", "rows", "sub", "tree")
 
-    def __init__(self, tree: Tree, domain: int, sub: SubJob, near: int) -> None:
+    def __init__(self, tree: Tree, domain: int, sub: SubJob | None, near: int) -> None:
         self.tree = tree
         self.domain = domain
         self.sub = sub
@@ -49,7 +49,7 @@ class Search:
 
     def note(self, rows: Sequence[int]) -> None:
         """Take in that tasks of the sub-job were given these rows."""
-        if self.sub.network is not None and rows:
+        if self.sub is not None and self.sub.network is not None and rows:
             self.near = self.tree.span(rows, self.near)
 
 

@@ -44,6 +44,7 @@ _CODE_ORDER = (
     "Overcommit",
     "QueueOverused",
     "QueueShare",
+    "Topology",
     "NotEnoughTasks",
     "NotEnoughPodsOfTask",
 )

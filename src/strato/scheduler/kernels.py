@@ -13,9 +13,10 @@ from numba import njit
 LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
 """Kinds of resource score terms, see `strato.scheduler.placement.ResourceTerm`."""
 
-FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
+FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP, PROMISE = 1, 2, 4, 8, 16
 """Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of
-pods; a row takes one task of the batch only; only bring the tree up to date, place nothing."""
+pods; a row takes one task of the batch only; only bring the tree up to date, place nothing; charge ``pipelined`` even
+where idle was asked for (`place_near` only)."""
 
 PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 """Entries of a tree's ``head``: leaves, row shown by leaf 0, journal cursor it is current with, 1 when built."""
@@ -339,7 +340,7 @@ def place_near(  # type: ignore[no-untyped-def] # numba
 
     Args:
         count: Tasks to place.
-        flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE.
+        flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, PROMISE.
         rows: int64[r], the rows to choose from.
         start: Position in ``rows`` where the search begins.
         request: int64[width], what one task asks for.
@@ -438,7 +439,7 @@ def place_near(  # type: ignore[no-untyped-def] # numba
             break
         row = rows[at]
         for d in range(request.size):
-            if flags & FUTURE:
+            if flags & (FUTURE | PROMISE):
                 pipelined[row, d] += request[d]
             else:
                 idle[row, d] -= request[d]

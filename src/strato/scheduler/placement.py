@@ -214,7 +214,9 @@ class Placer:
 
     # -- placing -------------------------------------------------------------------------------------------------------
 
-    def place(self, ssn: Session, tasks: Sequence[Task], *, future: bool, one_by_one: bool) -> list[int]:
+    def place(
+        self, ssn: Session, tasks: Sequence[Task], *, future: bool, one_by_one: bool, promise: bool = False
+    ) -> list[int]:
         """Choose rows for equal tasks one after the other and charge them; fewer rows than tasks when they run out.
 
         Args:
@@ -222,12 +224,13 @@ class Placer:
             tasks: Equal pending tasks.
             future: Use what will be idle instead of what is.
             one_by_one: Whether plugins must be asked again after each placement.
+            promise: Charge what is expected, not what is held, wherever the tasks go; within a search only.
         """
         if self._table.size == 0:
             return []
         search = ssn.search
         if one_by_one:
-            rows = self._place_singly(ssn, tasks, future)
+            rows = self._place_singly(ssn, tasks, future, promise=promise)
             if search is not None:
                 search.note(rows)
             return rows
@@ -235,7 +238,7 @@ class Placer:
         found = self.candidates(ssn, tasks[0])
         if found.errors is not None and found.errors_at == self._state():
             return []  # the last of its kind fitted nowhere, and nothing has changed since
-        flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
+        flags = (kernels.FUTURE if future else 0) | (kernels.PROMISE if promise else 0) | ssn.kernel_flags
         proximity = ssn.proximity(tasks[0])
         if search is not None or proximity is not None:
             rows = self._place_near(ssn, cls, found, len(tasks), flags, proximity)
@@ -399,13 +402,13 @@ class Placer:
 
     # -- one by one ----------------------------------------------------------------------------------------------------
 
-    def _place_singly(self, ssn: Session, tasks: Sequence[Task], future: bool) -> list[int]:
+    def _place_singly(self, ssn: Session, tasks: Sequence[Task], future: bool, *, promise: bool = False) -> list[int]:
         rows: list[int] = []
         for task in tasks:
             row = self._choose(ssn, task, future)
             if row < 0:
                 break
-            self._charge(row, task, future)
+            self._charge(row, task, future or promise)
             ssn.note_single(task, row)
             rows.append(row)
         return rows

@@ -38,7 +38,10 @@ class Condition:
 
 
 class GroupStatus(NamedTuple):
-    """Status a PodGroup should have. ``condition`` replaces the one of its type; None leaves conditions alone."""
+    """Status a PodGroup should have. ``condition`` replaces the one of its type; None leaves conditions alone.
+
+    ``hyper_node`` is the domain the job lies in, for the annotation; None leaves that alone.
+    """
 
     job: Job
     phase: str
@@ -46,6 +49,7 @@ class GroupStatus(NamedTuple):
     succeeded: int
     failed: int
     condition: Condition | None = None
+    hyper_node: str | None = None
 
 
 class PodVerdict(NamedTuple):

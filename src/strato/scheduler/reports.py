@@ -20,7 +20,7 @@ from strato.scheduler.plan import GroupStatus, Plan, PodVerdict, QueueStatus
 from strato.scheduler.shards import ShardStatus
 from strato.scheduler.status import status_differs
 from strato.scheduler.tasks import PENDING
-from strato.scheduler.world import World
+from strato.scheduler.world import ALLOCATED_HYPERNODE, World
 
 _SETTLE_SECONDS = 0.2
 """How long a verdict must stand before it is written."""
@@ -167,7 +167,10 @@ class Reports:
             ]
             wanted["conditions"] = [*others, mine]
         try:
-            await self._cluster.patch(catalog.PODGROUP, job.name, job.namespace, {"status": wanted})
+            body: dict[str, Any] = {"status": wanted}
+            if status.hyper_node is not None:
+                body["metadata"] = {"annotations": {ALLOCATED_HYPERNODE: status.hyper_node}}
+            await self._cluster.patch(catalog.PODGROUP, job.name, job.namespace, body)
         except NotFound:
             return
         if condition is not None and changed:

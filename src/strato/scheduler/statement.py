@@ -140,11 +140,15 @@ class Statement:
                     return False
         return True
 
-    def discard(self) -> None:
-        """Undo everything, last first."""
+    def discard(self, *, remember: bool = True) -> None:
+        """Undo everything, last first.
+
+        Args:
+            remember: Whether messages may say that the tasks nearly had these places.
+        """
         ssn = self._ssn
         for op in reversed(self._ops):
-            for task in op.tasks:
+            for task in op.tasks if remember else ():
                 ssn.transactions[task.key] = Transaction(task.status, task.row, op.evicted)
             if len(op.tasks) > 1 and all(task.status == op.kind for task in op.tasks):
                 ssn.world.unplace_batch(op.tasks)

@@ -49,7 +49,9 @@ def group_status(job: Job, condition: Condition | None) -> GroupStatus:
     unschedulable = condition is not None and condition.type == "Unschedulable"
     counts = job.counts
     phase = decide_phase(job, unschedulable=unschedulable)
-    return GroupStatus(job, phase, counts[RUNNING], counts[SUCCEEDED], counts[FAILED], condition)
+    layout = job.layout
+    lies = layout.allocated if layout is not None and layout.allocated != layout.written else None
+    return GroupStatus(job, phase, counts[RUNNING], counts[SUCCEEDED], counts[FAILED], condition, lies)
 
 
 def close_session(ssn: Session) -> None:
@@ -101,6 +103,8 @@ def status_differs(job: Job, status: GroupStatus) -> bool:
     ):
         return True
     wanted = status.condition
+    if status.hyper_node is not None and job.layout is not None and status.hyper_node != job.layout.written:
+        return True
     return wanted is not None and job.conditions.get(wanted.type) != (wanted.status, wanted.reason, wanted.message)
 
 

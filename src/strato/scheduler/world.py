@@ -561,7 +561,8 @@ class World:
         if job.layout is None or not same:
             job.layout = Layout(job)
             self.laid_out[job.key] = job
-            job.layout.allocated = job.layout.written = job.group.metadata.annotation(ALLOCATED_HYPERNODE) or ""
+            job.layout.allocated = job.group.metadata.annotation(ALLOCATED_HYPERNODE)
+        job.layout.written = job.group.metadata.annotation(ALLOCATED_HYPERNODE)
 
     def _forget_layout(self, job: Job) -> None:
         if job.layout is not None:

@@ -7,6 +7,7 @@ from strato.scheduler.actions.backfill import Backfill
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.enqueue import Enqueue
 from strato.scheduler.actions.flow import Flow
+from strato.scheduler.actions.gangevict import GangPreempt, GangReclaim
 from strato.scheduler.actions.preempt import Preempt
 from strato.scheduler.actions.reclaim import Reclaim
 from strato.scheduler.actions.shuffle import Shuffle
@@ -16,6 +17,8 @@ ACTIONS: dict[str, type[Action]] = {
     "backfill": Backfill,
     "enqueue": Enqueue,
     "flow": Flow,
+    "gangpreempt": GangPreempt,
+    "gangreclaim": GangReclaim,
     "preempt": Preempt,
     "reclaim": Reclaim,
     "shuffle": Shuffle,

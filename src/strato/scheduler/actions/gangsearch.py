@@ -54,7 +54,7 @@ class GangSearch:
         self._decided: dict[str, int] = {}
         self._errors: dict[int | str, FitErrors] = {}
         self._reached: dict[int, tuple[int, str]] = {}
-        self._tried: dict[int, int] = {}
+        self._tried: dict[int, set[int]] = {}
 
     def run(self) -> Statement | None:
         """Place the job in the best domain of the first group that holds it; None when none does."""
@@ -72,6 +72,8 @@ class GangSearch:
         """Keep where the job and its sub-jobs lie, once what was found is committed."""
         layout, domains = self._job.layout, self._ssn.domains
         assert layout is not None
+        if not layout.topological:
+            return
         domains.widen(layout, self._domain)
         for key, domain in self._decided.items():
             domains.widen(layout.subs[key], domain)
@@ -123,7 +125,6 @@ class GangSearch:
         sheet, score = self.sheet.copy(), 0.0
         self._decided = {}
         self._errors = {}
-        self._count(domain)
         while sheet:
             sub = sheet.pop()
             found = self._place_part(sub, sheet, domain)
@@ -135,7 +136,6 @@ class GangSearch:
                 if ssn.job_ready(job):
                     break
         runs = ssn.job_ready(job) or ssn.job_pipelined(job)
-        self._reach(domain, sum(stmt.count_placed for stmt in statements))
         saved = [operation for stmt in statements for operation in stmt.saved()]
         for stmt in reversed(statements):
             stmt.discard()
@@ -178,6 +178,7 @@ class GangSearch:
         search = Search(ssn.tree, domain, sub, ssn.domains.allocated(sub))
         if not search.rows.size:
             return None
+        self._tried.setdefault(int(ssn.tree.tiers[domain]), set()).add(domain)
         stmt, notes = ssn.statement(), ssn.fresh_notes()
         with ssn.searching(search):
             stands = TaskLoop(ssn, stmt, self._job, self._queue, work, notes, sub).run()
@@ -189,10 +190,6 @@ class GangSearch:
         return None
 
     # -- why not -------------------------------------------------------------------------------------------------------
-
-    def _count(self, domain: int) -> None:
-        tier = int(self._ssn.tree.tiers[domain])
-        self._tried[tier] = self._tried.get(tier, 0) + 1
 
     def _reach(self, domain: int, placed: int) -> None:
         tree = self._ssn.tree
@@ -209,7 +206,7 @@ class GangSearch:
         lacking = max(job.min_available - job.ready, 1)
         parts, numbers = [], {"highest tier allowed": limit, "missing": lacking}
         for tier in sorted({int(t) for t in tree.tiers if t <= limit}):
-            every, tried = int((tree.tiers == tier).sum()), self._tried.get(tier, 0)
+            every, tried = int((tree.tiers == tier).sum()), len(self._tried.get(tier, ()))
             if not tried:
                 parts.append(f"tier {tier}: none of {every} has the room")
                 continue

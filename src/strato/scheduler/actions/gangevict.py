@@ -1,0 +1,269 @@
+"""gangpreempt and gangreclaim: make room for a whole gang in one network domain (spec volcano-actions 6 to 8).
+
+Nobody is evicted before the complete plan is proven on the session itself: evict, place every task, and see whether the
+gang then has what it needs. Unlike Volcano, a gang that already fits on what is free or about to be is left to
+allocate, and nobody goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from strato.scheduler import bundles
+from strato.scheduler import victims as choice
+from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.placing import Work
+from strato.scheduler.actions.preempt import starving_jobs
+from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.arguments import arg
+from strato.scheduler.domains import Search
+from strato.scheduler.framework import EVICT, GANG_PREEMPT, GANG_RECLAIM, Evictor
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.resources import Vector
+from strato.scheduler.subjobs import SubJob
+from strato.scheduler.tasks import BOUND, PIPELINED, RUNNING, Task
+from strato.scheduler.topology import NOWHERE
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+    from strato.scheduler.statement import Statement
+
+_MAX_DOMAINS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GangEvictArgs:
+    """Arguments of both actions."""
+
+    max_domains: int = arg("maxDomains", _MAX_DOMAINS)
+    """How many domains are looked at for a job; not positive counts as 8. Default 8."""
+    allow_whole: bool = arg("allowWholeBundle", True)
+    """Whether a gang may be broken when what it can spare does not suffice. Default true."""
+    predicate_error_cache: bool = arg("predicateErrorCacheEnable", True)
+    """Accepted for compatibility; filters are always cached here. Default true."""
+
+
+Part = tuple[SubJob | None, list[Task]]
+"""A sub-job (None for a job that has none) and its tasks to place, in order."""
+
+
+class GangEvict(Action):
+    """What both actions share: jobs in order, domain by domain, bundle by bundle."""
+
+    kind: ClassVar[str] = ""
+    args_type = GangEvictArgs
+
+    def execute(self, ssn: Session) -> None:
+        """Serve the starving jobs of each queue in order."""
+        starving = starving_jobs(ssn, skip_topology=False)
+        queues = [(ssn.queue_key(ssn.world.queues[name]), name) for name in starving]
+        heapify(queues)
+        while queues:
+            queue = ssn.world.queues[heappop(queues)[1]]
+            if not self.may_take(ssn, queue):
+                continue
+            for job in sorted(starving[queue.name], key=ssn.job_key):
+                with ssn.isolated(job):
+                    self._serve(ssn, queue, job)
+
+    def may_take(self, ssn: Session, queue: Queue) -> bool:
+        """Whether a queue's jobs are served at all."""
+        return True
+
+    def may_serve(self, ssn: Session, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether the queue may take from others for these tasks."""
+        return True
+
+    def stands_in_the_way(self, job: Job, queue: Queue, task: Task) -> bool:
+        """Whether a task may have to go for a job."""
+        raise NotImplementedError
+
+    def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
+        if job.layout is not None and job.layout.topological and ssn.tree.problem:
+            return
+        parts = parts_of(ssn, job)
+        if not parts:
+            return
+        pending = parts[0][1] if ssn.job_ready(job) else [task for _, tasks in parts for task in tasks]
+        if not self.may_serve(ssn, queue, pending):
+            return
+        need: Vector = sum((task.cls.request for task in pending), ssn.world.dims.zeros())
+        domains = self._domains(ssn, job)
+        if any(self._fits_already(ssn, queue, job, parts, domain, need) for domain in domains):
+            return
+        for domain in domains:
+            if self._take(ssn, queue, job, parts, domain, need):
+                return
+
+    def _domains(self, ssn: Session, job: Job) -> list[int]:
+        limit = self.args.max_domains if self.args.max_domains > 0 else _MAX_DOMAINS
+        groups = ssn.gradient(job, ssn.tree.top, EVICT)
+        found = list(dict.fromkeys(domain for group in groups for domain in group))[:limit]
+        return found or ([ssn.tree.top] if ssn.domains.limit(job) is None else [])
+
+    @staticmethod
+    def _fits_already(ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector) -> bool:
+        if not choice.fits(need, _free(ssn, domain)):
+            return False
+        stmt = ssn.statement()
+        found = _Plan(ssn, queue, job, domain, stmt).place(parts)
+        stmt.discard(remember=False)
+        return found is not None
+
+    def _take(self, ssn: Session, queue: Queue, job: Job, parts: Sequence[Part], domain: int, need: Vector) -> bool:
+        """Evict the fewest bundles that let the job run within a domain; return whether that worked."""
+        on_row = ssn.world.nodes.tasks
+        rows = ssn.tree.rows[domain].tolist()
+        candidates = [t for row in rows for t in on_row[row].values() if self.stands_in_the_way(job, queue, t)]
+        evictor = Evictor(self.kind, job, domain)
+        free, chosen = _free(ssn, domain), list[Task]()
+        for bundle in bundles.choose(ssn, evictor, candidates, need, whole=self.args.allow_whole):
+            chosen += bundle.tasks
+            free = free + bundle.request()
+            if not choice.fits(need, free):
+                continue
+            stmt = ssn.statement()
+            for victim in chosen:
+                stmt.evict(victim, self.name, parts[0][1][0].key)
+            found = _Plan(ssn, queue, job, domain, stmt).place(parts)
+            if found is not None:
+                stmt.commit()
+                ssn.nominations.update(found)
+                return True
+            stmt.discard(remember=False)
+        return False
+
+
+class GangPreempt(GangEvict):
+    """Whole gangs take places from less important ones of their queue."""
+
+    name = kind = GANG_PREEMPT
+
+    def stands_in_the_way(self, job: Job, queue: Queue, task: Task) -> bool:
+        """Whether a task belongs to a less important job of the queue that gives way."""
+        other = task.job
+        if other is None or other is job or other.queue is not queue or not task.preemptable:
+            return False
+        return task.status in (BOUND, RUNNING) and job.priority > other.priority and bundles.gives_way(other)
+
+
+class GangReclaim(GangEvict):
+    """Whole gangs take back places from queues that hold more than their share."""
+
+    name = kind = GANG_RECLAIM
+
+    def may_take(self, ssn: Session, queue: Queue) -> bool:
+        """A queue that has all it deserves takes nothing back."""
+        return not ssn.overused(queue)
+
+    def may_serve(self, ssn: Session, queue: Queue, tasks: Sequence[Task]) -> bool:
+        """Whether the queue would stay within what it deserves."""
+        return ssn.preemptive(queue, tasks)
+
+    def stands_in_the_way(self, job: Job, queue: Queue, task: Task) -> bool:
+        """Whether a task runs in another queue that gives back."""
+        other = task.job
+        if other is None or other.queue is None or other.queue is queue or not other.queue.reclaimable:
+            return False
+        return task.status == RUNNING and task.preemptable and bundles.gives_way(other)
+
+
+class _Plan:
+    """Places a job's parts within a domain in a statement, on what is free and what will be."""
+
+    def __init__(self, ssn: Session, queue: Queue, job: Job, domain: int, stmt: Statement) -> None:
+        self._ssn = ssn
+        self._queue = queue
+        self._job = job
+        self._domain = domain
+        self._stmt = stmt
+
+    def place(self, parts: Sequence[Part]) -> dict[str, int] | None:
+        """Promise places until the job has what it needs; return each part's domain, None when it does not work."""
+        ssn, job = self._ssn, self._job
+        was_ready = ssn.job_ready(job)
+        found: dict[str, int] = {}
+        before = {sub.key: sub.allocated for sub, _ in parts if sub is not None}
+        for sub, tasks in parts:
+            domain = next((d for d in self._inner(sub) if self._place_part(sub, tasks, d)), NOWHERE)
+            if domain < 0:
+                break
+            found[job.key if sub is None else sub.key] = domain
+            if was_ready or ssn.job_pipelined(job):
+                break
+        for sub, _ in parts:
+            if sub is not None:
+                sub.allocated = before[sub.key]
+        return found if found and ssn.job_pipelined(job) else None
+
+    def _inner(self, sub: SubJob | None) -> list[int]:
+        if sub is None or self._ssn.domains.limit(self._job) is None:
+            return [self._domain]
+        return [d for group in self._ssn.gradient(sub, self._domain, EVICT) for d in group]
+
+    def _place_part(self, sub: SubJob | None, tasks: list[Task], domain: int) -> bool:
+        """Promise every task of a part a place within a domain; nothing is left behind when one has none."""
+        ssn = self._ssn
+        near = NOWHERE if sub is None else ssn.domains.allocated(sub)
+        trial = ssn.statement()
+        with ssn.searching(Search(ssn.tree, domain, sub, near)):
+            works = self._place_all(Work(tasks), trial)
+        if works and self._has_enough(sub):
+            self._stmt.merge(trial)
+            return True
+        trial.discard(remember=False)
+        return False
+
+    def _has_enough(self, sub: SubJob | None) -> bool:
+        ssn = self._ssn
+        if sub is None:
+            return ssn.job_ready(self._job) or ssn.job_pipelined(self._job)
+        return ssn.sub_job_ready(sub) or ssn.sub_job_pipelined(sub)
+
+    def _place_all(self, work: Work, trial: Statement) -> bool:
+        ssn, evicts = self._ssn, self._stmt.has_evictions
+        while work:
+            first = work.tasks[work.at]
+            single = ssn.one_by_one(first)
+            run = work.run_length(ssn, single)
+            if ssn.allocatable(self._queue, first, run) < run or ssn.pre_filter(first) is not None:
+                return False
+            for future in (False, True):
+                batch = work.tasks[work.at : work.at + run]
+                rows = ssn.placer.place(ssn, batch, future=future, one_by_one=single, promise=True) if batch else []
+                if rows:
+                    trial.placed(work.take(len(rows)), rows, PIPELINED, evicted=evicts)
+                    run -= len(rows)
+                if not run:
+                    break
+            if run:
+                return False
+        return True
+
+
+def parts_of(ssn: Session, job: Job) -> list[Part]:
+    """Return what a job has to place, part by part in order; gated and best-effort tasks are left out."""
+
+    def wanted(task: Task) -> bool:
+        return not task.gated and not task.cls.best_effort
+
+    if job.layout is None:
+        tasks = [task for task in job.pending.values() if wanted(task)]
+        return [(None, ssn.sorted_tasks(tasks))] if tasks else []
+    sheet, out = Sheet(ssn, job, wanted), list[Part]()
+    while sheet:
+        sub = sheet.pop()
+        out.append((sub, sheet.work[sub.key].tasks))
+    return out
+
+
+def _free(ssn: Session, domain: int) -> Vector:
+    """Return what is idle or leaving on a domain's nodes; what is promised there is not subtracted."""
+    nodes, rows = ssn.world.nodes, ssn.tree.rows[domain]
+    free: Vector = np.asarray(nodes.idle[rows].sum(axis=0) + nodes.releasing[rows].sum(axis=0))
+    return free

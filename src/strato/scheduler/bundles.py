@@ -1,0 +1,158 @@
+"""Bundles: which of a gang's tasks can go without breaking it, and which only together (spec volcano-actions 8)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from strato.scheduler import ingest
+from strato.scheduler.framework import GANG_PREEMPT, Evictor
+from strato.scheduler.jobs import Job
+from strato.scheduler.resources import Vector
+from strato.scheduler.tasks import Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Tasks of one job that are evicted together.
+
+    Attributes:
+        job: Whose they are.
+        tasks: The tasks, least important first.
+        whole: Taking them breaks the gang; otherwise it runs on.
+        cost: Σ requests of what is lost beyond them: all of the job's tasks when it breaks, nothing otherwise.
+    """
+
+    job: Job
+    tasks: tuple[Task, ...]
+    whole: bool
+    cost: Vector
+
+    def request(self) -> Vector:
+        """Return Σ requests of its tasks."""
+        return sum((task.cls.request for task in self.tasks), np.zeros_like(self.cost))
+
+
+def bundles_of(job: Job, victims: Iterable[Task]) -> list[Bundle]:
+    """Return the bundles of a job's tasks: those it can spare, and the others."""
+    ordered = sorted(victims, key=lambda task: (task.priority, task.uid, task.key))
+    nothing = np.zeros_like(job.used)
+    if job.ready < job.min_available:
+        return [Bundle(job, tuple(ordered), whole=False, cost=nothing)] if ordered else []
+    spare = _Surplus(job)
+    safe = [task for task in ordered if spare.give(task)]
+    kept = set(map(id, safe))
+    others = [task for task in ordered if id(task) not in kept]
+    out = []
+    if safe:
+        out.append(Bundle(job, tuple(safe), whole=False, cost=nothing))
+    if others:
+        every: Vector = sum((task.cls.request for task in job.tasks.values()), nothing)
+        out.append(Bundle(job, tuple(others), whole=True, cost=every))
+    return out
+
+
+class _Surplus:
+    """How much a ready job has beyond its minima, in total, by role and by sub-job policy."""
+
+    def __init__(self, job: Job) -> None:
+        self._left = job.ready - job.min_available
+        roles = job.min_task if job.min_available >= sum(job.min_task.values()) else {}
+        self._roles = {role: job.role_ready(role) - minimum for role, minimum in roles.items() if minimum > 0}
+        layout = job.layout
+        self._split = layout is not None and layout.split
+        self._broken: set[str] = set()
+        self._policies: dict[str, int] = {}
+        if layout is not None and layout.split:
+            self._policies = {policy: -minimum for policy, minimum in layout.minimum.items()}
+            for sub in layout.subs.values():
+                if sub.is_ready:
+                    self._policies[sub.policy] = self._policies.get(sub.policy, 0) + 1
+                else:
+                    self._broken.add(sub.key)
+
+    def give(self, task: Task) -> bool:
+        """Whether the job can spare one more task; it is gone then."""
+        if self._left <= 0 or self._roles.get(task.role, 1) <= 0:
+            return False
+        sub = task.sub
+        if self._split:
+            if sub is None:
+                return False
+            if sub.key not in self._broken:
+                if self._policies.get(sub.policy, 0) <= 0:
+                    return False
+                self._broken.add(sub.key)
+                self._policies[sub.policy] -= 1
+        self._left -= 1
+        if task.role in self._roles:
+            self._roles[task.role] -= 1
+        return True
+
+
+def choose(ssn: Session, evictor: Evictor, candidates: Iterable[Task], need: Vector, *, whole: bool) -> list[Bundle]:
+    """Return the bundles that may go, the one to take first first.
+
+    Args:
+        ssn: The session, whose plugins decide and order.
+        evictor: For whom.
+        candidates: Tasks that stand in the way.
+        need: What the evictor needs.
+        whole: Whether gangs may be broken.
+    """
+    by_job: dict[str, list[Task]] = {}
+    for task in candidates:
+        if task.job is not None:
+            by_job.setdefault(task.job.key, []).append(task)
+    found = [bundle for key, tasks in by_job.items() for bundle in bundles_of(ssn.world.jobs[key], tasks)]
+    found = _ordered(ssn, evictor, found, need)
+    allowed = {task.key for task in ssn.unified_evictable(evictor, [t for bundle in found for t in bundle.tasks])}
+    kept = []
+    for bundle in found:
+        tasks = tuple(task for task in bundle.tasks if task.key in allowed)
+        if tasks and (not bundle.whole or (whole and len(tasks) == len(bundle.tasks))):
+            kept.append(replace(bundle, tasks=tasks))
+    return _ordered(ssn, evictor, kept, need)
+
+
+def _ordered(ssn: Session, evictor: Evictor, bundles: Sequence[Bundle], need: Vector) -> list[Bundle]:
+    """Sort: what breaks no gang first, then whose turn it is to give, then what frees most for what it costs."""
+    rest = sorted(bundles, key=lambda b: (-return_of(b, need), b.job.uid, b.job.key, b.tasks[0].uid, len(b.tasks)))
+    mine = evictor.job.queue
+
+    def turn(bundle: Bundle) -> Any:
+        if evictor.kind == GANG_PREEMPT:
+            return ssn.job_key(bundle.job)
+        queue = bundle.job.queue
+        return ssn.queue_key(queue) if queue is not None else ()
+
+    rest.sort(key=turn, reverse=True)
+    if evictor.kind != GANG_PREEMPT and mine is not None:
+        rest.sort(key=lambda b: ssn.victim_queue_key(b.job.queue, mine) if b.job.queue is not None else ())
+    return sorted(rest, key=lambda bundle: bundle.whole)
+
+
+def return_of(bundle: Bundle, need: Vector) -> float:
+    """Return how much of the need a bundle serves for what is lost by taking it; infinite when nothing is."""
+    gain, loss = _score(bundle.request(), need, 1.0), _score(bundle.cost, need, math.inf)
+    return math.inf if loss == 0 else gain / loss
+
+
+def _score(amount: Vector, need: Vector, most: float) -> float:
+    return sum(min(float(amount[d]) / float(need[d]), most) for d in np.nonzero(need > 0)[0].tolist())
+
+
+def gives_way(job: Job) -> bool:
+    """Whether a job may be evicted from as a gang: what its PodGroup says, else yes."""
+    if job.group is None:
+        return True
+    meta = job.group.metadata
+    said = meta.annotation(ingest.PREEMPTABLE_KEY) or meta.label(ingest.PREEMPTABLE_KEY)
+    return ingest.go_bool(said) is True if said else True
