@@ -124,6 +124,9 @@ def _lonely(obj: Json, where: str) -> Pod | None:
     known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
     if known is None or known.kind is not catalog.POD or not isinstance(obj.get("metadata"), dict):
         return None
+    spec = obj.get("spec")
+    if not isinstance(spec, dict) or spec.get("schedulerName") not in _GANG_SCHEDULERS:
+        return None
     namespace, name = _name(obj)
     meta = {**obj["metadata"], "namespace": namespace}
     meta["uid"] = meta.get("uid") or f"{namespace}-{name}"

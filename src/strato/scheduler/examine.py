@@ -9,7 +9,7 @@ from dataclasses import replace
 from strato.scheduler.explain import Diagnosis, ranked, sentence, summary, untried
 from strato.scheduler.fixes import Search
 from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.plan import Plan, QueueStatus
+from strato.scheduler.plan import Plan, PodVerdict, QueueStatus
 from strato.scheduler.reasons import Verdict
 from strato.scheduler.resources import internal
 from strato.scheduler.tasks import PENDING, Task
@@ -64,7 +64,7 @@ def _waiting(key: str, state: str, job: Job, task: Task | None, plan: Plan, worl
     messages = {pod: pods[pod].message for pod in asked if pod in pods}
     after = world.jobs.get(job.key, job)
     verdicts = [_with_share(v, job, plan, world) for v in plan.verdicts.get(job.key, ())]
-    verdicts += _node_fit([pods[pod] for pod in asked if pod in pods])
+    verdicts += _node_fit([pods[pod] for pod in asked if pod in pods], len(asked))
     chosen = ranked(verdicts)
     if chosen:
         text = sentence(chosen[0])
@@ -75,16 +75,17 @@ def _waiting(key: str, state: str, job: Job, task: Task | None, plan: Plan, worl
     return Diagnosis(key, state, text, chosen, messages)
 
 
-def _node_fit(verdicts: Sequence[object]) -> list[Verdict]:
+def _node_fit(verdicts: Sequence[PodVerdict], waiting: int) -> list[Verdict]:
     """Return what nodes lack for the pods, once per different answer."""
+    without = sum(verdict.errors is not None for verdict in verdicts)
     found = []
-    for verdict in verdicts:
-        errors = getattr(verdict, "errors", None)
+    for errors in (verdict.errors for verdict in verdicts):
         if errors is None or not errors.counts:
             continue
         parts = sorted(((count, reason.text) for reason, count in errors.counts.items()), reverse=True)
-        text = f"no node of {errors.nodes} has room: " + ", ".join(f"{text} on {count} nodes" for count, text in parts)
-        found.append(Verdict("nodes", "NodeFit", text, {"nodes": errors.nodes}))
+        lacks = ", ".join(f"{text} on {count} of {errors.nodes} nodes" for count, text in parts)
+        numbers = {"pods": without, "nodes": errors.nodes}
+        found.append(Verdict("nodes", "NodeFit", f"no room for {without} of {waiting} waiting pods: {lacks}", numbers))
     return found
 
 
