@@ -114,6 +114,7 @@ class JobController:
             groups_=groups,
             queues=informers.informer(Queue),
             priorities=informers.informer(PriorityClass),
+            is_busy=lambda: len(self._queue) > self._options.workers,
         )
         self._jobs.add_handler(self._on_job)
         self._pods.add_handler(self._on_pod)

@@ -5,7 +5,7 @@ Source: volcano-controllers A6, A7.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -28,7 +28,7 @@ from strato.controllers.job.plugins.registry import JobPlugins, UnknownPlugin, c
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Target
-from strato.controllers.job.states import Counts, Operation, Procedure, Transition, stay
+from strato.controllers.job.states import Counts, Operation, Outcome, Procedure, Transition, stay
 from strato.controllers.job.status import Status
 from strato.controllers.job.sync import plan_pods
 from strato.controllers.job.telemetry import JobMetrics
@@ -39,6 +39,9 @@ from strato.errors import AlreadyExists, NotFound, StratoError
 
 COUNTERS_SECONDS = 0.05
 """How long a status write may wait that would only change counters."""
+
+LONG_COUNTERS_SECONDS = 1.0
+"""The same while pods wait for their nodes, or other jobs for their turn: most such writes are void before that."""
 
 
 class Procedures:
@@ -56,6 +59,7 @@ class Procedures:
         groups_: Informer[PodGroup],
         queues: Informer[Queue],
         priorities: Informer[PriorityClass],
+        is_busy: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -66,6 +70,7 @@ class Procedures:
         self._groups = groups_
         self._queues = queues
         self._priorities = priorities
+        self._is_busy = is_busy
 
     async def carry_out(self, record: JobRecord, operation: Operation, action: str, target: Target) -> None:
         """Do what an action means in the job's phase.
@@ -349,17 +354,49 @@ class Procedures:
         if new == old:
             record.counters_due = None
             return
-        if outcome is not None:
-            self._metrics.ended(job, outcome.phase)
-        elif self._may_wait(record):
+        if outcome is None and self._may_wait(record):
             return
         record.counters_due = None
+        if outcome is not None:
+            if outcome.phase in terms.FINISHED_PHASES and self._nothing_to_kill(record):
+                await self._finish(record, outcome)
+                return
+            self._metrics.ended(job, outcome.phase)
         await self._write_status(record, statuses.stamped(new, self._clock.now()))
+
+    def _nothing_to_kill(self, record: JobRecord) -> bool:
+        status = _job(record).status
+        plan = plan_full_kill(
+            record.pods(),
+            Procedure.KILL_UNFINISHED,
+            retry_count=status.retry_count,
+            max_retry=_job(record).spec.max_retry,
+        )
+        return not plan.delete and not plan.terminating
+
+    async def _finish(self, record: JobRecord, outcome: Outcome) -> None:
+        """End a job whose pods have all ended: the last phase and what its kill would write, in one.
+
+        With pods to kill the phase must be written first: a controller that starts between the two would take the
+        missing pods for lost and make them again.
+        """
+        job = _job(record)
+        controlled = await self._remove_plugin_objects(record, job)
+        new = statuses.killed(statuses.to_json(job.status), 0, job.status.version + 1, controlled)
+        new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
+        new["minAvailable"] = job.spec.min_available
+        self._metrics.ended(job, outcome.phase)
+        await self._write_status(record, statuses.with_running_duration(new, job.metadata))
+        await self._delete_group(record)
 
     def _may_wait(self, record: JobRecord) -> bool:
         """Hold back a write of mere counters for a moment: while pods start, a change of phase soon makes it void."""
         now = self._clock.monotonic()
         if record.counters_due is None:
+            record.counters_since = now
+            is_pending = _job(record).status.state.phase == Phase.PENDING
+            record.counters_due = now + (LONG_COUNTERS_SECONDS if is_pending else COUNTERS_SECONDS)
+        elif now >= record.counters_due and now - record.counters_since < LONG_COUNTERS_SECONDS and self._is_busy():
             record.counters_due = now + COUNTERS_SECONDS
         return now < record.counters_due
 

@@ -34,6 +34,7 @@ class JobRecord:
         "assumed",
         "blueprints",
         "counters_due",
+        "counters_since",
         "delays",
         "dirty",
         "facts",
@@ -80,6 +81,8 @@ class JobRecord:
         self.failures = 0
         """Attempts in a row that failed."""
         self.next_sync = 0.0
+        self.counters_since = 0.0
+        """When the first of the counters that are held back changed (monotonic)."""
         self.counters_due: float | None = None
         """Pod events before this monotonic instant wait for it, so that a burst is one sync."""
 

@@ -1,0 +1,125 @@
+"""Whole lives of batch jobs, server, controllers, scheduler and hollow nodes in one process: pods and writes.
+
+``python -m benchmarks.jobs [--jobs N] [--tasks N] [--single N] [--wide N]``
+
+Every job is created, admitted, placed, run for a moment, finished and cleaned up; the clock runs from the first
+create to the last job's end. Process time tells more than wall time on a machine that others use. Writes are what
+the server was asked to store, by kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import re
+import time
+from collections import Counter
+from random import Random
+from typing import Any
+
+from benchmarks.report import publish
+from strato.api import catalog
+from strato.api.volcano.batch import Job
+from strato.api.wire import Request, Response
+from strato.clock import SystemClock
+from strato.controllers import EMBEDDED
+from strato.controllers.job.terms import FINISHED_PHASES
+from strato.sim.nodes import parse_nodes
+from strato.sim.world import World, WorldOptions
+from strato.testing import vcjob
+
+CREATORS = 64
+"""Jobs created at the same time."""
+
+
+class Counted:
+    """A server that notes what it is asked to write."""
+
+    def __init__(self, world: World) -> None:
+        self.writes: Counter[str] = Counter()
+        self._handle = world.server.handle
+        world.server.handle = self.handle  # type: ignore[method-assign] # only a benchmark looks over its shoulder
+
+    async def handle(self, request: Request) -> Response:
+        if request.method != "GET":
+            self.writes[f"{request.method} {_kind_of(request.path)}"] += 1
+        return await self._handle(request)
+
+
+def _kind_of(path: str) -> str:
+    parts = re.sub(r"^/(api|apis/[^/]+)/[^/]+/", "", path).split("/")
+    if parts[0] == "namespaces" and len(parts) > 2:
+        parts = parts[2:]
+    return parts[0] if len(parts) < 3 else f"{parts[0]}/{parts[2]}"
+
+
+async def live(name: str, jobs: int, tasks: int, nodes: str) -> dict[str, object]:
+    """Run ``jobs`` jobs of ``tasks`` pods to their end."""
+    world = World(
+        SystemClock(), Random(1), WorldOptions(nodes=parse_nodes(nodes), controllers=EMBEDDED, max_lease_rate=0.0)
+    )
+    ended: set[str] = set()
+    all_ended = asyncio.Event()
+
+    def on_job(change: Any) -> None:
+        if change.new is not None and change.new.status.state.phase in FINISHED_PHASES:
+            ended.add(change.new.metadata.name)
+            if len(ended) == jobs:
+                all_ended.set()
+
+    world.informers.informer(Job).add_handler(on_job)
+    await world.prepare()
+    await world.start()
+    counted = Counted(world)
+    bodies = [vcjob(f"job-{n}").task("w", tasks, cpu="1", run_seconds=0.1) for n in range(jobs)]
+    gc.collect()
+    wall, cpu = time.perf_counter(), time.process_time()
+    numbers = iter(bodies)
+
+    async def create() -> None:
+        for body in numbers:
+            await world.admin.create(catalog.VCJOB, body, "default")
+
+    await asyncio.gather(*(create() for _ in range(CREATORS)))
+    await asyncio.wait_for(all_ended.wait(), 600)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    await asyncio.sleep(0.5)
+    await world.stop()
+    pods = jobs * tasks
+    for what, count in counted.writes.most_common(14):
+        print(f"    {count / jobs:8.2f} per job  {what}")
+    return {
+        "case": name,
+        "jobs": jobs,
+        "pods": pods,
+        "wall s": wall,
+        "cpu s": cpu,
+        "pods/s": pods / wall,
+        "pods/cpu s": pods / cpu,
+        "writes per pod": sum(counted.writes.values()) / pods,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=1000)
+    parser.add_argument("--tasks", type=int, default=10)
+    parser.add_argument("--single", type=int, default=1000)
+    parser.add_argument("--wide", type=int, default=5000)
+    parser.add_argument("--nodes", default="200x64cpu,256Gi")
+    chosen = parser.parse_args()
+    rows = []
+    for name, jobs, tasks in (
+        ("many jobs", chosen.jobs, chosen.tasks),
+        ("one-pod jobs", chosen.single, 1),
+        ("one wide job", 1, chosen.wide),
+    ):
+        if jobs and tasks:
+            rows.append(asyncio.run(live(name, jobs, tasks, chosen.nodes)))
+    publish("jobs", rows, "bar: 1,000 jobs of 10 pods at 1,000 pods/s")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
