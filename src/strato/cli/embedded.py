@@ -109,6 +109,7 @@ async def _main(options: EmbeddedOptions) -> None:
         parts.append(("sandbox node", node.run()))
         ready.append(node.registered.wait())
     from strato.scheduler import Scheduler
+    from strato.scheduler.audit import AUDIT_SECONDS
 
     scheduler = Scheduler(
         client(bootstrap.SCHEDULER),
@@ -118,6 +119,7 @@ async def _main(options: EmbeddedOptions) -> None:
         config=options.scheduler_config,
         names=SCHEDULERS,
         metrics=metrics,
+        audit_seconds=AUDIT_SECONDS,
     )
     parts.append(("scheduler", scheduler.run()))
     parts.append(("announcement", _announce(home, api.address, ready)))

@@ -200,6 +200,22 @@ class NodeTable:
             self._account(row, task.cls, task.status, 1)
         self.touch(row)
 
+    def repair(self, row: int) -> bool:
+        """Compute a row's sums anew from its tasks; return whether they had been wrong."""
+        arrays = (self.idle, self.releasing, self.pipelined, self.requested, self.scored)
+        before = [array[row].copy() for array in arrays]
+        pods = int(self.pods[row])
+        self.leaving -= sum(task.status == RELEASING for task in self.tasks[row].values())
+        for array in arrays:
+            array[row] = 0
+        self.pods[row] = 0
+        cursor = int(self.cursor[0])
+        self._recount(row)
+        right = pods == self.pods[row] and all((old == a[row]).all() for old, a in zip(before, arrays, strict=True))
+        if right:
+            self.cursor[0] = cursor  # nobody has to look at it again
+        return not right
+
     def rebuild(self) -> None:
         """Bring every column in step with the tasks again, after an error in the middle of a change."""
         for array in (self.releasing, self.pipelined, self.requested, self.scored, self.pods):

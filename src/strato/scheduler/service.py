@@ -22,6 +22,7 @@ from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
 from strato.metrics import Registry
 from strato.scheduler import kinds
+from strato.scheduler.audit import Audit
 from strato.scheduler.binder import Binder
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
@@ -73,6 +74,7 @@ class Scheduler:
         shard_mode: How the own NodeShard is used, one of `strato.scheduler.shards.MODES`.
         shard_name: Name of the own NodeShard.
         replicas: The other active schedulers; None when there is one.
+        audit_seconds: Time between looks of the self-audit (see `strato.scheduler.audit`); 0 does without.
 
     Raises:
         InvalidInput: The configuration file is bad at start.
@@ -94,6 +96,7 @@ class Scheduler:
         shard_mode: str = NONE,
         shard_name: str = "volcano",
         replicas: Replicas | None = None,
+        audit_seconds: float = 0.0,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -107,7 +110,8 @@ class Scheduler:
         self._stamps = self._read_stamps()
         self._period = period_seconds
         self._default_queue = default_queue
-        self._measures = Measures(metrics or Registry())
+        registry = metrics or Registry()
+        self._measures = Measures(registry)
         self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
         self.world = World(names, default_queue)
         self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
@@ -117,6 +121,9 @@ class Scheduler:
         )
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
         self._feed = Feed(self.world, self.wake, self._on_refused, replicas)
+        owns = replicas.owns if replicas is not None else lambda _: True
+        self._audit = Audit(cluster, clock, self.world, self._recorder, registry, self.wake, audit_seconds, owns)
+        self._audit_seconds = audit_seconds
         self._usage = UsageSource(cluster, clock, self.world.usages, lambda: self._config.metrics, self._on_usage)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
@@ -161,6 +168,8 @@ class Scheduler:
             group.create_task(self._report(), name="scheduler reports")
             group.create_task(self._tick(), name="scheduler tick")
             group.create_task(self._loop(), name="scheduler cycles")
+            if self._audit_seconds:
+                group.create_task(self._audit.run(), name="scheduler self-audit")
             if self._config.metrics.get("type") or self._path is not None:
                 group.create_task(self._usage.run(), name="scheduler node usage")
 

@@ -52,6 +52,7 @@ def scheduler(
 
     async def main() -> None:
         from strato.scheduler import Scheduler
+        from strato.scheduler.audit import AUDIT_SECONDS
 
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
@@ -69,6 +70,7 @@ def scheduler(
             shard_mode=scheduler_sharding_mode,
             shard_name=scheduler_sharding_name,
             replicas=replicas,
+            audit_seconds=AUDIT_SECONDS,
         )
         await serve(cluster, random, common, [Member(name="scheduler", work=part.run, lease=lease)], metrics)
 

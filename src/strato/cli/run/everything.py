@@ -43,6 +43,7 @@ def run_all(
     async def main() -> None:
         from strato.controllers import ControllerManager, choose_controllers
         from strato.scheduler import Scheduler
+        from strato.scheduler.audit import AUDIT_SECONDS
 
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
@@ -58,6 +59,7 @@ def run_all(
             period_seconds=schedule_period,
             default_queue=default_queue,
             metrics=metrics,
+            audit_seconds=AUDIT_SECONDS,
         )
         manager = ControllerManager(
             cluster,
