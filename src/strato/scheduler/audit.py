@@ -2,8 +2,8 @@
 
 Every period one page of pods is read and compared, and the sums of some nodes are computed anew. What differs may just
 be under way, so it is only a suspicion; it is looked at again, alone and fresh, a period later. What still differs then
-is repaired, counted and told as an event. Cost is bounded: one page and a few single reads per period, whatever the size
-of the cluster.
+is repaired, counted and told as an event. The cost is bounded: one page and a few single reads per period, however
+large the cluster is.
 """
 
 from __future__ import annotations
