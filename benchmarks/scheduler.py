@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from strato.api.core import Node, Pod
-from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, Queue
+from strato.api.volcano.topology import HyperNode
 from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.placement import Placer, warm_up
@@ -145,6 +146,62 @@ def backlog() -> dict[str, Any]:
     return {"pods": 0, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
 
 
+TOPOLOGY = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}, {name: TAIL}]
+""".replace("TAIL", "network-topology-aware")
+
+
+def fabric(world: World, per_leaf: int, per_block: int) -> None:
+    """Put the nodes into leaves (tier 1), the leaves into blocks (tier 2), the blocks under one spine (tier 3)."""
+    nodes = [name for name in world.nodes.names if name]
+    level, tier = [("Node", nodes[i : i + per_leaf]) for i in range(0, len(nodes), per_leaf)], 1
+    while True:
+        names = [f"t{tier}-{i}" for i in range(len(level))]
+        for name, (kind, members) in zip(names, level, strict=True):
+            chosen = [{"type": kind, "selector": {"exactMatch": {"name": member}}} for member in members]
+            view = {"metadata": {"name": name}, "spec": {"tier": tier, "members": chosen}}
+            world.set_hyper_node(msgspec.convert(view, HyperNode))
+        if tier == 3:
+            return
+        size = per_block if tier == 1 else len(names)
+        level, tier = [("HyperNode", names[i : i + size]) for i in range(0, len(names), size)], tier + 1
+
+
+def require(world: World, tier: int) -> None:
+    """Let every gang stay within a tier."""
+    for job in list(world.jobs.values()):
+        group = job.group
+        if group is not None:
+            spec = msgspec.structs.replace(group.spec, network_topology=NetworkTopologySpec(highest_tier_allowed=tier))
+            world.set_group(msgspec.structs.replace(group, spec=spec))
+
+
+def topology() -> dict[str, Any]:
+    """Gangs that fit into a leaf."""
+    world = build(1000, 100, 100)
+    fabric(world, 10, 10)
+    require(world, 1)
+    return rate(world, parse_config(TOPOLOGY))
+
+
+def topology_tight() -> dict[str, Any]:
+    """Gangs that fit into no leaf: every block has to be tried."""
+    world = build(1000, 20, 500, cpu=2)
+    fabric(world, 10, 10)
+    require(world, 2)
+    return rate(world, parse_config(TOPOLOGY))
+
+
+def topology_beside() -> dict[str, Any]:
+    """Gangs without a topology, with the plugin on: they fill up leaves."""
+    world = build(1000, 20, 500)
+    fabric(world, 10, 10)
+    return rate(world, parse_config(TOPOLOGY))
+
+
 BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("no-predicates", "5,000 nodes, 10,000 pods, 2 queues, no predicates", no_predicates, 40_000),
     ("gangs", "default plugins, 1,000 nodes, 20 gangs x 500", gangs, 5_000),
@@ -152,6 +209,9 @@ BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("one-pod-jobs-50", "the same in 50 classes", one_pod_jobs_many_classes, 2_000),
     ("elastic", "default plugins, 1,000 nodes, 20 x 500 with minMember 1", elastic_jobs, 5_000),
     ("classes", "10,000 nodes x 8 resources, 20,000 pods, 50 classes", many_classes, 100_000),
+    ("topology", "3 tiers, 1,000 nodes, 100 hard gangs x 100 in leaves of 10", topology, 20_000),
+    ("topology-tight", "the same, 20 x 500, no leaf but a block holds each", topology_tight, 20_000),
+    ("topology-beside", "the same, 20 x 500 without topology fill up leaves", topology_beside, 20_000),
     ("unchanged", "nothing changed, 10,000 nodes, 100,000 pods", unchanged, 5),
     ("backlog", "full cluster, 1,000 nodes, 2,000 one-pod jobs wait", backlog, 500),
 ]

@@ -83,9 +83,10 @@ class GangSearch:
 
     def _best(self, group: Sequence[int]) -> Statement | None:
         best: tuple[int, _Trial] | None = None
+        stmt = self._ssn.statement()
         order = self._single_file(group)
         for domain in group if order is None else order:
-            trial = self._try(domain)
+            trial = self._try(domain, stmt if order is not None else None)
             if trial is not None and (best is None or trial.score > best[1].score):
                 best = domain, trial
                 if order is not None:
@@ -93,7 +94,6 @@ class GangSearch:
         if best is None:
             return None
         self._domain, trial = best
-        stmt = self._ssn.statement()
         stmt.replay(trial.saved)
         self.sheet, self._decided = trial.sheet, trial.decided
         return stmt
@@ -116,8 +116,8 @@ class GangSearch:
         scores = self._ssn.hyper_node_scores(sub, group, together=False).tolist()
         return [domain for _, domain in sorted(zip(scores, group, strict=True), key=lambda pair: -pair[0])]
 
-    def _try(self, domain: int) -> _Trial | None:
-        """Place the job within a domain, and undo it; None when it cannot run there."""
+    def _try(self, domain: int, keep: Statement | None) -> _Trial | None:
+        """Place the job within a domain, and undo it unless ``keep`` takes it; None when it cannot run there."""
         ssn, job = self._ssn, self._job
         assert job.layout is not None
         before = {sub.key: sub.allocated for sub in job.layout.subs.values()}
@@ -136,12 +136,19 @@ class GangSearch:
                 if ssn.job_ready(job):
                     break
         runs = ssn.job_ready(job) or ssn.job_pipelined(job)
-        saved = [operation for stmt in statements for operation in stmt.saved()]
-        for stmt in reversed(statements):
-            stmt.discard()
         for part in job.layout.subs.values():
             part.allocated = before[part.key]
-        return _Trial(saved, sheet, score, self._decided) if runs and saved else None
+        saved: list[Saved] = []
+        works = runs and bool(statements)
+        for stmt in reversed(statements):
+            if works and keep is None:
+                saved = stmt.saved() + saved
+            if keep is None or not works:
+                stmt.discard()
+        if works and keep is not None:
+            for stmt in statements:
+                keep.merge(stmt)
+        return _Trial(saved, sheet, score, self._decided) if works else None
 
     # -- domains for a sub-job -----------------------------------------------------------------------------------------
 

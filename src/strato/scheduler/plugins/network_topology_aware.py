@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -81,6 +82,7 @@ class NetworkTopologyAware(Plugin):
         if at == self._read_at:
             return
         self._read_at = at
+        self._holding: dict[tuple[str, bytes], Mask] = {}
         size = len(tree.leaf)
         self._capacity = tree.sums(table.allocatable[:size])
         self._idle = tree.sums(table.idle[:size])
@@ -112,9 +114,12 @@ class NetworkTopologyAware(Plugin):
             root = self._root(root, lies, limit)
             if root < 0:
                 return ()
+        fits = self._may_hold(part, purpose) if lies < 0 else None
+        if not tree.children[root]:
+            return ((root,),) if tree.tiers[root] <= limit and (fits is None or fits[root]) else ()
         eligible = tree.inside(root) & (tree.tiers <= limit)
-        if lies < 0:
-            eligible &= self._may_hold(part, purpose)
+        if fits is not None:
+            eligible &= fits
         tiers = np.unique(tree.tiers[eligible]).tolist()
         groups = [np.nonzero(eligible & (tree.tiers == tier))[0].tolist() for tier in tiers]
         return self._cut(groups) if purpose == EVICT else groups
@@ -136,15 +141,20 @@ class NetworkTopologyAware(Plugin):
         """Return bool[domains]: where the least that a part needs fits by sums."""
         self._read()
         need = self._least(part)
-        if purpose == EVICT:
-            return _covers(self._capacity, need)
-        return _covers(self._idle, need) | _covers(self._future, need)
+        key = purpose, need.tobytes()
+        found = self._holding.get(key)
+        if found is None:
+            found = _covers(self._capacity if purpose == EVICT else self._idle, need)
+            if purpose != EVICT:
+                found |= _covers(self._future, need)
+            self._holding[key] = found
+        return found
 
     def _least(self, part: Job | SubJob) -> Vector:
         zeros: Vector = self._ssn.world.dims.zeros()
         if isinstance(part, Job):
             return zeros if part.min_resources is None else part.min_resources
-        return sum((task.cls.request for task in part.pending()), zeros)
+        return part.job.pending_request if part.whole else total_request(part.pending(), zeros)
 
     def _cut(self, groups: list[list[int]]) -> list[list[int]]:
         left = self.args.max_evict_domains if self.args.max_evict_domains > 0 else _MAX_EVICT_DOMAINS
@@ -161,7 +171,7 @@ class NetworkTopologyAware(Plugin):
     def hyper_node_order(self, sub: SubJob, domains: Sequence[int], together: bool) -> FloatArray:
         """Prefer the domain that is fullest with the sub-job in it; among equals the one that has most of it."""
         self._read()
-        request = sum((task.cls.request for task in sub.tasks.values()), self._ssn.world.dims.zeros())
+        request = total_request(sub.tasks.values(), self._ssn.world.dims.zeros())
         chosen = np.array(domains, np.int64)
         used, capacity = self._used[chosen][:, self._columns], self._capacity[chosen][:, self._columns]
         points = fill_of(used, capacity, request[self._columns].astype(np.float64), self._weights)
@@ -233,6 +243,13 @@ class NetworkTopologyAware(Plugin):
             there = {int(tree.tiers[up]) for up in tree.chain(number)}
             absent[number] = sum(share / whole for tier, share in by_tier.items() if tier not in there)
         return shares, absent
+
+
+def total_request(tasks: Iterable[Task], zeros: Vector) -> Vector:
+    """Return Σ requests; costs classes, not tasks."""
+    for cls, count in Counter(task.cls for task in tasks).items():
+        zeros += cls.request * count
+    return zeros
 
 
 def _covers(sums: FloatArray, need: Vector) -> Mask:
