@@ -186,3 +186,25 @@ def test_bad_input_is_answered_in_kubernetes_words(
     assert done.returncode != 0
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_service_account_gets_in_with_its_token(world: World, namespace: str) -> None:
+    world.kubectl("create", "serviceaccount", "robot", "-n", namespace)
+    world.kubectl(
+        "create", "rolebinding", "robot", "-n", namespace, "--clusterrole=view", f"--serviceaccount={namespace}:robot"
+    )
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/robot/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    answer = json.loads(world.kubectl("create", "--raw", path, "-f", "-", stdin=json.dumps(request)))
+    robot = (f"--token={answer['status']['token']}", "-n", namespace)
+    assert world.kubectl("auth", "can-i", "list", "pods", *robot).strip() == "yes"
+    rules = world.kubectl("auth", "can-i", "--list", *robot)
+    assert any(line.startswith("pods ") and "[get list watch]" in line for line in rules.splitlines())
+    assert world.kubectl("get", "pods", *robot) == ""
+    refused = world.kubectl_process("get", "secrets", *robot, check=False)
+    assert f'User "system:serviceaccount:{namespace}:robot" cannot list resource "secrets"' in refused.stderr
+    world.kubectl("delete", "serviceaccount", "robot", "-n", namespace)
+    eventually(
+        lambda: "Unauthorized" in world.kubectl_process("get", "--raw", "/api", robot[0], check=False).stderr,
+        what="the token is worth nothing",
+    )

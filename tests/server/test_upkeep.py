@@ -10,40 +10,25 @@ from typing import Any
 
 import pytest
 
-from strato.api.wire import Request, User
 from strato.clock import VirtualClock, format_time, run_virtual
-from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server, open_server
 from strato.server.expiry import EventExpiry
 from strato.server.registry import Registry
 from strato.server.rest.state import AdmitAll, State
 from strato.server.store import Store
+from tests.server.asking import MERGE, Client
 
 EVENTS = "/api/v1/namespaces/default/events"
 MINUTE = 60
 
 
-class Client:
-    """Asks a server in this process."""
+async def names(client: Client, path: str) -> list[str]:
+    return [item["metadata"]["name"] for item in (await client.ask("GET", path))["items"]]
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
 
-    async def ask(self, method: str, path: str, body: Any = None, media: str = "application/json") -> Any:
-        sent = b"" if body is None else json.dumps(body).encode()
-        answer = await self._server.handle(Request(method, path, {}, {"content-type": media}, sent, User("u")))
-        assert answer.status < 300, answer.body
-        return json.loads(answer.body)
-
-    async def names(self, path: str) -> list[str]:
-        return [item["metadata"]["name"] for item in (await self.ask("GET", path))["items"]]
-
-    async def event(self, name: str) -> None:
-        about = {"kind": "Pod", "namespace": "default", "name": "p"}
-        await self.ask("POST", EVENTS, {"metadata": {"name": name}, "involvedObject": about})
-
-    async def again(self, name: str) -> None:
-        await self.ask("PATCH", f"{EVENTS}/{name}", {"count": 2}, "application/merge-patch+json")
+async def make_event(client: Client, name: str) -> None:
+    about = {"kind": "Pod", "namespace": "default", "name": "p"}
+    await client.ask("POST", EVENTS, {"metadata": {"name": name}, "involvedObject": about})
 
 
 def in_virtual_time(main: Callable[[VirtualClock, Client], Coroutine[Any, Any, None]]) -> None:
@@ -57,29 +42,29 @@ def in_virtual_time(main: Callable[[VirtualClock, Client], Coroutine[Any, Any, N
 
 def test_events_end_an_hour_after_they_were_last_written() -> None:
     async def main(clock: VirtualClock, client: Client) -> None:
-        await client.event("old")
-        await client.event("renewed")
+        await make_event(client, "old")
+        await make_event(client, "renewed")
         await asyncio.sleep(30 * MINUTE)
-        await client.event("young")
-        await client.again("renewed")
+        await make_event(client, "young")
+        await client.ask("PATCH", f"{EVENTS}/renewed", {"count": 2}, MERGE)
         await asyncio.sleep(29 * MINUTE)
-        assert await client.names(EVENTS) == ["old", "renewed", "young"]
+        assert await names(client, EVENTS) == ["old", "renewed", "young"]
         await asyncio.sleep(2 * MINUTE)
-        assert await client.names(EVENTS) == ["renewed", "young"]
+        assert await names(client, EVENTS) == ["renewed", "young"]
         await asyncio.sleep(30 * MINUTE)
-        assert await client.names(EVENTS) == []
+        assert await names(client, EVENTS) == []
 
     in_virtual_time(main)
 
 
 def test_an_event_deleted_and_made_again_lives_its_own_hour() -> None:
     async def main(clock: VirtualClock, client: Client) -> None:
-        await client.event("e")
+        await make_event(client, "e")
         await asyncio.sleep(50 * MINUTE)
         await client.ask("DELETE", f"{EVENTS}/e")
-        await client.event("e")
+        await make_event(client, "e")
         await asyncio.sleep(20 * MINUTE)
-        assert await client.names(EVENTS) == ["e"]
+        assert await names(client, EVENTS) == ["e"]
 
     in_virtual_time(main)
 
@@ -114,7 +99,7 @@ async def test_every_namespace_has_the_root_certificate() -> None:
 async def test_the_root_certificate_is_put_back() -> None:
     server, _ = open_server(VirtualClock(), random.Random(1), None, root_certificate="PEM")
     client, path = Client(server), "/api/v1/namespaces/default/configmaps/kube-root-ca.crt"
-    await client.ask("PATCH", path, {"data": {"ca.crt": "forged"}}, "application/merge-patch+json")
+    await client.ask("PATCH", path, {"data": {"ca.crt": "forged"}}, MERGE)
     assert (await client.ask("GET", path))["data"] == {"ca.crt": "PEM"}
     await client.ask("DELETE", path)
     assert (await client.ask("GET", path))["data"] == {"ca.crt": "PEM"}
@@ -126,4 +111,4 @@ async def test_a_namespace_that_goes_away_is_left_alone() -> None:
     await client.ask("POST", "/api/v1/namespaces", {"metadata": {"name": "new"}})
     await client.ask("DELETE", "/api/v1/namespaces/new")
     await client.ask("DELETE", "/api/v1/namespaces/new/configmaps/kube-root-ca.crt")
-    assert await client.names("/api/v1/namespaces/new/configmaps") == []
+    assert await names(client, "/api/v1/namespaces/new/configmaps") == []
