@@ -124,6 +124,17 @@ def test_the_binding_constraint_comes_first_and_fixes_are_found(
         assert any(text.startswith(fix) for text in texts), texts
 
 
+def test_two_changes_are_found_where_no_single_one_is_enough() -> None:
+    quota = worlds.queue("q", capability={"cpu": "1"})
+    state = copy(*NODES, quota, *gang(2, queue="q", cpu="3", nodeSelector={"zone": "z"}), config=PLAIN % "proportion")
+    found = examine(state, "ns/g", fix=True)
+    assert found is not None
+    assert found.fixes is not None
+    texts = [fix.text for fix in found.fixes]
+    assert "more quota: capability of queue q: cpu 1 -> 7, and drop the node selector zone=z" in texts
+    assert "another queue: q -> default, and drop the node selector zone=z" in texts
+
+
 def test_a_pod_that_does_not_wait_needs_no_fix() -> None:
     state = copy(*NODES, *running(1, "n1"), *gang(2), worlds.pod("late", "g", gates=True))
     assert (there := examine(state, "ns/old-0", fix=True)) is not None

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from strato.errors import InvalidInput
+from strato.scheduler import thirdparty
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.config import Config, PluginOption, parse_config
 from strato.scheduler.cycle import run_cycle
@@ -200,3 +201,29 @@ def test_a_plugin_from_a_file_is_read_checked_and_named(tmp_path: Any) -> None:
         with pytest.raises(InvalidInput, match="1 problem") as caught:
             read(plugin)
         assert words in str(caught.value)
+
+
+def test_an_installed_package_offers_its_plugin_by_name(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "acme_plugins.py").write_text(
+        "from strato.scheduler.framework import Plugin\nclass Acme(Plugin):\n    name = 'acme'\nNOTHING = 5\n"
+    )
+    info = tmp_path / "acme-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1.0\n")
+    entries = ["acme = acme_plugins:Acme", "odd = acme_plugins:NOTHING", "gone = acme_nowhere:Acme"]
+    (info / "entry_points.txt").write_text("[strato.plugins]\n" + "\n".join(entries))
+    monkeypatch.syspath_prepend(tmp_path)
+    thirdparty.forget_installed()
+    try:
+        config = parse_config("actions: allocate\ntiers: [{plugins: [{name: acme}]}]")
+        assert config.tiers[0][0].plugin.__name__ == "Acme"
+        for name, words in {
+            "odd": "is not a subclass",
+            "gone": "cannot be imported",
+            "acne": "did you mean 'acme'?",
+        }.items():
+            with pytest.raises(InvalidInput) as caught:
+                parse_config("actions: allocate\ntiers: [{plugins: [{name: %s}]}]" % name)
+            assert words in str(caught.value)
+    finally:
+        thirdparty.forget_installed()

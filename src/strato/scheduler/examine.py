@@ -35,7 +35,7 @@ def examine(copy: Copy, key: str, *, fix: bool = False) -> Diagnosis | None:
     outcome = copy.run(1)
     found = _diagnosis(key, job, task, outcome.plans[0], outcome.world)
     waits = task.status == PENDING if task is not None else bool(job.pending) or job.is_waiting_for_queue
-    if not fix or not waits:
+    if not fix or not waits or found.goes_on:
         return found
     return replace(found, fixes=Search(copy, job.key, key if task is not None else "").fixes())
 
@@ -47,10 +47,12 @@ def _diagnosis(key: str, job: Job, task: Task | None, plan: Plan, world: World) 
     if task is not None and task.row >= 0:
         return Diagnosis(key, state, f"it is on node {world.nodes.names[task.row]}")
     if key in binds:
-        return Diagnosis(key, state, f"nothing holds it back: the next cycle binds it to {binds[key]}")
+        return Diagnosis(key, state, f"nothing holds it back: the next cycle binds it to {binds[key]}", goes_on=True)
     bound = sum(pod in binds for pod in job.pending)
     if task is None and bound and bound == len(job.pending):
-        return Diagnosis(key, state, f"nothing holds it back: the next cycle binds its {bound} waiting pods")
+        return Diagnosis(
+            key, state, f"nothing holds it back: the next cycle binds its {bound} waiting pods", goes_on=True
+        )
     promised = {pod: node for pod, node in plan.pipelined.items() if pod in job.pending}
     if key in promised or (task is None and promised and len(promised) + bound == len(job.pending)):
         nodes = ", ".join(sorted({promised[key]} if key in promised else set(promised.values())))

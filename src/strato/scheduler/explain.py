@@ -65,6 +65,7 @@ class Diagnosis:
         verdicts: Everything that holds it back, the binding constraint first.
         pods: Pod by pod, the message of each that waits.
         fixes: What would start it now, the smallest first; None when nobody looked.
+        goes_on: Whether it starts without any change.
     """
 
     key: str
@@ -73,6 +74,7 @@ class Diagnosis:
     verdicts: Sequence[Verdict] = ()
     pods: dict[str, str] = field(default_factory=dict)
     fixes: Sequence[Fix] | None = None
+    goes_on: bool = False
 
     def render(self) -> str:
         """Return the text a person reads."""

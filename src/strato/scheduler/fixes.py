@@ -1,7 +1,7 @@
 """What is the smallest change that starts a waiting job now? Every answer was tried by the engine on a copy.
 
 Families of changes are searched one by one: fewer members, another queue, more quota, a rule dropped, nodes added. In
-each the smallest that works is kept; when no single change does, pairs of them are tried.
+each the smallest that works is kept; when no single change does, two and then three together are tried.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from strato.scheduler.world import World
 _CYCLES: Final = 3
 """Cycles a change has to start the job in: one to be let in, one to evict, one to be bound."""
 _MOST_TRIALS: Final = 150
+
+
+_Works = Callable[..., "Fix | None"]
+"""Tries changes together; returns what they are when the job starts."""
 
 
 class _Exhausted(Exception):
@@ -51,25 +55,34 @@ class Search:
             return []
         found: list[Fix] = []
         try:
-            strongest = []
+            hopeful: list[_Family] = []
             for family in self._families(job):
                 fix = family.smallest()
                 if fix is not None:
                     found.append(fix)
                 elif family.strongest is not None:
-                    strongest.append(family.strongest)
-            found += [] if found else self._pairs(strongest)
+                    hopeful.append(family)
+            for count in (2, 3):
+                found = found or [fix for some in combinations(hopeful, count) if (fix := self._together(some))]
         except _Exhausted:
             pass
         return found
 
-    def _pairs(self, strongest: Sequence[Change]) -> list[Fix]:
-        found = []
-        for pair in combinations(strongest, 2):
-            fix = self._works(*pair)
-            if fix is not None:
-                found.append(fix)
-        return found
+    def _together(self, families: Sequence[_Family]) -> Fix | None:
+        """Try the strongest change of several families together; when that works, make each as small as can be."""
+        chosen = [family.strongest for family in families if family.strongest is not None]
+        best = self._works(*chosen)
+        if best is None:
+            return None
+        for place, family in enumerate(families):
+
+            def alone(change: Change, place: int = place) -> Fix | None:
+                return self._works(*chosen[:place], change, *chosen[place + 1 :])
+
+            smaller = family.shrunk(alone)
+            if smaller is not None:
+                chosen[place], best = smaller
+        return best
 
     def _works(self, *tried: Change) -> Fix | None:
         """Try changes together; return what they are when the job starts."""
@@ -123,11 +136,15 @@ class _Family:
         """Return the smallest that works."""
         raise NotImplementedError
 
+    def shrunk(self, works: _Works) -> tuple[Change, Fix] | None:
+        """Return a smaller change than the strongest that still works by ``works``; None when there is none."""
+        return None
+
 
 class _Numbered(_Family):
     """Changes by size 1 … most; a larger one works where a smaller one does, so that halving finds the smallest."""
 
-    def __init__(self, works: Callable[..., Fix | None], most: int, make: Callable[[int], Change | None]) -> None:
+    def __init__(self, works: _Works, most: int, make: Callable[[int], Change | None]) -> None:
         self._works = works
         self._most = most
         self._make = make
@@ -148,20 +165,31 @@ class _Numbered(_Family):
         if best is None:
             self.strongest = self._make(self._most) if self._most > 0 else None
             return None
+        smaller = self._halve(low, high, self._works)
+        return smaller[1] if smaller is not None else best
+
+    def shrunk(self, works: _Works) -> tuple[Change, Fix] | None:
+        """Halve the size as long as it works."""
+        return self._halve(0, self._most, works)
+
+    def _halve(self, low: int, high: int, works: _Works) -> tuple[Change, Fix] | None:
+        """Return the smallest change between one that is too small and one that works."""
+        best = None
         while high - low > 1:
             middle = (low + high) // 2
-            fix = self._try(middle)
-            if fix is None:
+            change = self._make(middle)
+            fix = works(change) if change is not None else None
+            if change is None or fix is None:
                 low = middle
             else:
-                high, best = middle, fix
+                high, best = middle, (change, fix)
         return best
 
 
 class _Choice(_Family):
     """Alternatives, of which the first that works is taken."""
 
-    def __init__(self, works: Callable[..., Fix | None], choices: Sequence[Change]) -> None:
+    def __init__(self, works: _Works, choices: Sequence[Change]) -> None:
         self._works = works
         self._choices = choices
         self.strongest = choices[0] if choices else None
@@ -189,6 +217,7 @@ class _Shapes(_Family):
 
     def __init__(self, shapes: Sequence[_Numbered]) -> None:
         self._shapes = shapes
+        self._strongest_of: _Numbered | None = None
 
     def smallest(self) -> Fix | None:
         """Return the first shape's number; shapes come in the order of how well they suit."""
@@ -196,5 +225,10 @@ class _Shapes(_Family):
             fix = shape.smallest()
             if fix is not None:
                 return fix
-            self.strongest = self.strongest or shape.strongest
+            if self.strongest is None:
+                self.strongest, self._strongest_of = shape.strongest, shape
         return None
+
+    def shrunk(self, works: _Works) -> tuple[Change, Fix] | None:
+        """Return fewer nodes of the shape that the strongest change has."""
+        return self._strongest_of.shrunk(works) if self._strongest_of is not None else None

@@ -33,6 +33,11 @@ def _entry_points() -> dict[str, importlib.metadata.EntryPoint]:
     return {found.name: found for found in importlib.metadata.entry_points(group=GROUP)}
 
 
+def forget_installed() -> None:
+    """Look at the installed packages again when asked next."""
+    _entry_points.cache_clear()
+
+
 def installed(name: str) -> type[Plugin] | None:
     """Return the plugin an installed package offers under a name, None without one.
 
