@@ -223,7 +223,7 @@ def test_an_installed_package_offers_its_plugin_by_name(tmp_path: Any, monkeypat
             "acne": "did you mean 'acme'?",
         }.items():
             with pytest.raises(InvalidInput) as caught:
-                parse_config("actions: allocate\ntiers: [{plugins: [{name: %s}]}]" % name)
+                parse_config(f"actions: allocate\ntiers: [{{plugins: [{{name: {name}}}]}}]")
             assert words in str(caught.value)
     finally:
         thirdparty.forget_installed()
