@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
@@ -20,10 +20,10 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 
 class Sample(NamedTuple):
-    """One value of a counter that its owner keeps itself."""
+    """One value of a counter or gauge that its owner keeps itself."""
 
     name: str
-    """Ends with ``_total``."""
+    """Of a counter it ends with ``_total``."""
     labels: Mapping[str, str]
     value: float
 
@@ -65,7 +65,11 @@ class Registry:
 
     def collect(self, source: Callable[[], Iterable[Sample]]) -> None:
         """Ask ``source`` for counters whenever metrics are rendered: for paths too hot for a locked counter."""
-        self._collector.register(_Source(source))
+        self._collector.register(_Source(source, CounterMetricFamily))
+
+    def collect_gauges(self, source: Callable[[], Iterable[Sample]]) -> None:
+        """Ask ``source`` for gauges whenever metrics are rendered: what nobody looks at costs nothing."""
+        self._collector.register(_Source(source, GaugeMetricFamily))
 
     def render(self) -> bytes:
         """Return all metrics in the text format."""
@@ -75,14 +79,17 @@ class Registry:
 class _Source(Collector):
     """Adapts a function to the library's collector."""
 
-    def __init__(self, source: Callable[[], Iterable[Sample]]) -> None:
+    def __init__(
+        self, source: Callable[[], Iterable[Sample]], family: type[CounterMetricFamily | GaugeMetricFamily]
+    ) -> None:
         self._source = source
+        self._family = family
 
-    def collect(self) -> Iterable[CounterMetricFamily]:
-        families: dict[str, CounterMetricFamily] = {}
+    def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
         for name, labels, value in self._source():
             family = families.get(name)
             if family is None:
-                family = families[name] = CounterMetricFamily(name, name.replace("_", " "), labels=list(labels))
+                family = families[name] = self._family(name, name.replace("_", " "), labels=list(labels))
             family.add_metric(list(labels.values()), value)
         return families.values()

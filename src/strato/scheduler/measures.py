@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from strato.clock import parse_time
 from strato.metrics import Registry
 from strato.scheduler.ledger import Entry
 from strato.scheduler.plan import Failure, Plan
-from strato.scheduler.resources import CPU, MEMORY
 from strato.scheduler.tasks import Task
 from strato.scheduler.world import World
 
@@ -61,6 +58,7 @@ class Measures:
         self._outcomes = registry.counter(
             "strato_eviction_outcomes", "Evictions by what became of the pod they were for", ("action", "outcome")
         )
+        self._preemptions = registry.counter("volcano_total_preemption_attempts", "Cycles that evicted anybody")
         self._victims = registry.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any")
 
     def took(self, part: str, name: str, seconds: float) -> None:
@@ -80,7 +78,7 @@ class Measures:
         """Note what became of an eviction's beneficiary."""
         self._outcomes.labels(entry.action, entry.outcome).inc()
 
-    def cycle(self, plan: Plan, world: World, seconds: float, deserved: Mapping[str, object]) -> None:
+    def cycle(self, plan: Plan, world: World, seconds: float) -> None:
         """Note a cycle's outcome."""
         self._cycle.observe(seconds * 1000)
         if plan.binds:
@@ -90,31 +88,10 @@ class Measures:
         self._jobs.set(len(world.with_pending))
         if plan.evictions:
             self._victims.set(len(plan.evictions))
+            self._preemptions.inc()
             for action in {e.action for e in plan.evictions}:
                 self._evictions.labels(action).inc()
 
     def failed(self, failure: Failure) -> None:
         """Count an error of a plugin."""
         self._failures.labels(failure.plugin, failure.point).inc()
-
-    def queues(self, plan: Plan, world: World) -> None:
-        """Set the gauges of every queue."""
-        gauge = self._registry.gauge
-        for status in plan.queues:
-            queue = world.queues.get(status.name)
-            if queue is None:
-                continue
-            for family, vector in (("allocated", queue.used), ("request", queue.used + queue.pending_request)):
-                gauge(f"volcano_queue_{family}_milli_cpu", f"{family}, milli-cpu", ("queue_name",)).labels(
-                    status.name
-                ).set(int(vector[CPU]))
-                gauge(f"volcano_queue_{family}_memory_bytes", f"{family}, bytes", ("queue_name",)).labels(
-                    status.name
-                ).set(int(vector[MEMORY]))
-            gauge("volcano_queue_share", "Share of what it deserves", ("queue_name",)).labels(status.name).set(
-                status.share
-            )
-            gauge("volcano_queue_weight", "Weight", ("queue_name",)).labels(status.name).set(queue.weight)
-            gauge("volcano_queue_overused", "1 when it has all it deserves", ("queue_name",)).labels(status.name).set(
-                int(status.overused)
-            )

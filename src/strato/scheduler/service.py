@@ -35,6 +35,7 @@ from strato.scheduler.plan import Failure, Plan, PodVerdict
 from strato.scheduler.reasons import Verdict
 from strato.scheduler.replicas import Replicas
 from strato.scheduler.reports import Reports
+from strato.scheduler.series import Series
 from strato.scheduler.shards import NONE, Shards
 from strato.scheduler.tasks import Task
 from strato.scheduler.usagesource import UsageSource
@@ -115,6 +116,7 @@ class Scheduler:
         self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
         self.world = World(names, default_queue)
         self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
+        self._series = Series(self.world, registry)
         self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
         self._binder = Binder(
             cluster, clock, self.world, self._recorder, self.wake, bound=self._on_bound, workers=workers
@@ -215,7 +217,8 @@ class Scheduler:
             observe=self._measures.took,
         )
         self._decided_version = world.version
-        self._measures.cycle(plan, world, self._clock.monotonic() - started, {})
+        self._measures.cycle(plan, world, self._clock.monotonic() - started)
+        self._series.cycle(plan)
         self._remember(plan)
         for failure in plan.failures:
             self._on_failure(failure)
@@ -341,6 +344,7 @@ class Scheduler:
 
     def _on_bound(self, task: Task) -> None:
         self._measures.bound(task, self._clock.now())
+        self._series.bound(task, self._clock.now())
         self.ledger.started(task.key, self._clock.now())
 
     def _on_refused(self, view: Object, why: str) -> None:

@@ -1,0 +1,34 @@
+"""Gauges of queues and jobs, by Volcano's names."""
+
+from __future__ import annotations
+
+from strato.clock import VirtualClock
+from strato.metrics import Registry
+from tests.scheduler import worlds
+from tests.scheduler.test_service import create, running, virtually
+
+
+def test_queues_and_jobs_have_their_series_as_long_as_they_are_there() -> None:
+    async def story(clock: VirtualClock) -> None:
+        metrics = Registry()
+        async with running(clock, metrics=metrics) as (cluster, scheduler):
+            group = worlds.group("g", 1)
+            await create(cluster, worlds.node("n1", cpu="2"), group, *[worlds.pod(f"p{i}", "g") for i in range(3)])
+            await clock.sleep(3)
+            text = metrics.render().decode()
+            assert 'volcano_queue_allocated_milli_cpu{queue_name="default"} 2000.0' in text
+            assert 'volcano_queue_request_milli_cpu{queue_name="default"} 3000.0' in text
+            assert 'volcano_queue_allocated_scalar_resources{queue_name="default",resource="pods"} 2.0' in text
+            assert 'volcano_queue_weight{queue_name="default"} 1.0' in text
+            assert 'volcano_unschedule_task_count{job_id="g"} 1.0' in text
+            assert text.count('volcano_unschedule_task_count{job_id="g"}') == 1
+            assert 'volcano_job_share{job_id="g",job_ns="ns"} 1.0' in text
+            assert 'volcano_e2e_job_scheduling_duration{job_name="g",job_namespace="ns",queue="default"}' in text
+            scheduler.world.remove_group("ns/g")
+            for i in range(3):
+                scheduler.world.remove_pod(f"ns/p{i}")
+            gone = metrics.render().decode()
+            assert 'job_id="g"' not in gone
+            assert 'job_name="g"' not in gone
+
+    virtually(story)
