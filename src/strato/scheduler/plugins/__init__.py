@@ -22,6 +22,7 @@ from strato.scheduler.plugins.rescheduling import Rescheduling
 from strato.scheduler.plugins.resourcequota import ResourceQuota
 from strato.scheduler.plugins.resourcestrategy import ResourceStrategyFit
 from strato.scheduler.plugins.sla import Sla
+from strato.scheduler.plugins.tasktopology import TaskTopology
 from strato.scheduler.plugins.tdm import Tdm
 from strato.scheduler.plugins.usage import Usage
 
@@ -48,6 +49,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         Tdm,
         Usage,
         Rescheduling,
+        TaskTopology,
         Sla,
     )
 }
