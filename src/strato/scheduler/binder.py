@@ -169,7 +169,9 @@ class Binder:
         why = self._choices.pop(task.key, None) if self._choices else None
         for attempt in range(_ATTEMPTS):
             try:
-                await self._cluster.bind(task.namespace, task.name, bind.node, uid=task.uid)
+                await self._cluster.bind(
+                    task.namespace, task.name, bind.node, uid=task.uid, annotations=task.bind_annotations()
+                )
             except (Unavailable, TooManyRequests) as error:
                 if attempt == _ATTEMPTS - 1:
                     return await self._failed(bind, error)

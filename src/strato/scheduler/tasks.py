@@ -6,7 +6,8 @@ gang of a thousand pods is filtered and scored once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -114,6 +115,13 @@ def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
     )
 
 
+class Grant(NamedTuple):
+    """What a plugin gave a task on a row; it stands while the task is there."""
+
+    row: int
+    annotations: Mapping[str, str]
+
+
 class Task:
     """One pod as the scheduler sees it.
 
@@ -124,6 +132,7 @@ class Task:
         gated: Has scheduling gates; never placed.
         job: None for pods of nobody (foreign schedulers, no group yet).
         sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
+        grants: What plugins gave it with its place, by plugin.
         reservation: Volumes and devices it was given with its place.
         waiting_node: Name of the node the pod names while that node is unknown, else empty.
     """
@@ -131,6 +140,7 @@ class Task:
     __slots__ = (
         "cls",
         "gated",
+        "grants",
         "job",
         "key",
         "name",
@@ -163,12 +173,30 @@ class Task:
         self.status = PENDING
         self.row = -1
         self.reservation: Reservation | None = None
+        self.grants: dict[str, Grant] | None = None
         self.priority = 1
         self.role = ""
         self.gated = False
         self.preemptable = True
         self.nominated = ""
         self.waiting_node = ""
+
+    def grant(self, plugin: str, annotations: Mapping[str, str]) -> None:
+        """Give it something where it is; the annotations are written with its bind."""
+        self.grants = {**(self.grants or {}), plugin: Grant(self.row, annotations)}
+
+    def granted(self, plugin: str) -> Mapping[str, str]:
+        """Return what a plugin gave it where it is, as decided here or as its bound pod says."""
+        found = self.grants.get(plugin) if self.grants is not None else None
+        if found is not None and found.row == self.row:
+            return found.annotations
+        return (self.pod.metadata.annotations or {}) if self.pod.spec.node_name else {}
+
+    def bind_annotations(self) -> dict[str, str] | None:
+        """Return what is to be written with its bind."""
+        if self.grants is None:
+            return None
+        return {k: v for given in self.grants.values() if given.row == self.row for k, v in given.annotations.items()}
 
     @property
     def alike(self) -> int | str:

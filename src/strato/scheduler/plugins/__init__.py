@@ -7,6 +7,7 @@ from strato.scheduler.plugins.binpack import Binpack
 from strato.scheduler.plugins.capacity import Capacity
 from strato.scheduler.plugins.cdp import Cdp
 from strato.scheduler.plugins.conformance import Conformance
+from strato.scheduler.plugins.deviceshare import DeviceShare
 from strato.scheduler.plugins.drf import Drf
 from strato.scheduler.plugins.easy import Easy
 from strato.scheduler.plugins.gang import Gang
@@ -50,6 +51,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         Usage,
         Rescheduling,
         TaskTopology,
+        DeviceShare,
         Sla,
     )
 }
