@@ -20,15 +20,26 @@ from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import Unavailable
 from strato.scheduler import Scheduler
+from strato.scheduler.config import parse_config
 from strato.server.embedded import in_memory_server
 from tests.scheduler import worlds
+from tests.scheduler.fabrics import TOPOLOGY, fabric, gang
 
 Json = dict[str, Any]
 Test = Callable[..., Coroutine[Any, Any, None]]
 
 
+KINDS = {
+    "HyperNode": catalog.HYPERNODE,
+    "Node": catalog.NODE,
+    "Pod": catalog.POD,
+    "PodGroup": catalog.PODGROUP,
+    "Queue": catalog.QUEUE,
+}
+
+
 def manifest(obj: Json) -> Json:
-    kind = {"Pod": catalog.POD, "Node": catalog.NODE, "PodGroup": catalog.PODGROUP, "Queue": catalog.QUEUE}[obj["kind"]]
+    kind = KINDS[obj["kind"]]
     made = {"apiVersion": kind.api_version, **obj}
     made["metadata"] = {k: v for k, v in obj["metadata"].items() if k != "uid"}
     if obj["kind"] == "Pod":
@@ -38,9 +49,8 @@ def manifest(obj: Json) -> Json:
 
 
 async def create(cluster: LocalCluster, *objects: Json) -> None:
-    kinds = {"Pod": catalog.POD, "Node": catalog.NODE, "PodGroup": catalog.PODGROUP, "Queue": catalog.QUEUE}
     for obj in objects:
-        kind = kinds[obj["kind"]]
+        kind = KINDS[obj["kind"]]
         body = manifest(obj)
         namespace = obj["metadata"].get("namespace", "")
         await cluster.create(kind, body, namespace)
@@ -127,6 +137,24 @@ def test_gang_is_bound_and_told() -> None:
                 ("Scheduled", "Successfully assigned ns/a to n1"),
                 ("Scheduled", "pod group is ready"),
             }
+
+    virtually(story)
+
+
+def test_gang_stays_in_its_domain_and_the_group_says_which() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock, config=parse_config(TOPOLOGY)) as (cluster, scheduler):
+            await create(cluster, *fabric((2, 2, 1)), *gang("train", 6, 6, 1))
+            await clock.sleep(2.0)
+            leaves = {node[:4] for node in (await nodes_of(cluster)).values()}
+            assert len(leaves) == 1
+            group = await cluster.get(PodGroup, "train", "ns")
+            assert {group.metadata.annotation("volcano.sh/job-allocated-hypernode")} == leaves
+            await create(cluster, *gang("large", 9, 9, 1))
+            await clock.sleep(2.0)
+            found = scheduler.diagnosis("ns/large")
+            assert found is not None
+            assert "no HyperNode up to tier 1 holds the job" in found.summary
 
     virtually(story)
 

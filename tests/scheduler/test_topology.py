@@ -143,6 +143,18 @@ def test_a_running_gang_grows_only_within_its_tier() -> None:
         assert all(node.startswith("l0-1") for node in worlds.binds(plan).values())
 
 
+@pytest.mark.parametrize(
+    ("gone", "bound"), [pytest.param(1, 0, id="one node is left"), pytest.param(2, 1, id="no node is left")]
+)
+def test_nodes_that_are_left_say_where_a_gang_lies(gone: int, bound: int) -> None:
+    running = [worlds.pod(f"g-t-{i}", "g", memory="", phase="Running", nodeName=f"l0-0-n{i}", cpu="4") for i in (0, 1)]
+    world = worlds.world(worlds.queue(), *fabric((2, 2, 1)), *gang("g", 0, 2, 1), *running)
+    worlds.feed(world, worlds.pod("g-u-0", "g", memory=""))
+    for number in range(gone):
+        world.remove_node(f"l0-0-n{number}")
+    assert len(worlds.cycle(world, TOPOLOGY).binds) == bound
+
+
 def test_the_domain_of_a_job_is_told_once() -> None:
     world = worlds.world(worlds.queue(), *fabric((2, 2, 2)), *gang("g", 9, 9, 2))
     plan = worlds.cycle(world, TOPOLOGY)

@@ -312,7 +312,7 @@ class Placer:
             count,
             flags,
             rows,
-            int(found.head[kernels.OFFSET]) % len(rows),
+            int(np.searchsorted(rows, found.head[kernels.OFFSET])) % len(rows),
             cls.request,
             cls.scored_request,
             table.allocatable,
