@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import shutil
 import subprocess
@@ -37,7 +38,7 @@ def shaped(plugins: dict[str, list[str]], *tasks: dict[str, Any], pod: tuple[str
     blueprint = Blueprint(
         made,
         made.spec.tasks[position],
-        templates_of(body)[position],
+        templates_of(copy.deepcopy(body))[position],
         group="j-group",
         plugins=JobPlugins(made.spec.plugins).active,
         random=Random(1),

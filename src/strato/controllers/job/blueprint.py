@@ -9,7 +9,6 @@ Source: volcano-controllers A8, volcano-api 14.1.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
@@ -156,8 +155,8 @@ class Blueprint:
 
 
 def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return copies of the pod templates of a job read as JSON, one per task in order."""
-    return [copy.deepcopy(task.get("template") or {}) for task in job["spec"].get("tasks") or ()]
+    """Return the pod templates of a job read as JSON, one per task in order; blueprints change them."""
+    return [task.get("template") or {} for task in job["spec"].get("tasks") or ()]
 
 
 def _chosen(source: Mapping[str, str] | None, keys: Sequence[str]) -> dict[str, str]:
