@@ -18,7 +18,7 @@ from strato.api.status import (
     required,
 )
 from strato.errors import Cause, StratoError
-from strato.server.schema.structural import StructuralSchema
+from strato.server.schema.structural import compiled
 from strato.server.schema.violations import go_pattern
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
@@ -151,7 +151,7 @@ def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[
     yield from found
     if not found:
         try:
-            StructuralSchema(schema)
+            compiled(schema)
         except (StratoError, ValueError, TypeError, LookupError, AttributeError, re.error) as error:
             yield invalid_value(field, None, f"cannot be compiled: {error}")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from strato.api import catalog
 from strato.api.kinds import Column, Kind
-from strato.server.schema.structural import StructuralSchema
+from strato.server.schema.structural import StructuralSchema, compiled
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,7 +112,7 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Served
     )
     if known is not None and _same_shape(known, kind):
         kind = known  # admission and views know our own kinds by identity
-    return Served(kind, StructuralSchema(schema), schema, _status_of(kind, schema))
+    return Served(kind, compiled(schema), schema, _status_of(kind, schema))
 
 
 def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
@@ -120,7 +120,7 @@ def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
     status = (schema.get("properties") or {}).get("status")
     if status is None or schema.get("x-kubernetes-validations"):
         return None
-    return Served(kind, StructuralSchema({"type": "object", "properties": {"status": status}}))
+    return Served(kind, compiled({"type": "object", "properties": {"status": status}}))
 
 
 def _same_shape(known: Kind, kind: Kind) -> bool:

@@ -30,6 +30,8 @@ EVENTS = "events of the core group and of events.k8s.io are kept apart"
 PROTECTION = "claims carry no finalizer that protects them while pods use them"
 RETIRED = "no annotation that only a retired version of the API reads"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
+JOBS = "Jobs of the batch group are stored, not run: no selector and labels are made for them"
+WARNED = "no warnings about kinds that are old but work"
 BOOKMARK = "no bookmark at the end of a watch: it would repeat what the client has"
 
 CORE = "/api/v1/namespaces/{ns}"
@@ -1049,4 +1051,122 @@ SCHEMAS = [
     ),
 ]  # fmt: skip
 
-CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS, *KINDS, *SCHEMAS]
+
+def printed(path: str, obj: dict[str, Any], *more: Step) -> list[Step]:
+    """Create an object and see it, and none of its kind, as kubectl prints them."""
+    name = obj["metadata"]["name"]
+    return [
+        post(path, obj, quiet=True),
+        *more,
+        get(path, f"fieldSelector=metadata.name={name}", accept=TABLE),
+        get(path, "fieldSelector=metadata.name=nothing", accept=TABLE),
+    ]
+
+
+def unlike(reason: str, steps: list[Step]) -> list[Step]:
+    return [differs(reason, step) for step in steps]
+
+
+def named(name: str = "n", /, **members: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, **members}
+
+
+APPS, BATCH = "/apis/apps/v1/namespaces/{ns}", "/apis/batch/v1/namespaces/{ns}"
+WORKLOAD = {"selector": SELECTOR, "template": LABELLED}
+RUNNING = {
+    "phase": "Running",
+    "podIP": "10.1.2.3",
+    "startTime": "2024-01-01T00:00:00Z",
+    "conditions": [{"type": "Ready", "status": "True"}],
+    "containerStatuses": [
+        {
+            "name": "main",
+            "image": "i",
+            "imageID": "",
+            "ready": True,
+            "restartCount": 2,
+            "lastState": {},
+            "state": {"running": {"startedAt": "2024-01-01T00:00:00Z"}},
+        }
+    ],
+}
+WAITING = {
+    "phase": "Pending",
+    "containerStatuses": [
+        {
+            "name": "main",
+            "image": "i",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "lastState": {},
+            "state": {"waiting": {"reason": "ErrImagePull"}},
+        }
+    ],
+}
+FAILED = {
+    "phase": "Failed",
+    "containerStatuses": [
+        {
+            "name": "main",
+            "image": "i",
+            "imageID": "",
+            "ready": False,
+            "restartCount": 0,
+            "lastState": {},
+            "state": {"terminated": {"exitCode": 3, "reason": "Error"}},
+        }
+    ],
+}
+
+TABLES = [
+    Case("print pods", [
+        *printed(PODS, pod("running", nodeName="n1"),
+                 patch(f"{PODS}/running/status", {"status": RUNNING}, quiet=True)),
+        *printed(PODS, pod("waiting"), patch(f"{PODS}/waiting/status", {"status": WAITING}, quiet=True)),
+        *printed(PODS, pod("failed"), patch(f"{PODS}/failed/status", {"status": FAILED}, quiet=True)),
+        *printed(PODS, pod("gated", schedulingGates=[{"name": "x/y"}])),
+    ]),
+    Case("print workloads", [
+        *printed(f"{APPS}/deployments", named(spec={"replicas": 3, **WORKLOAD})),
+        *printed(f"{APPS}/replicasets", named(spec=WORKLOAD)),
+        *printed(f"{APPS}/statefulsets", named(spec={"serviceName": "s", **WORKLOAD})),
+        *printed(f"{APPS}/daemonsets", named(spec=WORKLOAD)),
+        *unlike(JOBS, printed(f"{BATCH}/jobs", named(spec={"completions": 3, "template": ONCE}))),
+        *printed(f"{BATCH}/cronjobs", named(
+            spec={"schedule": "0 1 * * *", "jobTemplate": {"spec": {"template": ONCE}}})),
+        *printed(f"{CORE}/replicationcontrollers", named(spec={"selector": {"a": "b"}, "template": LABELLED})),
+    ]),
+    Case("print configuration", [
+        *printed(MAPS, config("n", data={"a": "b"})),
+        *printed(SECRETS, named(data={"a": "Yg=="})),
+        *printed(ACCOUNTS, named()),
+        *printed(f"{CORE}/services", named(spec={"clusterIP": "None", "ports": [{"port": 80}, {"port": 53, "name": "d",
+                                                                             "protocol": "UDP"}]}),
+                 patch(f"{CORE}/services/n", {"spec": {"ports": [{"port": 80, "name": "w"}]}}, quiet=True)),
+        *unlike(WARNED, printed(f"{CORE}/endpoints", named(
+            subsets=[{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]))),
+        *printed(f"{CORE}/resourcequotas", named(spec={"hard": {"pods": "3"}})),
+        *printed(f"{CORE}/limitranges", named(spec={"limits": []})),
+        *printed(BUDGETS, named(spec={"minAvailable": 1, "selector": SELECTOR})),
+        *printed("/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies", named(spec={"podSelector": SELECTOR})),
+        *printed("/apis/coordination.k8s.io/v1/namespaces/{ns}/leases", named(spec={"holderIdentity": "me"})),
+        *printed("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles", named(rules=[])),
+        *printed("/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings", named(
+            roleRef={"kind": "Role", "name": "r", "apiGroup": "rbac.authorization.k8s.io"},
+            subjects=[{"kind": "ServiceAccount", "name": "default"}, {"kind": "User", "name": "u"}])),
+        *printed(f"{CORE}/events", named(reason="Odd", message="m", type="Normal", count=3, involvedObject={
+            "kind": "Pod", "namespace": "{ns}", "name": "p"}, lastTimestamp=None)),
+    ]),
+    Case("print cluster-wide kinds", [
+        *printed("/api/v1/namespaces", named("ns-{x}")),
+        *printed("/apis/scheduling.k8s.io/v1/priorityclasses", named("n-{x}", value=7)),
+        *printed("/apis/storage.k8s.io/v1/storageclasses", named("n-{x}", provisioner="p")),
+        *printed("/apis/rbac.authorization.k8s.io/v1/clusterroles", named("n-{x}", rules=[])),
+        *printed(CRDS, crd("things", "Thing")),
+        *unlike(PROTECTION, printed("/api/v1/persistentvolumes", named("n-{x}", spec={
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/x"}}))),
+    ]),
+]  # fmt: skip
+
+CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS, *KINDS, *SCHEMAS, *TABLES]

@@ -97,6 +97,7 @@ def differs(reason: str, step: Step) -> Step:
     return replace(step, differs=reason)
 
 
+_AGE = re.compile(r"^\d+s$")
 _SLOT = re.compile(r"\{(ns|x|(?:rv|uid|continue|name):\d+)\}")
 
 
@@ -175,6 +176,10 @@ class Run:
     def _member(self, name: str, value: Any) -> Any:
         if name in ("resourceVersion", "uid", "continue") and value:
             return "{" + name + "}"
+        if name == "rows" and value is None:
+            return []
+        if name == "cells":
+            return [_AGE.sub("{age}", self._text(cell)) if isinstance(cell, str) else cell for cell in value]
         if name == "token" and str(value).startswith("ey"):
             return "{token}"
         if name == "causes":  # a real server says some twice

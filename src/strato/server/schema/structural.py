@@ -9,7 +9,10 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from strato.api.status import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
@@ -64,6 +67,16 @@ class StructuralSchema:
         if violations.drop_nulls(self._schema, obj) and self._valid(obj):
             return []
         return violations.find(self._schema, obj)
+
+
+def compiled(schema: Schema) -> StructuralSchema:
+    """Return a schema compiled, the same for the same text: definitions are checked, stored and read back."""
+    return _compiled(msgspec.json.encode(schema))
+
+
+@lru_cache(maxsize=256)
+def _compiled(text: bytes) -> StructuralSchema:
+    return StructuralSchema(msgspec.json.decode(text))
 
 
 _BLOCKING = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))

@@ -30,18 +30,22 @@ def layout(header: str, cells: Cells, conditions: Callable[[Obj], list[dict[str,
     """Make a layout from one line of text.
 
     Args:
-        header: Columns separated by ``|``; ``*`` before one hides it without ``-o wide``, ``#`` makes it an integer.
+        header: Columns separated by ``|``; ``*`` before one hides it without ``-o wide``, ``#`` makes it an integer,
+            ``?`` a boolean, ``@`` a date.
         cells: Computes a row.
         conditions: Computes row conditions.
     """
     definitions = []
     for text in header.split("|"):
         title = text.strip()
-        name = title.lstrip("*#")
+        is_wide, marked = title.startswith("*"), title.removeprefix("*")
         definitions.append(
-            definition(name, "integer" if "#" in title[:2] else "string", priority=1 if title.startswith("*") else 0)
+            definition(marked.lstrip("#?@"), _TYPES.get(marked[0], "string"), priority=1 if is_wide else 0)
         )
     return Layout(definitions, cells, conditions)
+
+
+_TYPES = {"#": "integer", "?": "boolean", "@": "date"}
 
 
 def definition(

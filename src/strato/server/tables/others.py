@@ -64,7 +64,7 @@ def _node_address(obj: Obj, type_: str) -> str:
 
 def _event(obj: Obj, now: float) -> list[Any]:
     series: Obj = obj.get("series") or {}
-    first = obj.get("firstTimestamp") or obj.get("eventTime") or part(obj, "metadata", "creationTimestamp")
+    first = obj.get("firstTimestamp") or obj.get("eventTime")
     last = series.get("lastObservedTime") or obj.get("lastTimestamp") or first
     reference: Obj = obj.get("involvedObject") or obj.get("regarding") or {}
     target = f"{str(reference.get('kind', '')).lower()}/{reference.get('name', '')}"
@@ -231,10 +231,6 @@ def _secret(obj: Obj, now: float) -> list[Any]:
     return [name(obj), obj.get("type") or "Opaque", len(obj.get("data") or ()), age(obj, now)]
 
 
-def _service_account(obj: Obj, now: float) -> list[Any]:
-    return [name(obj), len(obj.get("secrets") or ()), age(obj, now)]
-
-
 def _definition(obj: Obj, now: float) -> list[Any]:
     del now  # as in Kubernetes: the instant itself
     return [name(obj), part(obj, "metadata", "creationTimestamp") or UNKNOWN]
@@ -244,20 +240,20 @@ def _network_policy(obj: Obj, now: float) -> list[Any]:
     return [name(obj), selector(part(obj, "spec", "podSelector")), age(obj, now)]
 
 
-_ROLES = "Name|Created At"
+_ROLES = "Name|@Created At"
 _BINDINGS = "Name|Role|Age|*Users|*Groups|*ServiceAccounts"
 LAYOUTS: Mapping[str, Layout] = {
     "nodes": layout(
         "Name|Status|Roles|Age|Version|*Internal-IP|*External-IP|*OS-Image|*Kernel-Version|*Container-Runtime", _node
     ),
     "namespaces": layout("Name|Status|Age", _plain(("status", "phase"))),
-    "events": layout("Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*#Count|*Name", _event),
+    "events": layout("Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event),
     "events.events.k8s.io": layout(
-        "Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*#Count|*Name", _event
+        "Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event
     ),
     "configmaps": layout("Name|Data|Age", _config_map),
     "secrets": layout("Name|Type|Data|Age", _secret),
-    "serviceaccounts": layout("Name|#Secrets|Age", _service_account),
+    "serviceaccounts": layout("Name|Age", _plain()),
     "endpoints": layout("Name|Endpoints|Age", _endpoints),
     "endpointslices.discovery.k8s.io": layout("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
     "persistentvolumes": layout(
@@ -272,14 +268,14 @@ LAYOUTS: Mapping[str, Layout] = {
         "Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age", _storage_class
     ),
     "leases.coordination.k8s.io": layout("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
-    "priorityclasses.scheduling.k8s.io": layout("Name|#Value|Global-Default|Age|*PreemptionPolicy", _priority_class),
+    "priorityclasses.scheduling.k8s.io": layout("Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class),
     "resourcequotas": layout("Name|Request|Limit|Age", _quota),
-    "limitranges": layout("Name|Created At", _role),
+    "limitranges": layout("Name|@Created At", _role),
     "roles.rbac.authorization.k8s.io": layout(_ROLES, _role),
     "clusterroles.rbac.authorization.k8s.io": layout(_ROLES, _role),
     "rolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
     "clusterrolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
-    "customresourcedefinitions.apiextensions.k8s.io": layout("Name|Created At", _definition),
+    "customresourcedefinitions.apiextensions.k8s.io": layout("Name|@Created At", _definition),
     "ingresses.networking.k8s.io": layout("Name|Class|Hosts|Address|Ports|Age", _ingress),
     "ingressclasses.networking.k8s.io": layout("Name|Controller|Age", _plain(("spec", "controller"))),
     "networkpolicies.networking.k8s.io": layout("Name|Pod-Selector|Age", _network_policy),

@@ -173,7 +173,7 @@ def _autoscaler(obj: Obj, now: float) -> list[Any]:
 
 _TEMPLATE = "*Containers|*Images|*Selector"
 LAYOUTS: Mapping[str, Layout] = {
-    "deployments.apps": layout(f"Name|Ready|#Up-to-date|#Available|Age|{_TEMPLATE}", _deployment),
+    "deployments.apps": layout(f"Name|Ready|Up-to-date|Available|Age|{_TEMPLATE}", _deployment),
     "replicasets.apps": layout(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replica_set),
     "replicationcontrollers": layout(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replication_controller),
     "statefulsets.apps": layout("Name|Ready|Age|*Containers|*Images", _stateful_set),
@@ -181,7 +181,7 @@ LAYOUTS: Mapping[str, Layout] = {
         f"Name|#Desired|#Current|#Ready|#Up-to-date|#Available|Node Selector|Age|{_TEMPLATE}", _daemon_set
     ),
     "jobs.batch": layout(f"Name|Status|Completions|Duration|Age|{_TEMPLATE}", _job),
-    "cronjobs.batch": layout(f"Name|Schedule|Timezone|Suspend|#Active|Last Schedule|Age|{_TEMPLATE}", _cron_job),
+    "cronjobs.batch": layout(f"Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|{_TEMPLATE}", _cron_job),
     "services": layout("Name|Type|Cluster-IP|External-IP|Port(s)|Age|*Selector", _service),
     "poddisruptionbudgets.policy": layout(
         "Name|Min Available|Max Unavailable|#Allowed Disruptions|Age", _disruption_budget
