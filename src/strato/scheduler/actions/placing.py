@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 class Work:
     """The tasks of a (sub-)job still to place in this cycle, in order, as runs of equal ones; taken from the front."""
 
-    __slots__ = ("at", "tasks")
+    __slots__ = ("_end", "at", "tasks")
 
     def __init__(self, tasks: list[Task], at: int = 0) -> None:
         self.tasks = tasks
         self.at = at
+        self._end = 0
 
     def __bool__(self) -> bool:
         return self.at < len(self.tasks)
@@ -39,11 +40,13 @@ class Work:
         first = self.tasks[self.at]
         if single or first.nominated:
             return 1
-        end = self.at + 1
         tasks, cls, role = self.tasks, first.cls, first.role
-        while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role and not tasks[end].nominated:
-            end += 1
-        return ssn.equal_run(tasks, self.at, end)
+        if self._end <= self.at:  # a ready job comes back for every single task of a long run
+            end = self.at + 1
+            while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role and not tasks[end].nominated:
+                end += 1
+            self._end = end
+        return ssn.equal_run(tasks, self.at, self._end)
 
     def take(self, count: int) -> list[Task]:
         """Remove and return the first tasks."""
