@@ -28,6 +28,9 @@ from strato.metrics import Registry
 SYNC_JOB_FLOW: Final = "SyncJobFlow"
 _DELETE: Final = "delete"
 
+SETTLE_SECONDS: Final = 0.02
+"""A pass reads and writes all jobs of a flow: jobs that change together are one."""
+
 
 class FlowError(StratoError):
     """A step of a flow cannot be made."""
@@ -115,7 +118,7 @@ class JobFlowController(KeyedController):
         if owner is None or (owner.api_version, owner.kind) != (build.FLOW_API_VERSION, build.FLOW_KIND):
             return
         if change.old is None or change.new is None or change.old.status != change.new.status:
-            self.queue.add(Key(change.key.namespace, owner.name))
+            self.queue.add_after(Key(change.key.namespace, owner.name), SETTLE_SECONDS)
 
     # Work
 

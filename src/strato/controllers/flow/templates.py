@@ -5,7 +5,7 @@ Source: volcano-controllers Part F, JobTemplate.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
@@ -17,6 +17,9 @@ from strato.controllers.flow.build import CREATED_BY_TEMPLATE
 from strato.controllers.flow.controller import index_created_by
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound
+
+SETTLE_SECONDS: Final = 0.5
+"""Every write is the whole list: jobs that come together are one."""
 
 
 class JobTemplateController(KeyedController):
@@ -43,7 +46,7 @@ class JobTemplateController(KeyedController):
             origin = change.new.metadata.label(CREATED_BY_TEMPLATE)
             namespace, _, name = origin.partition(".")  # a namespace has no dots, a template's name may
             if name:
-                self.queue.add(Key(namespace, name))
+                self.queue.add_after(Key(namespace, name), SETTLE_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:
         """Write the list of jobs when there are some and it differs."""

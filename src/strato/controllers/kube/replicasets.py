@@ -29,7 +29,7 @@ class ReplicaSetController(KeyedController):
         super().__init__(clock)
         self._cluster = cluster
         self._sets = informers.informer(ReplicaSet)
-        self._owned = OwnedPods(cluster, informers, catalog.REPLICASET, self.queue.add)
+        self._owned = OwnedPods(cluster, informers, catalog.REPLICASET, self.queue.add_after)
         self._sets.add_handler(self._on_set)
 
     def _on_set(self, change: Change[ReplicaSet]) -> None:

@@ -104,7 +104,7 @@ class StatefulSetController(KeyedController):
         self._cluster = cluster
         self._sets = informers.informer(StatefulSet)
         self._revisions = Revisions(cluster, informers.informer(ControllerRevision), catalog.STATEFULSET)
-        self._owned = OwnedPods(cluster, informers, catalog.STATEFULSET, self.queue.add)
+        self._owned = OwnedPods(cluster, informers, catalog.STATEFULSET, self.queue.add_after)
         self._sets.add_handler(self._on_set)
 
     def _on_set(self, change: Change[StatefulSet]) -> None:
