@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from strato.cli.connect import with_cluster
+
+if TYPE_CHECKING:
+    from strato.scheduler.plan import Failure
 
 
 @click.command()
@@ -46,5 +50,8 @@ def schedule(
         states.save(save, found.objects, header)
     for kind, count in unread(found.objects).items():
         click.echo(f"note: {count} of kind {kind} passed over; the scheduler does not read it", err=True)
-    decided = dry_run(world, rules, cycles=header.cycles, seed=header.seed, now=header.now)
+    failures: list[Failure] = []
+    decided = dry_run(world, rules, cycles=header.cycles, seed=header.seed, now=header.now, failures=failures)
+    for failure in failures:
+        click.echo(f"warning: {failure.plugin} failed in {failure.point}, left out: {failure.error}", err=True)
     click.echo(states.as_json(decided) if output == "json" else decisions_text(decided))

@@ -27,7 +27,7 @@ from strato.scheduler.decoding import decode
 from strato.scheduler.kinds import WorldKind
 from strato.scheduler.manifests import Json, Located, describe
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan
+from strato.scheduler.plan import Failure, Plan
 from strato.scheduler.states import START
 from strato.scheduler.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.world import DEFAULT_QUEUE, World
@@ -178,7 +178,15 @@ def _with_priority(pod: Pod, classes: Sequence[PriorityClass]) -> Pod:
     return pod if value is None else structs.replace(pod, spec=structs.replace(spec, priority=value))
 
 
-def dry_run(world: World, config: Config, *, cycles: int = 1, seed: int = 0, now: float = START) -> Json:
+def dry_run(
+    world: World,
+    config: Config,
+    *,
+    cycles: int = 1,
+    seed: int = 0,
+    now: float = START,
+    failures: list[Failure] | None = None,
+) -> Json:
     """Run cycles on a world and return the decisions of each; see the module.
 
     Args:
@@ -187,6 +195,7 @@ def dry_run(world: World, config: Config, *, cycles: int = 1, seed: int = 0, now
         cycles: How many; a second passes between two.
         seed: Decides what is left to chance.
         now: Seconds since the epoch at the first cycle.
+        failures: Receives what raised and was left out.
     """
     rng = random.Random(seed)
     placer = Placer(world.nodes, seed)
@@ -194,6 +203,8 @@ def dry_run(world: World, config: Config, *, cycles: int = 1, seed: int = 0, now
     for number in range(cycles):
         plan = run_cycle(world, config, now=now + number, rng=rng, uid=f"session-{number + 1}", placer=placer)
         out.append(to_json(plan, world))
+        if failures is not None:
+            failures += plan.failures
         settle(plan, world)
     return {"cycles": out}
 

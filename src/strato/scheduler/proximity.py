@@ -99,7 +99,7 @@ def fill_of(used: FloatArray, capacity: FloatArray, asked: FloatArray, weights: 
         if need > 0:
             after = used[:, k] + need
             over |= after > capacity[:, k]
-            points += after / np.maximum(capacity[:, k], 1e-300) * weights[k]
+            points += after / np.maximum(capacity[:, k], 1.0) * weights[k]
             whole += float(weights[k])
     if whole <= 0:
         return np.zeros(len(used))
