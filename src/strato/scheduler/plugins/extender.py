@@ -1,0 +1,304 @@
+"""extender: asks an HTTP service at extension points (spec volcano-plugins 24).
+
+This is the one plugin that waits for a network within the cycle, because its answers decide. It waits for one request
+at most as long as configured, and after a request that failed it asks no more in that cycle.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from strato.api.core import PodSpec
+from strato.scheduler.arguments import arg, seconds
+from strato.scheduler.framework import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
+from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.nodes import NodeTable, Rows
+from strato.scheduler.plugins import wireforms
+from strato.scheduler.reasons import Reason
+from strato.scheduler.tasks import Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+_log = logging.getLogger(__name__)
+
+_ANSWER_LIMIT: Final = 10 << 20
+_POINT_VERBS: Final = {
+    "filter_task": "predicate",
+    "batch_score": "prioritize",
+    "preemptable": "preemptable",
+    "reclaimable": "reclaimable",
+    "overused": "queue_overused",
+    "job_enqueueable": "job_enqueueable",
+    "job_enqueued": "job_enqueued",
+    "job_ready": "job_ready",
+    "on_place": "allocate",
+    "on_remove": "deallocate",
+}
+"""By extension point, the field with its verb."""
+
+
+def _names(value: Any) -> frozenset[str]:
+    if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
+        raise ValueError(f"{value!r} is not a list of resource names")
+    return frozenset(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtenderArgs:
+    """Arguments, as written under ``arguments:`` of this plugin; a verb that is not given is not asked."""
+
+    prefix: str = arg("extender.urlPrefix", "")
+    timeout_seconds: float = arg("extender.httpTimeout", 1.0, read=seconds)
+    """How long one request may take. Default 1s."""
+    session_open: str = arg("extender.onSessionOpenVerb", "")
+    session_close: str = arg("extender.onSessionCloseVerb", "")
+    predicate: str = arg("extender.predicateVerb", "")
+    prioritize: str = arg("extender.prioritizeVerb", "")
+    preemptable: str = arg("extender.preemptableVerb", "")
+    reclaimable: str = arg("extender.reclaimableVerb", "")
+    queue_overused: str = arg("extender.queueOverusedVerb", "")
+    job_enqueueable: str = arg("extender.jobEnqueueableVerb", "")
+    job_enqueued: str = arg("extender.jobEnqueuedVerb", "")
+    job_ready: str = arg("extender.jobReadyVerb", "")
+    allocate: str = arg("extender.allocateFuncVerb", "")
+    deallocate: str = arg("extender.deallocateFuncVerb", "")
+    ignorable: bool = arg("extender.ignorable", False)
+    """Whether scheduling goes on as if the extender agreed when it does not answer. Default false."""
+    managed: frozenset[str] = arg("extender.managedResources", frozenset(), read=_names)  # arg makes a field
+    """Resources whose pods are asked about; none means all pods."""
+
+
+class ExtenderFailed(Exception):
+    """The extender did not answer, or not as it should."""
+
+
+class Extender(Plugin):
+    """Leave decisions to an HTTP service."""
+
+    name = "extender"
+    args_type = ExtenderArgs
+
+    def off_points(self) -> frozenset[str]:
+        """What has no verb, and everything when the session could not be opened there."""
+        if getattr(self, "_refused", False):
+            return frozenset(_POINT_VERBS)
+        return frozenset(point for point, field in _POINT_VERBS.items() if not getattr(self.args, field))
+
+    def open(self, ssn: Session) -> None:
+        """Tell the extender what there is."""
+        self._ssn = ssn
+        self._world = world = ssn.world
+        self._silent = False
+        self._refused = False
+        if not self.args.session_open:
+            return
+        rows = [row for row, node in enumerate(world.nodes.facts) if node is not None]
+        nodes = [wireforms.node(world, row) for row in rows]
+        body = {
+            "Jobs": {job.key: wireforms.job(world, job) for job in world.jobs.values()},
+            "Nodes": {node["Name"]: node for node in nodes},
+            "Queues": {queue.name: wireforms.queue(queue) for queue in world.queues.values()},
+            "NamespaceInfo": {},
+            "RevocableNodes": {},
+            "NodeList": nodes,
+        }
+        try:
+            self._ask(self.args.session_open, body)
+        except ExtenderFailed:
+            self._refused = not self.args.ignorable
+
+    def close(self, ssn: Session) -> None:
+        """Tell the extender that the session is over."""
+        if self.args.session_close and not self._refused:
+            self._tell(self.args.session_close, {})
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def watches_pods(self, task: Task) -> bool:
+        """Whether the extender looks at the task."""
+        return self._concerns(task)
+
+    def _concerns(self, task: Task) -> bool:
+        managed = self.args.managed
+        return not managed or not managed.isdisjoint(_resources(task.cls.spec))
+
+    def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
+        """Ask about every node; no text means yes, code 0 with a text is an error."""
+        if not self._concerns(task):
+            return None
+        codes = np.zeros(len(rows), np.uint8)
+        reasons: list[Reason] = []
+        for i, row in enumerate(rows.tolist()):
+            try:
+                body = {"task": wireforms.task(self._world, task), "node": wireforms.node(self._world, row)}
+                answer = self._ask(self.args.predicate, body)
+                text, code = str(answer.get("status") or ""), answer.get("code", 0)
+            except ExtenderFailed as error:
+                if self.args.ignorable:
+                    return None if i == 0 else Verdicts(codes, tuple(reasons))
+                text, code = str(error), 1
+            if not text:
+                continue
+            reason = Reason(self.name, text, curable=code == 2)
+            if reason not in reasons:
+                if len(reasons) == 254:
+                    reason = reasons[-1]
+                else:
+                    reasons.append(reason)
+            codes[i] = reasons.index(reason) + 1
+        return Verdicts(codes, tuple(reasons))
+
+    def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
+        """Ask for the scores of all candidates at once."""
+        if not self._concerns(task):
+            return None
+        names = [nodes.names[row] for row in rows.tolist()]
+        body = {
+            "task": wireforms.task(self._world, task),
+            "nodes": [wireforms.node(self._world, row) for row in rows.tolist()],
+        }
+        try:
+            answer = self._ask(self.args.prioritize, body)
+            scores = answer.get("nodeScore") or {}
+            return np.array([float(scores.get(name, 0.0)) for name in names])
+        except (ExtenderFailed, TypeError, ValueError, AttributeError):
+            return None
+
+    def _victims(self, verb: str, evictor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        if not self._concerns(evictor):
+            return (), ABSTAIN
+        body = {
+            "evictor": wireforms.task(self._world, evictor),
+            "evictees": [wireforms.task(self._world, task) for task in candidates],
+        }
+        try:
+            answer = self._ask(verb, body)
+        except ExtenderFailed:
+            return (), PERMIT if self.args.ignorable else REJECT
+        chosen = {victim.get("UID") for victim in answer.get("victims") or () if isinstance(victim, dict)}
+        return [task for task in candidates if task.uid in chosen], _vote(answer)
+
+    def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Ask who may make room within the queue."""
+        return self._victims(self.args.preemptable, preemptor, candidates)
+
+    def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
+        """Ask who may make room for another queue."""
+        return self._victims(self.args.reclaimable, reclaimer, candidates)
+
+    def overused(self, queue: Queue) -> bool:
+        """Ask whether a queue has enough."""
+        try:
+            return bool(self._ask(self.args.queue_overused, {"queue": wireforms.queue(queue)}).get("overused"))
+        except ExtenderFailed:
+            return not self.args.ignorable
+
+    def job_enqueueable(self, job: Job) -> int:
+        """Ask whether a job may enter its queue."""
+        try:
+            return _vote(self._ask(self.args.job_enqueueable, {"job": wireforms.job(self._world, job)}))
+        except ExtenderFailed:
+            return PERMIT if self.args.ignorable else REJECT
+
+    def job_enqueued(self, job: Job) -> None:
+        """Tell that a job entered its queue."""
+        self._tell(self.args.job_enqueued, {"job": wireforms.job(self._world, job)})
+
+    def job_ready(self, job: Job) -> bool:
+        """Ask whether a job's placed tasks may be bound."""
+        try:
+            return self._ask(self.args.job_ready, {"job": wireforms.job(self._world, job)}).get("status") is True
+        except ExtenderFailed:
+            return not self.args.ignorable
+
+    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Tell that tasks got places."""
+        for task in tasks:
+            if self._concerns(task):
+                self._tell(self.args.allocate, {"task": wireforms.task(self._world, task)})
+
+    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Tell that tasks lost their places."""
+        for task in tasks:
+            if self._concerns(task):
+                self._tell(self.args.deallocate, {"task": wireforms.task(self._world, task)})
+
+    # -- the wire ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, verb: str, body: Mapping[str, Any]) -> None:
+        try:
+            self._ask(verb, body)
+        except ExtenderFailed as error:
+            _log.debug("extender not told: verb=%s: %s", verb, error)
+
+    def _ask(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post a question.
+
+        Raises:
+            ExtenderFailed: No usable answer; in this cycle nothing more is asked.
+        """
+        if self._silent:
+            raise ExtenderFailed("the extender failed earlier in this cycle")
+        memory = self._world.memory
+        try:
+            answer = post(f"{self.args.prefix.rstrip('/')}/{verb}", body, self.args.timeout_seconds)
+        except ExtenderFailed as error:
+            self._silent = True
+            if memory.get(self.name) is None:
+                _log.warning("extender does not answer: verb=%s: %s", verb, error)
+            memory[self.name] = str(error)
+            raise
+        memory[self.name] = None
+        problem = answer.get("errorMessage")
+        if problem:
+            raise ExtenderFailed(str(problem))
+        return answer
+
+
+def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
+    """Post JSON and return the JSON object answered; an empty body counts as an empty object.
+
+    Raises:
+        ExtenderFailed: It cannot be reached, takes too long, or answers something else.
+    """
+    parts = urllib.parse.urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    try:
+        connection = kind(parts.hostname or "", parts.port, timeout=timeout_seconds)
+        try:
+            connection.request("POST", parts.path, json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            raw = response.read(_ANSWER_LIMIT + 1)
+        finally:
+            connection.close()
+        if response.status != 200:
+            raise ExtenderFailed(f"{url} answered {response.status}")
+        if len(raw) > _ANSWER_LIMIT:
+            raise ExtenderFailed(f"{url} answered more than {_ANSWER_LIMIT} bytes")
+        answer = json.loads(raw) if raw.strip() else {}
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
+    if not isinstance(answer, dict):
+        raise ExtenderFailed(f"{url} did not answer an object")
+    return answer
+
+
+def _vote(answer: Mapping[str, Any]) -> int:
+    status = answer.get("status")
+    return status if type(status) is int else ABSTAIN
+
+
+def _resources(spec: PodSpec) -> set[str]:
+    found: set[str] = set()
+    for container in (*spec.containers, *spec.init_containers):
+        found |= {*container.resources.requests, *container.resources.limits}
+    return found
