@@ -15,6 +15,7 @@ from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.plugins.network_topology_aware import NetworkTopologyAware
 from strato.scheduler.plugins.nodegroup import NodeGroup
 from strato.scheduler.plugins.nodeorder import NodeOrder
+from strato.scheduler.plugins.numaaware import NumaAware
 from strato.scheduler.plugins.overcommit import Overcommit
 from strato.scheduler.plugins.pdb import Pdb
 from strato.scheduler.plugins.predicates import Predicates
@@ -54,6 +55,7 @@ PLUGINS: dict[str, type[Plugin]] = {
         TaskTopology,
         DeviceShare,
         Extender,
+        NumaAware,
         Sla,
     )
 }
