@@ -257,14 +257,20 @@ class Network:
         have = len(self._arrays.supply)
         if count > have:
             size = max(count, have + have // 2, 16)
-            self._arrays = Arrays._make([*self._arrays[:7], *(_grown(column, size) for column in self._arrays[7:])])
+            larger = _empty_arrays(size, 0)
+            for name in _NODE_FIELDS:
+                getattr(larger, name)[:have] = getattr(self._arrays, name)
+            self._arrays = Arrays._make([*self._arrays[:7], *larger[7:]])
             self._row_size, self._alive = _grown(self._row_size, size), _grown(self._alive, size)
 
     def _reserve_slots(self, count: int) -> None:
         have = len(self._arrays.tail)
         if count > have:
             size = max(count, have + have // 4, 64)
-            self._arrays = Arrays._make([*(_grown(column, size) for column in self._arrays[:7]), *self._arrays[7:]])
+            larger = _empty_arrays(0, size)
+            for name in _ARC_FIELDS:
+                getattr(larger, name)[:have] = getattr(self._arrays, name)
+            self._arrays = Arrays._make([*larger[:7], *self._arrays[7:]])
 
 
 def check_network(supply: Int64s, tail: Int64s, head: Int64s, cost: Int64s, capacity: Int64s, lower: Int64s) -> None:
@@ -306,22 +312,36 @@ def check_network(supply: Int64s, tail: Int64s, head: Int64s, cost: Int64s, capa
         raise NetworkError(problems[:10])
 
 
+_ARC_FIELDS = Arrays._fields[:7]
+_NODE_FIELDS = Arrays._fields[7:]
+_ARC = np.dtype(
+    {
+        "names": list(_ARC_FIELDS),
+        "formats": [np.int32, np.int32, np.int64, np.int64, np.int64, np.int32, np.int32],
+        "offsets": [0, 4, 16, 24, 32, 8, 12],
+        "itemsize": 40,
+    }
+)
+_NODE = np.dtype(
+    {
+        "names": list(_NODE_FIELDS),
+        "formats": [np.int64, np.int64, np.int32, np.int32, np.int64, np.int64],
+        "offsets": [0, 8, 16, 20, 24, 32],
+        "itemsize": 40,
+    }
+)
+
+
 def _empty_arrays(nodes: int, slots: int) -> Arrays:
-    return Arrays(
-        tail=np.zeros(slots, np.int32),
-        head=np.zeros(slots, np.int32),
-        cost=np.zeros(slots, np.int64),
-        capacity=np.zeros(slots, np.int64),
-        flow=np.zeros(slots, np.int64),
-        next_in=np.full(slots, -1, np.int32),
-        prev_in=np.full(slots, -1, np.int32),
-        row_start=np.zeros(nodes, np.int64),
-        row_length=np.zeros(nodes, np.int64),
-        first_in=np.full(nodes, -1, np.int32),
-        last_in=np.full(nodes, -1, np.int32),
-        supply=np.zeros(nodes, np.int64),
-        potential=np.zeros(nodes, np.int64),
-    )
+    """Return columns that are views of one record per arc and one per node.
+
+    Searches jump from arc to arc along in-lists and read several fields of each: in one record they share a cache line.
+    """
+    arcs, points = np.zeros(slots, _ARC), np.zeros(nodes, _NODE)
+    found = Arrays._make([*(arcs[name] for name in _ARC_FIELDS), *(points[name] for name in _NODE_FIELDS)])
+    for column in (found.next_in, found.prev_in, found.first_in, found.last_in):
+        column[:] = -1
+    return found
 
 
 def _grown(column: npt.NDArray[_Scalar], size: int) -> npt.NDArray[_Scalar]:

@@ -52,7 +52,7 @@ class Scratch(NamedTuple):
     arrival: Int64s
     """Arc over which the node was reached: the arc, or −1 − arc against its direction."""
     heap: Int32s
-    place: Int32s
+    place: Int64s
     stack: Int32s
     done: Int32s
     """Settled nodes of this search, in order."""
@@ -60,19 +60,23 @@ class Scratch(NamedTuple):
     """[heap size, stack size, settled nodes, work done in arcs]"""
 
 
+_LABEL = np.dtype(
+    [
+        ("distance", np.int64),
+        ("stamp", np.int32),
+        ("settled", np.int32),
+        ("arrival", np.int64),
+        ("place", np.int64),
+    ]
+)
+
+
 def new_scratch(nodes: Int) -> Scratch:
-    """Allocate the arrays for networks of that many nodes."""
-    return Scratch(
-        np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.int32),
-        np.zeros(nodes, np.int32),
-        np.zeros(nodes, np.int64),
-        np.zeros(nodes, np.int32),
-        np.zeros(nodes, np.int32),
-        np.zeros(nodes, np.int32),
-        np.zeros(nodes, np.int32),
-        np.zeros(4, np.int64),
-    )
+    """Allocate the arrays for networks of that many nodes; what a search reads of a node shares a cache line."""
+    labels = np.zeros(nodes, _LABEL)
+    lists = [np.zeros(nodes, np.int32) for _ in range(3)]
+    distance, stamp, settled, arrival, place = (labels[name] for name in _LABEL.names or ())
+    return Scratch(distance, stamp, settled, arrival, lists[0], place, lists[1], lists[2], np.zeros(4, np.int64))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -213,6 +217,8 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
                         s.arrival[head] = arc
                     else:
                         _label(s, number, head, distance, here, arc)
+        if best <= here:  # the arcs out of this node led to a target at no further distance
+            break
         arc = g.first_in[node]
         while arc >= 0 and g.flow[arc] > 0:
             tail = g.tail[arc]
@@ -308,6 +314,38 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
 
 
 @numba.njit(cache=True, nogil=True)
+def _send_directly(g: Arrays, excess: Int64s, root: Int, source: Int) -> bool:
+    """Send a source's excess over its cheapest arc when the arc's head passes it straight on; False if it does not.
+
+    What a search would find first, without its bookkeeping: most tasks of a cluster with spare room.
+    """
+    potential, entering = g.potential, g.first_in[source]
+    if entering >= 0 and g.flow[entering] > 0:  # what enters the source might have to turn back
+        return False
+    begin = g.row_start[source]
+    end = begin + g.row_length[source]
+    base, best = potential[source], _FAR
+    for arc in range(begin, end):
+        if g.flow[arc] < g.capacity[arc]:
+            best = min(best, base + g.cost[arc] - potential[g.head[arc]])
+    for arc in range(begin, end):
+        head = g.head[arc]
+        if g.flow[arc] < g.capacity[arc] and base + g.cost[arc] - potential[head] == best and excess[head] >= 0:
+            start = g.row_start[head]
+            for last in range(start, start + g.row_length[head]):
+                room = g.capacity[last] - g.flow[last]
+                if g.head[last] == root and room > 0 and g.cost[last] + potential[head] == potential[root]:
+                    amount = min(excess[source], min(room, g.capacity[arc] - g.flow[arc]))
+                    potential[source] -= best
+                    change_flow(g, arc, amount)
+                    change_flow(g, last, amount)
+                    excess[source] -= amount
+                    excess[root] += amount
+                    return True
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
 def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess: Int64s) -> Int:
     """Make flow and potentials optimal in place.
 
@@ -330,6 +368,8 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess:
             number += 1
             if number % _CHECK_EVERY == 0 and stop[0]:
                 return STOPPED
+            if _send_directly(g, excess, root, source):
+                continue
             target = _search_forward(g, s, excess, root, source, number)
             if target < 0:
                 return INFEASIBLE
