@@ -145,6 +145,8 @@ class Solver:
         if not network.lists_valid:
             link_all(g, network.node_count)
         before = g.flow.copy(), g.potential.copy()
+        if not before[0].any() and not before[1].any():
+            paths.price_scarcity(g, root)
         outcome = int(paths.solve(g, root, stop, scratch, excess))
         if outcome != OPTIMAL:
             g.flow[:], g.potential[:] = before

@@ -314,6 +314,85 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
 
 
 @numba.njit(cache=True, nogil=True)
+def price_scarcity(g: Arrays, root: Int) -> None:
+    """Start from prices that count what is scarce: for a network without flow whose supply exceeds its bounded ways.
+
+    Arcs into the root whose capacity can bind (slots) are told from those that take all that can reach them (waiting).
+    One price on all slots is found at which as many units want one as there are, as if slots were all alike; potentials
+    become the distances under that price. Searches then deal with local conflicts only, instead of finding the one
+    price anew for every unit that has to wait. A guess: whatever it gives, `repair` makes a valid start of it.
+
+    Mutates `potential`. O(arcs × length of paths).
+    """
+    nodes = len(g.row_start)
+    entering = np.zeros(nodes, np.int64)
+    for node in range(nodes):
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            entering[g.head[arc]] += min(g.capacity[arc], max(g.supply[node], np.int64(1) << np.int64(40)))
+    scarce, units = np.int64(0), np.int64(0)
+    near = np.full(nodes, _FAR, np.int64)  # distance to the root through a slot
+    far = np.full(nodes, _FAR, np.int64)  # … through an arc that cannot bind
+    for node in range(nodes):
+        units += max(np.int64(0), g.supply[node])
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            if g.head[arc] == root and g.capacity[arc] > 0:
+                if g.capacity[arc] >= entering[node] + max(np.int64(0), g.supply[node]):
+                    far[node] = min(far[node], g.cost[arc])
+                else:
+                    near[node] = min(near[node], g.cost[arc])
+                    scarce += g.capacity[arc]
+    if units <= scarce:
+        return
+    moved = True
+    for _ in range(16):
+        if not moved:
+            break
+        moved = False
+        for back in range(nodes):
+            node = nodes - 1 - back
+            if node == root:
+                continue
+            for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+                head = g.head[arc]
+                if g.capacity[arc] > 0 and head != root:
+                    if near[head] < _FAR and near[head] + g.cost[arc] < near[node]:
+                        near[node] = near[head] + g.cost[arc]
+                        moved = True
+                    if far[head] < _FAR and far[head] + g.cost[arc] < far[node]:
+                        far[node] = far[head] + g.cost[arc]
+                        moved = True
+    gain = np.empty(nodes, np.int64)
+    weight = np.empty(nodes, np.int64)
+    count = 0
+    for node in range(nodes):
+        if g.supply[node] > 0 and near[node] < _FAR and far[node] < _FAR:
+            gain[count], weight[count] = near[node] - far[node], g.supply[node]
+            count += 1
+    order = np.argsort(gain[:count])
+    price, served = np.int64(0), np.int64(0)
+    for i in range(count):
+        served += weight[order[i]]
+        if served > scarce:
+            price = -gain[order[i]]
+            break
+    if price <= 0:
+        return
+    dearest = np.int64(0)
+    for node in range(nodes):
+        if node == root:
+            continue
+        through = near[node] + price if near[node] < _FAR else _FAR
+        distance = min(through, far[node])
+        if distance < _FAR:
+            g.potential[node] = -distance
+            dearest = max(dearest, distance)
+    for node in range(nodes):
+        if node != root and near[node] == _FAR and far[node] == _FAR:
+            g.potential[node] = -dearest
+    g.potential[root] = 0
+
+
+@numba.njit(cache=True, nogil=True)
 def _send_directly(g: Arrays, excess: Int64s, root: Int, source: Int) -> bool:
     """Send a source's excess over its cheapest arc when the arc's head passes it straight on; False if it does not.
 
@@ -330,7 +409,14 @@ def _send_directly(g: Arrays, excess: Int64s, root: Int, source: Int) -> bool:
             best = min(best, base + g.cost[arc] - potential[g.head[arc]])
     for arc in range(begin, end):
         head = g.head[arc]
-        if g.flow[arc] < g.capacity[arc] and base + g.cost[arc] - potential[head] == best and excess[head] >= 0:
+        if g.flow[arc] < g.capacity[arc] and base + g.cost[arc] - potential[head] == best:
+            if excess[head] < 0:
+                amount = min(excess[source], min(-excess[head], g.capacity[arc] - g.flow[arc]))
+                potential[source] -= best
+                change_flow(g, arc, amount)
+                excess[source] -= amount
+                excess[head] += amount
+                return True
             start = g.row_start[head]
             for last in range(start, start + g.row_length[head]):
                 room = g.capacity[last] - g.flow[last]
