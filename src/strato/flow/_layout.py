@@ -75,6 +75,16 @@ def link_all(g: Arrays, nodes: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def inflow(g: Arrays, node: Int) -> Int:
+    """Sum the flow that enters a node; needs its in-list in order."""
+    total, arc = 0, g.first_in[node]
+    while arc >= 0 and g.flow[arc] > 0:
+        total += g.flow[arc]
+        arc = g.next_in[arc]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
 def _drop_arc(g: Arrays, arc: Int) -> None:
     """Remove one arc; the last arc of its row takes its slot."""
     node = g.tail[arc]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.errors import Problem
-from strato.flow import certificate
+from strato.flow import _layout, certificate
 from strato.flow._layout import link_all
 from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, paths, scaling, simplex
 from strato.flow.network import Arrays, Int64s, Network, NetworkError
@@ -100,12 +100,14 @@ class Solver:
         outcome, index = _race([run.start for run in runs], self._stops)
         kernel, run = kernels[index], runs[index]
         if outcome == OPTIMAL:
+            cost = int(self._scratch.size[4]) if self._scratch is not None and kernel is Kernel.PATHS else None
             if run.arrays is not g:
                 g.flow[:], g.potential[:] = run.arrays.flow, run.arrays.potential
             network.lists_valid = kernel is Kernel.PATHS and run.arrays is g
             if self._check:
                 certificate.require_optimal(network)
-            return Solution(Outcome.OPTIMAL, network.objective, kernel)
+            objective = network.objective if cost is None else network.base_cost + cost
+            return Solution(Outcome.OPTIMAL, objective, kernel)
         if run.arrays is g:
             network.lists_valid = False
         unserved = int(np.flatnonzero(run.excess)[0]) if outcome == INFEASIBLE and run.excess.any() else -1
@@ -168,7 +170,7 @@ def choose(network: Network) -> tuple[Kernel, ...]:
     g = network.arrays
     root = int(np.argmin(g.supply))
     supply = int(g.supply[g.supply > 0].sum())
-    carried = int(g.flow[g.head == root].sum())
+    carried = int(_layout.inflow(g, root)) if network.lists_valid else int(g.flow[g.head == root].sum())
     if carried and abs(supply - carried) <= max(64, FEW_CHANGES_RATIO * len(g.supply)):
         return (Kernel.PATHS,)
     if len(g.supply) + len(g.tail) <= SMALL or (supply <= 0.01 * len(g.tail) and not _is_dense(network)):

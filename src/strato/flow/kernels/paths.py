@@ -57,7 +57,7 @@ class Scratch(NamedTuple):
     done: Int32s
     """Settled nodes of this search, in order."""
     size: Int64s
-    """[heap size, stack size, settled nodes, work done in arcs]"""
+    """[heap size, stack size, settled nodes, work done in arcs, cost of the flow]"""
 
 
 _LABEL = np.dtype(
@@ -76,13 +76,17 @@ def new_scratch(nodes: Int) -> Scratch:
     labels = np.zeros(nodes, _LABEL)
     lists = [np.zeros(nodes, np.int32) for _ in range(3)]
     distance, stamp, settled, arrival, place = (labels[name] for name in _LABEL.names or ())
-    return Scratch(distance, stamp, settled, arrival, lists[0], place, lists[1], lists[2], np.zeros(4, np.int64))
+    return Scratch(distance, stamp, settled, arrival, lists[0], place, lists[1], lists[2], np.zeros(5, np.int64))
 
 
 @numba.njit(cache=True, nogil=True)
-def repair(g: Arrays, excess: Int64s) -> None:
-    """Make the flow obey the signs of the reduced costs; write what is then out of balance to `excess`."""
+def repair(g: Arrays, excess: Int64s) -> Int:
+    """Make the flow obey the signs of the reduced costs; write what is then out of balance to `excess`.
+
+    Returns the cost of the flow.
+    """
     excess[:] = g.supply
+    total = np.int64(0)
     for node in range(len(g.row_start)):
         base = g.potential[node]
         for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
@@ -98,6 +102,8 @@ def repair(g: Arrays, excess: Int64s) -> None:
             if flow:
                 excess[node] -= flow
                 excess[head] += flow
+                total += flow * g.cost[arc]
+    return total
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
@@ -306,11 +312,13 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
     while node != origin:
         arrival = s.arrival[node]
         arc = arrival if arrival >= 0 else -1 - arrival
-        change_flow(g, arc, amount if arrival >= 0 else -amount)
+        signed = amount if arrival >= 0 else -amount
+        change_flow(g, arc, signed)
+        s.size[4] += signed * g.cost[arc]
         node = g.tail[arc] if (arrival >= 0) == forward else g.head[arc]
-    signed = amount if forward else -amount
-    excess[origin] -= signed
-    excess[target] += signed
+    taken = amount if forward else -amount
+    excess[origin] -= taken
+    excess[target] += taken
 
 
 @numba.njit(cache=True, nogil=True)
@@ -393,7 +401,7 @@ def price_scarcity(g: Arrays, root: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def _send_directly(g: Arrays, excess: Int64s, root: Int, source: Int) -> bool:
+def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int) -> bool:
     """Send a source's excess over its cheapest arc when the arc's head passes it straight on; False if it does not.
 
     What a search would find first, without its bookkeeping: most tasks of a cluster with spare room.
@@ -414,6 +422,7 @@ def _send_directly(g: Arrays, excess: Int64s, root: Int, source: Int) -> bool:
                 amount = min(excess[source], min(-excess[head], g.capacity[arc] - g.flow[arc]))
                 potential[source] -= best
                 change_flow(g, arc, amount)
+                s.size[4] += amount * g.cost[arc]
                 excess[source] -= amount
                 excess[head] += amount
                 return True
@@ -425,6 +434,7 @@ def _send_directly(g: Arrays, excess: Int64s, root: Int, source: Int) -> bool:
                     potential[source] -= best
                     change_flow(g, arc, amount)
                     change_flow(g, last, amount)
+                    s.size[4] += amount * (g.cost[arc] + g.cost[last])
                     excess[source] -= amount
                     excess[root] += amount
                     return True
@@ -445,7 +455,7 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess:
     Returns:
         `OPTIMAL`, `INFEASIBLE` or `STOPPED`.
     """
-    repair(g, excess)
+    s.size[4] = repair(g, excess)
     number = 0
     s.stamp[:] = 0
     s.settled[:] = 0
@@ -454,7 +464,7 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess:
             number += 1
             if number % _CHECK_EVERY == 0 and stop[0]:
                 return STOPPED
-            if _send_directly(g, excess, root, source):
+            if _send_directly(g, s, excess, root, source):
                 continue
             target = _search_forward(g, s, excess, root, source, number)
             if target < 0:
