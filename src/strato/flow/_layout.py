@@ -85,6 +85,22 @@ def inflow(g: Arrays, node: Int) -> Int:
 
 
 @numba.njit(cache=True, nogil=True)
+def demand_on(g: Arrays, nodes: Int64s, most: Int) -> Int64s:
+    """Bound the units that can enter each node: its arcs from sources, or `most` when other nodes lead there too."""
+    found = np.zeros(len(nodes), np.int64)
+    for i in range(len(nodes)):
+        arc = g.first_in[nodes[i]]
+        while arc >= 0:
+            if g.supply[g.tail[arc]] <= 0:
+                found[i] = most
+                break
+            found[i] += min(g.capacity[arc], g.supply[g.tail[arc]])
+            arc = g.next_in[arc]
+        found[i] = min(found[i], most)
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
 def _drop_arc(g: Arrays, arc: Int) -> None:
     """Remove one arc; the last arc of its row takes its slot."""
     node = g.tail[arc]

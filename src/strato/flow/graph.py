@@ -311,7 +311,7 @@ class FlowScheduler:
         while fresh:
             seen.update(fresh)
             nodes = np.array([self._class_node[c] for c in fresh], np.int64)
-            found = self.model.class_arcs(fresh, np.full(len(fresh), demand, np.int64))
+            found = self.model.class_arcs(fresh, self.network.demand_on(nodes, demand))
             head = self._nodes_of(found.target)
             known = head >= 0
             changed += self._write(nodes, found.row[known], head[known], found.cost[known], found.capacity[known])

@@ -213,6 +213,14 @@ class Network:
         """Set supplies (positive) or demands (negative)."""
         self._arrays.supply[np.asarray(nodes, np.int64)] = supply
 
+    def demand_on(self, nodes: Int64s, most: int) -> Int64s:
+        """Bound the units that can enter nodes; `most` where not only sources lead to a node."""
+        if not self.lists_valid:
+            _layout.link_all(self.arrays, self.node_count)
+            self.lists_valid = True
+        found: Int64s = _layout.demand_on(self.arrays, nodes, most)
+        return found
+
     def arc_of(self, tail: int, head: int) -> int:
         """Return the first slot of an arc between two nodes, or −1."""
         a = self._arrays

@@ -12,16 +12,22 @@ anti-affinity that failed on any pod of the namespace.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from strato.flow.models.base import Arcs, CostModel, arcs, join
 from strato.flow.network import Int64s
-from strato.flow.world import Machine, Task, columns
+from strato.flow.world import Machine, Task, World
 
 WAITING = 2_560_000
 SCALE = 1000
 MOST_LEVELS = 50
+GOLDEN = 2_654_435_769
+"""Spreads where classes begin among equal machines (2³² / golden ratio)."""
+ROUNDING = 2
+"""A further level may be cheaper by no more than this: prices grow with load but for rounding."""
 DEFAULT_TOLERATIONS = 2
 """What Kubernetes adds to every pod."""
 
@@ -66,57 +72,154 @@ class CpuMemory(CostModel):
         return arcs(range(len(tasks)), [self.world.class_target(key) for key in keys], 0)
 
     def class_arcs(self, classes: Sequence[int], demand: Int64s) -> Arcs:
-        """To every machine that fits, one arc per level that can be used."""
-        parts = []
+        """To the machines and levels each class can come to use, see `cheapest`."""
+        hosts = Hosts(self.world)
+        offers, wanted = [], []
         for row, target in enumerate(classes):
             task = self._example.get(self.world.class_key(target))
-            if task is not None:
-                parts.append(self._levels(row, task, int(demand[row])))
+            if task is not None and demand[row] > 0 and len(hosts.index):
+                offer = self._priced(task, hosts, int(demand[row]))
+                # Equal places are taken from a different one on by each class, or all would crowd the first machines.
+                turn = -(target * GOLDEN) % len(hosts.index)
+                order = np.argsort((offer.host - turn) % len(hosts.index), kind="stable")
+                offers.append((row, Levels(offer.host[order], offer.cost[order])))
+                wanted.append(int(demand[row]))
+        kept = cheapest([offer for _, offer in offers], wanted, hosts.free)
+        parts = [
+            arcs(np.full(len(keep), row), hosts.index[offer.host[keep]], offer.cost[keep])
+            for (row, offer), keep in zip(offers, kept, strict=True)
+        ]
         return join(parts)
 
-    def _levels(self, row: int, task: Task, demand: int) -> Arcs:
-        hosts = [(i, m) for i, m in self.world.present() if m.free > 0 and is_allowed(task, m)]
-        if not hosts or demand == 0:
-            return arcs([], [], [])
-        machines = [m for _, m in hosts]
-        soft = self._soft(task, machines)
-        levels = min(MOST_LEVELS, max(1, 2 + 4 * demand // len(hosts)))
-        level = np.arange(levels)[:, None]
-        fits = level < np.array([m.free for m in machines])
-        used = []
-        for name in ("cpu", "ram", "ephemeral"):
-            request, room = getattr(task.request, name), columns(machines, name)
-            if request:
-                fits &= (level + 1) * request < room
-            capacity = np.array([getattr(m.capacity, name) for m in machines], np.int64)
-            used.append((capacity - room + level * request) / np.maximum(capacity, 1))
-        if task.apart and any(s.matches(task.labels) for s in task.apart):
-            fits &= level < 1  # a task that repels its own kind: one per machine
-        cost = price(used[0], used[1]) + soft
+    def _priced(self, task: Task, hosts: Hosts, demand: int) -> Levels:
+        """Price the levels of every machine that fits, as many levels as the demand can need."""
+        allowed = np.flatnonzero(hosts.allow(task))
+        extra = self.extra_cost(task, hosts)[allowed]
+        most = 1 if task.apart and any(s.matches(task.labels) for s in task.apart) else min(MOST_LEVELS, demand)
+        levels = min(most, 2 + 4 * demand // max(1, len(allowed)))
+        while True:
+            level = np.arange(levels)[:, None]
+            fits = level < hosts.free[allowed]
+            used = []
+            for dimension, request in enumerate((task.request.cpu, task.request.ram, task.request.ephemeral)):
+                room, capacity = hosts.available[dimension, allowed], hosts.capacity[dimension, allowed]
+                if request:
+                    fits &= (level + 1) * request < room
+                if dimension < 2:
+                    used.append((capacity - room + level * request) / np.maximum(capacity, 1))
+            cost = price(used[0], used[1]) + extra
+            if levels == most or not fits[-1].any():
+                break
+            # Levels left out cost at least what the last ones do; enough cheaper ones make them useless.
+            if int((fits & (cost < cost[-1][fits[-1]].min() - ROUNDING)).sum()) > demand:
+                break
+            levels = min(most, levels * 2)
         which, host = np.nonzero(fits)
-        index = np.array([i for i, _ in hosts], np.int64)
-        return arcs(np.full(len(which), row), index[host], cost[which, host])
+        return Levels(allowed[host], cost[which, host])
 
-    def _soft(self, task: Task, machines: list[Machine]) -> Int64s:
+    def extra_cost(self, task: Task, hosts: Hosts) -> Int64s:
         """Node affinity, untolerated soft taints and avoidance: 0 … 1000 each, 0 is best."""
-        weights = np.array(
-            [sum(p.weight for p in task.preferred if all(s.matches(m.labels) for s in p.selectors)) for m in machines],
-            np.int64,
-        )
-        affinity = SCALE - SCALE * weights // max(1, int(weights.max(initial=0)))
-        marks = np.array(
-            [
-                sum(
-                    t.effect == "PreferNoSchedule" and not any(x.tolerates(t) for x in task.tolerations)
-                    for t in m.taints
-                )
-                for m in machines
-            ],
-            np.int64,
-        )
-        taints = SCALE * marks // max(1, int(marks.max(initial=0)))
-        avoid = np.array([SCALE if task.owner and task.owner in m.avoids else 0 for m in machines], np.int64)
-        return affinity + taints + avoid
+        machines = hosts.machines
+        total = np.zeros(len(machines), np.int64)
+        if task.preferred:
+            weights = np.array(
+                [
+                    sum(p.weight for p in task.preferred if all(s.matches(m.labels) for s in p.selectors))
+                    for m in machines
+                ],
+                np.int64,
+            )
+            total += SCALE - SCALE * weights // max(1, int(weights.max(initial=0)))
+        else:
+            total += SCALE
+        if hosts.soft:
+            marks = np.zeros(len(machines), np.int64)
+            for i in hosts.soft:
+                taints = [t for t in machines[i].taints if t.effect == "PreferNoSchedule"]
+                marks[i] = sum(not any(x.tolerates(t) for x in task.tolerations) for t in taints)
+            total += SCALE * marks // max(1, int(marks.max(initial=0)))
+        if task.owner:
+            for i in hosts.avoiding:
+                if task.owner in machines[i].avoids:
+                    total[i] += SCALE
+        return total
+
+
+class Levels(NamedTuple):
+    """Places of a class: position of the machine among the hosts and cost, one entry per machine and level."""
+
+    host: Int64s
+    cost: Int64s
+
+
+class Hosts:
+    """The machines with room as columns, read once for all classes.
+
+    Attributes:
+        index: Indices in the `World`.
+        machines: The machines.
+        free: Slots without a task.
+        available, capacity: int64[3, hosts]: cpu, memory, ephemeral storage.
+        soft, avoiding: Positions of machines with soft taints, and of those that somebody's tasks should avoid.
+    """
+
+    def __init__(self, world: World) -> None:
+        found = [(i, m) for i, m in world.present() if m.free > 0]
+        self.machines = [m for _, m in found]
+        self.index = np.array([i for i, _ in found], np.int64)
+        self.free = np.array([m.free for m in self.machines], np.int64)
+        capacity = [(m.capacity.cpu, m.capacity.ram, m.capacity.ephemeral) for m in self.machines]
+        used = [(m.used.cpu, m.used.ram, m.used.ephemeral) for m in self.machines]
+        self.capacity = np.array(capacity, np.int64).reshape(-1, 3).T.copy()
+        self.available = self.capacity - np.array(used, np.int64).reshape(-1, 3).T
+        tainted = [i for i, m in enumerate(self.machines) if m.taints]
+        self.soft = [i for i in tainted if any(t.effect == "PreferNoSchedule" for t in self.machines[i].taints)]
+        self.avoiding = [i for i, m in enumerate(self.machines) if m.avoids]
+        repelling = [i for i, m in enumerate(self.machines) if any(r.apart for r in m.tasks.values())]
+        self._particular = sorted({*tainted, *repelling})
+
+    def allow(self, task: Task) -> npt.NDArray[np.bool_]:
+        """Tell which machines meet the task's hard rules; looks one by one only where there are any."""
+        allowed = np.ones(len(self.machines), np.bool_)
+        everywhere = bool(task.selectors or task.near or task.apart)
+        for i in range(len(self.machines)) if everywhere else self._particular:
+            allowed[i] = is_allowed(task, self.machines[i])
+        return allowed
+
+
+def cheapest(offers: Sequence[Levels], wanted: Sequence[int], free: Int64s) -> list[Int64s]:
+    """Choose the places of each class that an optimum can need.
+
+    A class of k tasks needs its k cheapest places on machines that cannot run out of slots, and every cheaper one on
+    machines that can: whoever uses a dearer place could move to one of these. Which machines can run out follows from
+    the choice, so it is repeated until it stands.
+
+    Args:
+        offers: Places by class.
+        wanted: Tasks by class.
+        free: Slots by machine.
+    """
+    full = np.zeros(len(free), np.bool_)
+    ranked: list[Int64s] = []
+    for offer, count in zip(offers, wanted, strict=True):
+        some = min(len(offer.cost), 4 * count + 64)
+        key = offer.cost * len(offer.cost) + np.arange(len(offer.cost))  # the first of equal ones
+        near = np.argpartition(key, some - 1)[:some] if some < len(key) else np.arange(some)
+        ranked.append(near[np.argsort(key[near])])
+    while True:
+        kept, load = [], np.zeros(len(free), np.int64)
+        for c, (offer, count) in enumerate(zip(offers, wanted, strict=True)):
+            safe = np.cumsum(~full[offer.host[ranked[c]]])
+            if (not len(safe) or safe[-1] < count) and len(ranked[c]) < len(offer.cost):
+                ranked[c] = np.argsort(offer.cost, kind="stable")
+                safe = np.cumsum(~full[offer.host[ranked[c]]])
+            keep = ranked[c][: int(np.searchsorted(safe, count)) + 1]
+            kept.append(keep)
+            np.add.at(load, offer.host[keep], 1)
+        now = load > free
+        if (now <= full).all():
+            return kept
+        full |= now
 
 
 def price(

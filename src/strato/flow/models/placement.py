@@ -12,11 +12,11 @@ Builds on the CPU/memory model and adds what hardware labels say:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from strato.flow.models.base import Arcs, arcs
-from strato.flow.models.cpu import WAITING, CpuMemory
+from strato.flow.models.cpu import WAITING, CpuMemory, Hosts, Levels
 from strato.flow.network import Int64s
 from strato.flow.world import Machine, Selector, Task
 
@@ -49,24 +49,27 @@ class Placement(CpuMemory):
         places = tuple(sorted({name for _, holders in task.inputs for name in holders}))
         return (*super().class_of(task), task.disk, places)
 
-    def _levels(self, row: int, task: Task, demand: int) -> Arcs:
+    def _priced(self, task: Task, hosts: Hosts, demand: int) -> Levels:
         if task.disk:
-            task = _with_selector(task, Selector(DISK, "In", (task.disk,)))
-        found = super()._levels(row, task, demand)
-        extra = {i: self._extra(task, m) for i, m in self.world.present()}
-        more = np.array([extra[i] for i in found.target.tolist()], np.int64)
-        return arcs(found.row, found.target, found.cost + more, found.capacity)
+            task = replace(task, selectors=(*task.selectors, Selector(DISK, "In", (task.disk,))))
+        return super()._priced(task, hosts, demand)
 
-    def _extra(self, task: Task, machine: Machine) -> int:
-        rare = RARE_EQUIPMENT if not task.disk and machine.labels.get(DISK, "") not in PLAIN_DISKS else 0
+    def extra_cost(self, task: Task, hosts: Hosts) -> Int64s:
+        """The soft rules of CPU/memory, rare equipment, and distance to the input."""
+        total = super().extra_cost(task, hosts)
+        if not task.disk:
+            total += [RARE_EQUIPMENT * (m.labels.get(DISK, "") not in PLAIN_DISKS) for m in hosts.machines]
+        if task.inputs:
+            total += [self._fetch(task, m) for m in hosts.machines]
+        return total
+
+    def _fetch(self, task: Task, machine: Machine) -> int:
         total = sum(size for size, _ in task.inputs)
-        if total == 0:
-            return rare
         fetch = sum(
             size * min((self._distance(name, machine) for name in holders), default=FAR["elsewhere"])
             for size, holders in task.inputs
         )
-        return rare + fetch // total
+        return fetch // max(1, total)
 
     def _distance(self, holder: str, machine: Machine) -> int:
         if holder == machine.id:
@@ -81,23 +84,3 @@ class Placement(CpuMemory):
             if machine.labels.get(label) and machine.labels.get(label) == other.labels.get(label):
                 return FAR[distance]
         return FAR["elsewhere"]
-
-
-def _with_selector(task: Task, selector: Selector) -> Task:
-    return Task(
-        task.id,
-        task.job,
-        task.binary,
-        task.request,
-        task.priority,
-        task.type,
-        task.labels,
-        (*task.selectors, selector),
-        task.preferred,
-        task.tolerations,
-        task.near,
-        task.apart,
-        task.inputs,
-        task.disk,
-        task.owner,
-    )
