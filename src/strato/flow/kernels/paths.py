@@ -106,7 +106,7 @@ def repair(g: Arrays, excess: Int64s) -> Int:
     return total
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _sift_up(s: Scratch, index: Int) -> None:
     node = s.heap[index]
     key = s.distance[node]
@@ -122,7 +122,7 @@ def _sift_up(s: Scratch, index: Int) -> None:
     s.place[node] = index
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _pop(s: Scratch) -> Int:
     top = s.heap[0]
     s.size[0] -= 1
@@ -148,7 +148,7 @@ def _pop(s: Scratch) -> Int:
     return int(top)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival: Int) -> None:
     """Note a shorter way to a node: at the present distance it goes on the stack, else into the heap."""
     known = s.stamp[node] == number
@@ -170,7 +170,7 @@ def _label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival
         _sift_up(s, index)
 
 
-@numba.njit(cache=True, nogil=True, inline="always")
+@numba.njit(cache=True, nogil=True)
 def _next(s: Scratch, number: Int, best: Int) -> Int:
     """Return the next node to settle, or −1 when none is nearer than the best target."""
     if s.size[1] > 0:
@@ -322,7 +322,41 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
 
 
 @numba.njit(cache=True, nogil=True)
-def price_scarcity(g: Arrays, root: Int) -> None:
+def _distances(g: Arrays, root: Int, near: Int64s, far: Int64s) -> Int:
+    """Write each node's distance to the root through arcs that can bind, and through others; return what can bind."""
+    nodes = len(g.row_start)
+    entering = np.zeros(nodes, np.int64)
+    for node in range(nodes):
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            entering[g.head[arc]] += min(g.capacity[arc], np.int64(1) << np.int64(40))
+    scarce = np.int64(0)
+    for node in range(nodes):
+        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+            if g.head[arc] == root and g.capacity[arc] > 0:
+                if g.capacity[arc] >= entering[node] + max(np.int64(0), g.supply[node]):
+                    far[node] = min(far[node], g.cost[arc])
+                else:
+                    near[node] = min(near[node], g.cost[arc])
+                    scarce += g.capacity[arc]
+    for _ in range(16):
+        moved = False
+        for back in range(nodes):
+            node = nodes - 1 - back
+            for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+                head = g.head[arc]
+                if g.capacity[arc] > 0 and head != root and node != root:
+                    if near[head] < _FAR and near[head] + g.cost[arc] < near[node]:
+                        near[node] = near[head] + g.cost[arc]
+                        moved = True
+                    if far[head] < _FAR and far[head] + g.cost[arc] < far[node]:
+                        far[node] = far[head] + g.cost[arc]
+                        moved = True
+        if not moved:
+            break
+    return scarce
+
+
+def price_scarcity(g: Arrays, root: int) -> None:
     """Start from prices that count what is scarce: for a network without flow whose supply exceeds its bounded ways.
 
     Arcs into the root whose capacity can bind (slots) are told from those that take all that can reach them (waiting).
@@ -332,71 +366,20 @@ def price_scarcity(g: Arrays, root: Int) -> None:
 
     Mutates `potential`. O(arcs × length of paths).
     """
-    nodes = len(g.row_start)
-    entering = np.zeros(nodes, np.int64)
-    for node in range(nodes):
-        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-            entering[g.head[arc]] += min(g.capacity[arc], max(g.supply[node], np.int64(1) << np.int64(40)))
-    scarce, units = np.int64(0), np.int64(0)
-    near = np.full(nodes, _FAR, np.int64)  # distance to the root through a slot
-    far = np.full(nodes, _FAR, np.int64)  # … through an arc that cannot bind
-    for node in range(nodes):
-        units += max(np.int64(0), g.supply[node])
-        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-            if g.head[arc] == root and g.capacity[arc] > 0:
-                if g.capacity[arc] >= entering[node] + max(np.int64(0), g.supply[node]):
-                    far[node] = min(far[node], g.cost[arc])
-                else:
-                    near[node] = min(near[node], g.cost[arc])
-                    scarce += g.capacity[arc]
+    units = g.supply[g.supply > 0].sum()
+    near, far = (np.full(len(g.supply), _FAR, np.int64) for _ in range(2))
+    scarce = _distances(g, root, near, far)
     if units <= scarce:
         return
-    moved = True
-    for _ in range(16):
-        if not moved:
-            break
-        moved = False
-        for back in range(nodes):
-            node = nodes - 1 - back
-            if node == root:
-                continue
-            for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-                head = g.head[arc]
-                if g.capacity[arc] > 0 and head != root:
-                    if near[head] < _FAR and near[head] + g.cost[arc] < near[node]:
-                        near[node] = near[head] + g.cost[arc]
-                        moved = True
-                    if far[head] < _FAR and far[head] + g.cost[arc] < far[node]:
-                        far[node] = far[head] + g.cost[arc]
-                        moved = True
-    gain = np.empty(nodes, np.int64)
-    weight = np.empty(nodes, np.int64)
-    count = 0
-    for node in range(nodes):
-        if g.supply[node] > 0 and near[node] < _FAR and far[node] < _FAR:
-            gain[count], weight[count] = near[node] - far[node], g.supply[node]
-            count += 1
-    order = np.argsort(gain[:count])
-    price, served = np.int64(0), np.int64(0)
-    for i in range(count):
-        served += weight[order[i]]
-        if served > scarce:
-            price = -gain[order[i]]
-            break
+    torn = np.flatnonzero((g.supply > 0) & (near < _FAR) & (far < _FAR))
+    torn = torn[np.argsort(near[torn] - far[torn], kind="stable")]  # who gains most from a slot comes first
+    at = int(np.searchsorted(np.cumsum(g.supply[torn]), scarce, "right"))
+    price = int(far[torn[at]] - near[torn[at]]) if at < len(torn) else 0
     if price <= 0:
         return
-    dearest = np.int64(0)
-    for node in range(nodes):
-        if node == root:
-            continue
-        through = near[node] + price if near[node] < _FAR else _FAR
-        distance = min(through, far[node])
-        if distance < _FAR:
-            g.potential[node] = -distance
-            dearest = max(dearest, distance)
-    for node in range(nodes):
-        if node != root and near[node] == _FAR and far[node] == _FAR:
-            g.potential[node] = -dearest
+    distance = np.minimum(np.where(near < _FAR, near + price, _FAR), far)
+    known = distance < _FAR
+    g.potential[:] = -np.where(known, distance, distance[known].max(initial=0))
     g.potential[root] = 0
 
 
