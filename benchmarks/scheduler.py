@@ -1,4 +1,4 @@
-"""How fast the scheduler decides: `python benchmarks/scheduler.py [--json FILE] [--only NAME]`.
+"""How fast the scheduler decides: `python -m benchmarks.scheduler [--json FILE] [--only NAME]`.
 
 Decision only: from a world in memory to a plan; no API. Every line names its bar. The first run on a machine compiles
 the kernel; that is not counted.
@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.crowded import cold_start, evicting
 from strato.api.core import Node, Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, Queue
 from strato.api.volcano.topology import HyperNode
@@ -214,6 +215,9 @@ BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("topology-beside", "the same, 20 x 500 without topology fill up leaves", topology_beside, 20_000),
     ("unchanged", "nothing changed, 10,000 nodes, 100,000 pods", unchanged, 5),
     ("backlog", "full cluster, 1,000 nodes, 2,000 one-pod jobs wait", backlog, 500),
+    ("preempt", "full cluster, 1,000 nodes, a gang of 200 preempts (CPU)", lambda: evicting("preempt"), 50),
+    ("reclaim", "full cluster, 1,000 nodes, a gang of 200 reclaims (CPU)", lambda: evicting("reclaim"), 50),
+    ("cold-start", "5,000 nodes, 140,000 pods, 87,000 jobs to the first plan (CPU)", cold_start, 15_000),
 ]
 
 
