@@ -90,15 +90,19 @@ class Domains:
 
 
 def recover_domains(world: World) -> None:
-    """Bring the remembered domains in step with what is placed (spec scheduler-core 8, at open, 4)."""
+    """Bring the remembered domains in step with what is placed (spec scheduler-core 8, at open, 4).
+
+    Looks at the jobs that changed since the last session; at all when the domains did.
+    """
     if not world.laid_out:
         return
     tree = world.hyper_nodes.tree()
     if tree.problem:
         return
-    for job in world.laid_out.values():
-        assert job.layout is not None
-        if job.layout.topological:
+    jobs = world.changed if tree is world.recovered else world.laid_out
+    world.recovered = tree
+    for job in jobs.values():
+        if job.layout is not None and job.layout.topological:
             _recover_job(world, tree, job, job.layout)
 
 

@@ -48,7 +48,7 @@ from strato.scheduler.tasks import (
     TaskClass,
     grow_class,
 )
-from strato.scheduler.topology import HyperNodes
+from strato.scheduler.topology import HyperNodes, Tree
 from strato.scheduler.usage import Usages
 from strato.scheduler.volumes import Volumes
 from strato.units import duration_seconds
@@ -100,6 +100,7 @@ class World:
         shards: Which nodes are ours when several schedulers share the cluster.
         hyper_nodes: The network domains the nodes lie in.
         laid_out: Jobs that are split into sub-jobs or ask for a network topology.
+        recovered: The domains when it was last checked where those jobs lie.
         objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
         memory: What plugins remember between sessions, by plugin.
         usages: What nodes really use, as last measured.
@@ -139,6 +140,7 @@ class World:
         self.shards = Shards(self.nodes)
         self.hyper_nodes = HyperNodes(self.nodes)
         self.laid_out: dict[str, Job] = {}
+        self.recovered: Tree | None = None
         self.objects: dict[type[Object], dict[str, Object]] = {}
         self.memory: dict[str, Any] = {}
         self.usages = Usages()

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.domains import Search
 from strato.scheduler.framework import ALLOCATE
 from strato.scheduler.jobs import Job, Queue
+from strato.scheduler.nodes import Mask
 from strato.scheduler.reasons import FitErrors, Verdict
 from strato.scheduler.subjobs import SubJob
 
@@ -59,8 +62,10 @@ class GangSearch:
     def run(self) -> Statement | None:
         """Place the job in the best domain of the first group that holds it; None when none does."""
         ssn = self._ssn
+        large = self._large_enough()
         for group in ssn.gradient(self._job, ssn.tree.top, ALLOCATE):
-            found = self._best(group)
+            chosen = group if large is None else [domain for domain in group if large[domain]]
+            found = self._best(chosen) if chosen else None
             if found is not None:
                 return found
         ssn.note(self._job).errors.update(self._errors)
@@ -78,6 +83,23 @@ class GangSearch:
         for key, domain in self._decided.items():
             domains.widen(layout.subs[key], domain)
             self._ssn.nominations.pop(key, None)
+
+    def _large_enough(self) -> Mask | None:
+        """Return bool[domains]: where the least that makes the job run has room in sum; None when anything may do.
+
+        The others would be tried in vain.
+        """
+        ssn, job = self._ssn, self._job
+        missing = job.min_available - job.ready - job.waiting - job.pending_best_effort
+        classes = {task.cls for task in job.pending.values() if not task.cls.best_effort}
+        if missing <= 0 or not classes or ssn.job_ready(job) or ssn.job_pipelined(job):
+            return None
+        tree, table = ssn.tree, ssn.world.nodes
+        size = len(tree.leaf)
+        room = tree.sums(np.maximum(table.idle[:size], table.future_idle[:size]).clip(min=0))
+        least = np.minimum.reduce([cls.request for cls in classes]) * missing
+        large: Mask = np.asarray((room >= least).all(axis=1))
+        return large
 
     # -- domains for the job -------------------------------------------------------------------------------------------
 

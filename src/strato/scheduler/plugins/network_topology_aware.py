@@ -170,6 +170,8 @@ class NetworkTopologyAware(Plugin):
 
     def hyper_node_order(self, sub: SubJob, domains: Sequence[int], together: bool) -> FloatArray:
         """Prefer the domain that is fullest with the sub-job in it; among equals the one that has most of it."""
+        if not domains:
+            return np.zeros(0)
         self._read()
         request = total_request(sub.tasks.values(), self._ssn.world.dims.zeros())
         chosen = np.array(domains, np.int64)
