@@ -7,6 +7,7 @@ import pytest
 
 from strato.api import catalog, crds, names, pods, status
 from strato.api.core import Pod, PodSpec
+from strato.api.kinds import Kind
 from strato.errors import AlreadyExists, ApiError, Cause, Conflict, Gone, NotFound
 
 
@@ -22,6 +23,22 @@ def test_every_view_reads_an_empty_object_and_one_with_unknown_fields() -> None:
         msgspec.json.decode(b"{}", type=kind.view)
         read = msgspec.json.decode(b'{"metadata":{"name":"x","foo":1},"bar":[]}', type=kind.view)
         assert read.metadata.name == "x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        (catalog.POD, {"spec": {"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {}}}}]}}),
+        (catalog.VCCRONJOB, {"spec": {"jobTemplate": {"spec": {"tasks": []}}}}),
+        (catalog.CONTROLLERREVISION, {"data": {"spec": {}}}),
+        (catalog.VALIDATINGADMISSIONPOLICY, {"spec": {"validations": []}}),
+        (catalog.VALIDATINGADMISSIONPOLICYBINDING, {"spec": {"policyName": "p"}}),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_view_reads_what_it_leaves_as_json(kind: Kind, body: dict[str, object]) -> None:
+    """An object that its view cannot read is invisible to every component."""
+    msgspec.json.decode(msgspec.json.encode(body), type=kind.view)
 
 
 def test_a_pod_may_write_quantities_as_numbers() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from strato.api.meta import Object, View
 from strato.api.shapes import LabelSelector
 
@@ -64,12 +62,8 @@ class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
 
 
 class ValidatingAdmissionPolicy(Object, frozen=True, kw_only=True):
-    """A policy in CEL; its body is plain JSON."""
-
-    spec: msgspec.Raw | None = None
+    """A policy in CEL; its body is read as JSON."""
 
 
 class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
-    """Where a policy applies."""
-
-    spec: msgspec.Raw | None = None
+    """Where a policy applies; its body is read as JSON."""

@@ -123,9 +123,7 @@ class NFSSource(View, frozen=True, kw_only=True):
 
 
 class EphemeralSource(View, frozen=True, kw_only=True):
-    """A claim made for the pod, named ``<pod>-<volume>``."""
-
-    volume_claim_template: msgspec.Raw | None = None
+    """A claim made for the pod, named ``<pod>-<volume>``; its template is read as JSON by who makes it."""
 
 
 class CSISource(View, frozen=True, kw_only=True):
