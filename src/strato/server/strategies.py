@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strato.api import catalog
+from strato.api.kinds import Kind
 from strato.server.registry import Served
 
 
@@ -18,6 +19,8 @@ class Strategy:
     """Deleting answers the last state of the object, not a ``Status``."""
     created_by_update: bool = False
     """An update of a missing object creates it."""
+    orphans: bool = False
+    """Deleting without a propagation policy leaves dependents without an owner."""
     updates_blindly: bool = True
     """An update without a resource version overwrites whatever there is."""
 
@@ -28,6 +31,7 @@ _COUNTED = Strategy(counts_generations=True)
 _GUARDED = Strategy(counts_generations=True, updates_blindly=False)
 _RETURNED = Strategy(returns_deleted=True)
 _BOTH = Strategy(counts_generations=True, returns_deleted=True)
+_ORPHANING = Strategy(counts_generations=True, orphans=True)
 _UPSERTED = Strategy(created_by_update=True)
 _GUARDED_RETURNED = Strategy(returns_deleted=True, updates_blindly=False)
 
@@ -63,8 +67,6 @@ _BY_KIND = {
         (
             catalog.POD,
             catalog.PODTEMPLATE,
-            catalog.REPLICATIONCONTROLLER,
-            catalog.JOB,
             catalog.DEVICECLASS,
         ),
         _BOTH,
@@ -95,6 +97,7 @@ _BY_KIND = {
         _UPSERTED,
     ),
     **dict.fromkeys((catalog.CSIDRIVER, catalog.CSINODE, catalog.VOLUMEATTACHMENT), _GUARDED_RETURNED),
+    **dict.fromkeys((catalog.JOB, catalog.REPLICATIONCONTROLLER), _ORPHANING),
     catalog.SERVICE: Strategy(returns_deleted=True, created_by_update=True),
     catalog.LEASE: Strategy(created_by_update=True, updates_blindly=False),
     catalog.CSISTORAGECAPACITY: Strategy(updates_blindly=False),
@@ -103,4 +106,9 @@ _BY_KIND = {
 
 def strategy_of(served: Served) -> Strategy:
     """Return how a kind is written."""
-    return _CUSTOM if served.is_custom else _BY_KIND.get(served.kind, _PLAIN)
+    return _CUSTOM if served.is_custom else strategy_of_kind(served.kind)
+
+
+def strategy_of_kind(kind: Kind) -> Strategy:
+    """Return how a built-in kind is written."""
+    return _BY_KIND.get(kind, _PLAIN)

@@ -30,7 +30,6 @@ EVENTS = "events of the core group and of events.k8s.io are kept apart"
 PROTECTION = "claims carry no finalizer that protects them while pods use them"
 RETIRED = "no annotation that only a retired version of the API reads"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
-JOBS = "Jobs of the batch group are stored, not run: no selector and labels are made for them"
 WARNED = "no warnings about kinds that are old but work"
 BOOKMARK = "no bookmark at the end of a watch: it would repeat what the client has"
 
@@ -786,6 +785,19 @@ KINDS = [
     Case("replica set", workload("apps", "replicasets", {"selector": SELECTOR, "template": LABELLED})),
     Case("cron job", workload("batch", "cronjobs",
                               {"schedule": "* * * * *", "jobTemplate": {"spec": {"template": ONCE}}})),
+    Case("job", [
+        post("/apis/batch/v1/namespaces/{ns}/jobs", {"metadata": {"name": "a"}, "spec": {"template": ONCE}}),
+        post("/apis/batch/v1/namespaces/{ns}/jobs", {
+            "metadata": {"name": "b", "labels": {"own": "label"}}, "spec": {"template": ONCE, "completions": 3}}),
+        patch("/apis/batch/v1/namespaces/{ns}/jobs/a", {"spec": {"parallelism": 4}}),
+        own_words(patch("/apis/batch/v1/namespaces/{ns}/jobs/a", {"spec": {"completions": 4}})),
+        delete("/apis/batch/v1/namespaces/{ns}/jobs/a", {"propagationPolicy": "Background"}),
+        differs(WARNED, delete("/apis/batch/v1/namespaces/{ns}/jobs/b")),
+        get("/apis/batch/v1/namespaces/{ns}/jobs"),
+        post(f"{CORE}/replicationcontrollers", {"metadata": {"name": "r"}, "spec": {"template": LABELLED}}),
+        delete(f"{CORE}/replicationcontrollers/r"),
+        delete(f"{CORE}/replicationcontrollers/r", {"propagationPolicy": "Background"}),
+    ]),
     Case("bad workloads", [
         post("/apis/apps/v1/namespaces/{ns}/deployments", {"metadata": {"name": "d"}, "spec": {}}),
         post("/apis/apps/v1/namespaces/{ns}/deployments",
@@ -1132,7 +1144,7 @@ TABLES = [
         *printed(f"{APPS}/replicasets", named(spec=WORKLOAD)),
         *printed(f"{APPS}/statefulsets", named(spec={"serviceName": "s", **WORKLOAD})),
         *printed(f"{APPS}/daemonsets", named(spec=WORKLOAD)),
-        *unlike(JOBS, printed(f"{BATCH}/jobs", named(spec={"completions": 3, "template": ONCE}))),
+        *printed(f"{BATCH}/jobs", named(spec={"completions": 3, "template": ONCE})),
         *printed(f"{BATCH}/cronjobs", named(
             spec={"schedule": "0 1 * * *", "jobTemplate": {"spec": {"template": ONCE}}})),
         *printed(f"{CORE}/replicationcontrollers", named(spec={"selector": {"a": "b"}, "template": LABELLED})),

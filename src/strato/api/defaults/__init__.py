@@ -38,6 +38,7 @@ from strato.api.defaults.workloads import (
     default_replica_set,
     default_replication_controller,
     default_stateful_set,
+    select_own_pods,
 )
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
@@ -121,6 +122,8 @@ def apply_defaults(kind: Kind, obj: dict[str, Any]) -> None:
 def initial_status(kind: Kind, obj: dict[str, Any]) -> None:
     """Replace the status of an object about to be created by what a new one has; in place, built-in kinds only.
 
+    A Job, whose uid is known by now, also gets the selector of its pods.
+
     Nodes keep theirs, as on a real server (a kubelet registers with its status); Volcano's kinds lose theirs where
     ``/status`` is a subresource.
     """
@@ -141,6 +144,8 @@ def initial_status(kind: Kind, obj: dict[str, Any]) -> None:
         return
     if kind is catalog.NODE or not kind.has_status:
         return
+    if kind is catalog.JOB and obj["metadata"].get("uid") and obj["metadata"].get("name"):
+        select_own_pods(obj)
     fresh = _INITIAL_STATUS.get(kind)
     if fresh is not None:
         obj["status"] = dict(fresh)

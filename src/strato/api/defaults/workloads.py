@@ -127,6 +127,22 @@ def _job_spec(spec: Json) -> None:
                 pattern["status"] = "True"
 
 
+def select_own_pods(job: Json) -> None:
+    """Make the selector of a new Job that has its uid, and the labels it selects by; in place.
+
+    A Job without labels gets those of its pods. One with ``manualSelector`` knows what it does.
+    """
+    metadata, spec = job["metadata"], job["spec"]
+    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+    if not spec.get("manualSelector"):
+        name, uid = metadata["name"], metadata["uid"]
+        for prefix in ("batch.kubernetes.io/", ""):
+            labels[f"{prefix}controller-uid"], labels[f"{prefix}job-name"] = uid, name
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+
+
 def default_cron_job(obj: Json) -> None:
     """Default a Kubernetes CronJob; the embedded job template only gets its pod template's defaults."""
     spec = obj.setdefault("spec", {})

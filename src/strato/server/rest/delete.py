@@ -22,7 +22,7 @@ from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.read import invalid_options, shown
 from strato.server.rest.state import State, object_key
-from strato.server.strategies import strategy_of
+from strato.server.strategies import strategy_of, strategy_of_kind
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
@@ -79,7 +79,7 @@ class Deleter:
         key = object_key(kind, target.namespace, target.name)
         obj = _decode(encode(old))
         metadata = obj["metadata"]
-        _set_propagation(metadata, options)
+        _set_propagation(metadata, options, orphans=strategy_of_kind(kind).orphans)
         grace = _grace_seconds(kind, obj, options)
         now = self._state.clock.now()
         if kind is catalog.NAMESPACE and obj.get("spec", {}).get("finalizers"):
@@ -197,11 +197,16 @@ def _unmet(kind: Kind, name: str, text: str) -> ApiError:
     return Conflict(f'Operation cannot be fulfilled on {qualified} "{name}": {text}', details=details)
 
 
-def _set_propagation(metadata: Json, options: Json) -> None:
-    """Add the finalizer that makes the garbage collector delete (or orphan) dependents first."""
+def _set_propagation(metadata: Json, options: Json, *, orphans: bool) -> None:
+    """Add the finalizer that makes the garbage collector delete (or orphan) dependents first.
+
+    ``orphans`` is what happens when nothing is asked for.
+    """
     policy = options.get("propagationPolicy")
     if policy is None and options.get("orphanDependents") is not None:
         policy = "Orphan" if options["orphanDependents"] in (True, "true") else "Background"
+    if policy is None and orphans:
+        policy = "Orphan"
     if policy is None:
         return
     kept = [name for name in metadata.get("finalizers") or () if name not in (_FOREGROUND, _ORPHAN)]
