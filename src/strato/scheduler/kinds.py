@@ -46,7 +46,7 @@ class WorldKind:
         return not self.plugins or not self.plugins.isdisjoint(plugins)
 
 
-def _keep(kind: Kind, *plugins: str) -> WorldKind:
+def _keep(kind: Kind, *plugins: str, optional: bool = False) -> WorldKind:
     """Return a kind whose objects are kept as they are (`World.objects`), for the plugins that look them up."""
 
     def take(world: World, view: Object) -> None:
@@ -55,7 +55,7 @@ def _keep(kind: Kind, *plugins: str) -> WorldKind:
     def drop(world: World, namespace: str, name: str) -> None:
         world.unkeep(kind.view, f"{namespace}/{name}" if namespace else name)
 
-    return WorldKind(kind, take, drop, frozenset(plugins))
+    return WorldKind(kind, take, drop, frozenset(plugins), optional)
 
 
 def _storage(kind: Kind) -> WorldKind:
@@ -105,7 +105,7 @@ KINDS: tuple[WorldKind, ...] = (
         frozenset((SHARDING,)),
     ),
     _keep(catalog.PODDISRUPTIONBUDGET, "pdb"),
-    _keep(catalog.NUMATOPOLOGY, "numa-aware"),
+    _keep(catalog.NUMATOPOLOGY, "numa-aware", optional=True),
 )
 """The table."""
 

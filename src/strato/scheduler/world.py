@@ -647,7 +647,8 @@ class World:
         queue = self._queue(view.metadata.name)
         old = queue.view
         queue.view = view
-        if old is not None and old.spec == view.spec and old.status.state == view.status.state:
+        same = old is not None and old.spec == view.spec and old.status.state == view.status.state
+        if same and old is not None and old.metadata.annotations == view.metadata.annotations:
             return
         queue.capability, queue.deserved, queue.guarantee = capability, deserved, guarantee
         self._open()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,12 @@ AFFINITY = Reason("predicates", "node(s) didn't match Pod's node affinity/select
 PORTS = Reason("predicates", "node(s) didn't have free ports for the requested pod ports")
 
 
+def _list(given: Any) -> tuple[Any, ...]:
+    if not isinstance(given, list):
+        raise ValueError(f"{given!r} is not a list")
+    return tuple(given)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PredicatesArgs:
     """Arguments, as written under ``arguments:`` of this plugin; each switches one rule, default on."""
@@ -44,6 +50,8 @@ class PredicatesArgs:
     """Accepted for compatibility; filters are always cached here, by class and node."""
     bind_timeout_seconds: int = arg("volumebinding.bindTimeoutSeconds", 600)
     volume_weight: int = arg("volumebinding.weight", 1)
+    shape: tuple[Any, ...] = arg("volumebinding.shape", (), read=_list)
+    """Accepted for compatibility, as the weight before it: volumes are not scored."""
     claims_timeout_seconds: int = arg("dynamicresources.filterTimeoutSeconds", 10, minimum=0)
 
 
