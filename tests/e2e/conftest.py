@@ -29,6 +29,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             kube.start()
             yield kube
             _no_namespaces_are_left(kube)
+            _nothing_was_forbidden(kube)
         finally:
             kube.stop()
         return
@@ -36,6 +37,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with embedded(directory / "home", *options) as cluster:
         yield cluster
         _no_namespaces_are_left(cluster)
+
+
+def _nothing_was_forbidden(world: KubeWorld) -> None:
+    """The components run under the roles of the installation; what they lack shows in their logs."""
+    for part in ("scheduler", "controllers", "webhook"):
+        lines = [line for line in world.log(part).splitlines() if "forbidden" in line.lower()]
+        # none may make namespaces: the installation has made theirs
+        assert [line for line in lines if 'cannot create resource "namespaces"' not in line] == [], part
 
 
 def _no_namespaces_are_left(world: World) -> None:

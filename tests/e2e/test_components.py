@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.e2e.test_jobs import bound, pods_of, submit, vcjob
 from tests.e2e.worlds import KubeWorld, World, eventually
@@ -186,3 +187,10 @@ def test_while_the_webhook_is_away_only_our_own_kinds_wait(kube: KubeWorld, name
     kube.start_webhook()
     submit(kube, namespace, vcjob("after", replicas=1))
     eventually(lambda: kube.job_phase("after", namespace) == "Completed", what="job is Completed")
+
+
+def test_an_installation_is_what_the_api_server_takes(kube: KubeWorld) -> None:
+    """Every object, the Deployments included; nothing is stored. The webhooks' are this world's, with a URL."""
+    bodies = list(yaml.safe_load_all(kube.strato("install", "--dry-run")))
+    text = yaml.safe_dump_all(body for body in bodies if not body["kind"].endswith("WebhookConfiguration"))
+    kube.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", stdin=text)

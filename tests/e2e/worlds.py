@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import yaml
+
 T = TypeVar("T")
 
 STRATO = [sys.executable, "-m", "strato.cli.main"]
@@ -173,13 +175,13 @@ class KubeWorld(World):
 
     def start(self) -> None:
         self.start_control_plane()
-        manifests = subprocess.run([*STRATO, "crds"], text=True, capture_output=True, check=True).stdout
-        self.kubectl("create", "-f", "-", stdin=manifests)
+        self.strato("install", "--only", "namespace", "--only", "crds", "--only", "rbac")
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
         for part in ("scheduler", "controllers"):
             self.start_part(part)
         self.start_part("node", *self.nodes)
         self.start_webhook()
+        eventually(lambda: self.get("queue", "default"), what="the scheduler has made its queues")
 
     def start_control_plane(self) -> None:
         self.start_api_server()
@@ -240,10 +242,32 @@ class KubeWorld(World):
 
     def start_part(self, part: str, *options: str, name: str = "") -> None:
         """Start one of our components as a process of its own; ``name`` tells several of one kind apart."""
-        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self.kubeconfig), *options])
+        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self._account(part)), *options])
+
+    def _account(self, part: str) -> Path:
+        """Return a kubeconfig of a component's own service account: it may do what its role says and no more."""
+        account = {
+            "scheduler": "volcano-scheduler",
+            "controllers": "volcano-controllers",
+            "webhook": "volcano-admission",
+        }.get(part)
+        if account is None:
+            return self.kubeconfig
+        path = self.directory / f"kubeconfig.{part}"
+        if not path.exists():
+            token = self.kubectl("create", "token", account, "-n", "volcano-system", "--duration=8h").strip()
+            config = json.loads(self.kubeconfig.read_text())
+            config["users"][0]["user"] = {"token": token}
+            path.write_text(json.dumps(config))
+            path.chmod(0o600)
+        return path
 
     def start_webhook(self) -> None:
         """Start the webhook, and wait until the API server asks it; it notices new configurations a little later."""
+        manifests = list(yaml.safe_load_all(self.strato("install", "--dry-run", "--only", "admission")))
+        hooks = [body for body in manifests if body["kind"].endswith("WebhookConfiguration")]
+        if self.get("validatingwebhookconfiguration", "volcano-admission-service-jobs-validate") is None:
+            self.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": hooks}))
         self.webhook_port = self.webhook_port or free_port()
         address = f"https://127.0.0.1:{self.webhook_port}"
         self.start_part("webhook", "--webhook-url", address, "--port", str(self.webhook_port))

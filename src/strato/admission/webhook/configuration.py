@@ -116,7 +116,7 @@ def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle
 def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
     """Return CEL expressions that must all hold for a request to be sent."""
     if service.path == "/pods/validate":
-        names = json.dumps(list(hooks.scheduler_names))
+        names = json.dumps(list(hooks.scheduler_names), ensure_ascii=False)
         return {
             "scheduled-by-us": f"has(object.spec.schedulerName) && object.spec.schedulerName in {names}",
             "has-a-budget": "has(object.metadata.annotations) && "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 
 import click
@@ -16,6 +17,7 @@ from strato.cli.job.wait import wait_for_jobs
 from strato.cli.output import NOTHING_FOUND, output_option, print_objects
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
+from strato.clock import SystemClock
 
 __all__ = ["job"]
 
@@ -25,7 +27,7 @@ name_option = click.option("-N", "--name", required=True, help="Name of the job.
 
 @click.group(cls=VerbGroup)
 def job() -> None:
-    """Run, list, view, suspend, resume, delete and wait for jobs."""
+    """Run, list, view, suspend, resume, delete and wait for jobs; logs, top and tree show what they do."""
 
 
 @job.command()
@@ -179,6 +181,77 @@ def delete(ctx: click.Context, namespace: str, name: str) -> None:
 def wait(ctx: click.Context, namespace: str, names: Sequence[str], timeout_seconds: float | None) -> None:
     """Follow jobs NAMES until each has ended; fail when one fails."""
     _fail_unless_completed(with_cluster(ctx, lambda cluster: wait_for_jobs(cluster, namespace, names, timeout_seconds)))
+
+
+@job.command()
+@namespace_option
+@click.argument("name")
+@click.option("-t", "--task", default="", help="Only this task; the first one without it.")
+@click.option("--all-tasks", is_flag=True, help="Every pod of every task.")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, also with pods that start later.")
+@click.option("-c", "--container", default="", help="Container, when pods have several.")
+@click.option("--tail", "tail_lines", type=int, default=None, help="Only that many lines from the end of each.")
+@click.option("--timestamps", is_flag=True, help="Put the time before every line.")
+@click.pass_context
+def logs(
+    ctx: click.Context,
+    namespace: str,
+    name: str,
+    task: str,
+    all_tasks: bool,
+    follow: bool,
+    container: str,
+    tail_lines: int | None,
+    timestamps: bool,
+) -> None:
+    """Print what the pods of job NAME print."""
+    from strato.cli.job.logs import print_logs
+
+    query = {"container": container} if container else {}
+    for word, on in (("follow", follow), ("timestamps", timestamps)):
+        if on:
+            query[word] = "true"
+    if tail_lines is not None:
+        query["tailLines"] = str(tail_lines)
+
+    def write(lines: bytes) -> None:
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
+
+    async def work(cluster: Cluster) -> None:
+        await print_logs(
+            cluster, SystemClock(), namespace, name, task=task, all_tasks=all_tasks, query=query, write=write
+        )
+
+    with_cluster(ctx, work)
+
+
+@job.command()
+@namespace_option
+@click.argument("name")
+@click.pass_context
+def top(ctx: click.Context, namespace: str, name: str) -> None:
+    """Show what each task of job NAME asks for and, where the cluster measures it, uses."""
+    from strato.cli.job.parts import read_parts
+    from strato.cli.job.top import read_usage, render_top
+
+    async def work(cluster: Cluster) -> str:
+        parts = await read_parts(cluster, namespace, name, others=False)
+        return render_top(parts, await read_usage(cluster, namespace, name))
+
+    click.echo(with_cluster(ctx, work))
+
+
+@job.command()
+@namespace_option
+@click.argument("name")
+@click.pass_context
+def tree(ctx: click.Context, namespace: str, name: str) -> None:
+    """Show job NAME with its pod group, tasks, pods and everything else it owns."""
+    from strato.cli.job.parts import read_parts
+    from strato.cli.job.tree import render_tree
+
+    click.echo(render_tree(with_cluster(ctx, lambda cluster: read_parts(cluster, namespace, name))))
 
 
 def _fail_unless_completed(phases: Mapping[str, str]) -> None:

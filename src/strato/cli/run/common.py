@@ -11,9 +11,11 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
 
 import click
 
+from strato.api.meta import Key
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
 from strato.client.cluster import Cluster
 from strato.client.leases import LeaderElector, LeaseTiming
@@ -21,6 +23,9 @@ from strato.clock import Clock, SystemClock
 from strato.errors import AlreadyExists, ApiError, Unavailable
 from strato.metrics import Registry
 from strato.units import duration_seconds
+
+if TYPE_CHECKING:
+    from strato.controllers import ControllerSettings
 
 _log = logging.getLogger(__name__)
 
@@ -67,6 +72,7 @@ def component_options(command: Callable[..., None]) -> Callable[..., None]:
         *,
         kubeconfig_file: str | None,
         leader_elect: bool,
+        no_leader_elect: bool,
         leader_elect_resource_namespace: str,
         leader_elect_lease_duration: float,
         leader_elect_renew_deadline: float,
@@ -84,7 +90,7 @@ def component_options(command: Callable[..., None]) -> Callable[..., None]:
             click.get_current_context().find_root().obj["kubeconfig"] = kubeconfig_file
         configure_logging(verbose)
         common = Common(
-            leader_elect=leader_elect,
+            leader_elect=leader_elect and not no_leader_elect,
             lease_namespace=leader_elect_resource_namespace,
             timing=timing,
             listen_address=listen_address,
@@ -93,7 +99,17 @@ def component_options(command: Callable[..., None]) -> Callable[..., None]:
 
     options = (
         click.option("--kubeconfig", "kubeconfig_file", default=None, metavar="FILE", help="Kubeconfig to use."),
-        click.option("--leader-elect/--no-leader-elect", default=True, show_default=True, help="One at a time."),
+        # both spellings: --leader-elect=false as Go's flags, and --no-leader-elect
+        click.option(
+            "--leader-elect",
+            type=bool,
+            is_flag=False,
+            flag_value="true",
+            default=True,
+            show_default=True,
+            help="One at a time works.",
+        ),
+        click.option("--no-leader-elect", is_flag=True, hidden=True),
         click.option("--leader-elect-resource-namespace", default="volcano-system", show_default=True),
         duration_option("--leader-elect-lease-duration", "15s", "How long others wait for a silent leader."),
         duration_option("--leader-elect-renew-deadline", "10s", "After how long without renewal the leader stops."),
@@ -137,6 +153,18 @@ async def serve(cluster: Cluster, random: Random, common: Common, members: Seque
             await run_together(parts, stop)
     finally:
         await cluster.close()
+
+
+def controller_settings(common: Common) -> ControllerSettings:
+    """Return the controllers' settings: their ConfigMaps are in the namespace of the leases."""
+    from strato.controllers import ControllerSettings
+
+    defaults = ControllerSettings()
+    here = common.lease_namespace
+    return ControllerSettings(
+        topology_configmap=Key(here, defaults.topology_configmap.name),
+        sharding_configmap=Key(here, defaults.sharding_configmap.name),
+    )
 
 
 async def _lead(cluster: Cluster, random: Random, common: Common, member: Member) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from strato.cli.connect import connect
-from strato.cli.run.common import DURATION, Common, Member, component_options, serve
+from strato.cli.run.common import DURATION, Common, Member, component_options, controller_settings, serve
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
 from strato.clock import SystemClock
@@ -104,6 +104,7 @@ def controllers(
             enabled=choose_controllers(controllers.split(",")),
             scheduler_names=names,
             metrics=metrics,
+            settings=controller_settings(common),
         )
         member = Member(name="controllers", work=part.run, lease=CONTROLLERS_LEASE)
         await serve(cluster, random, common, [member], metrics)

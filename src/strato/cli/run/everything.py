@@ -7,7 +7,15 @@ from pathlib import Path
 import click
 
 from strato.cli.connect import connect
-from strato.cli.run.common import DURATION, Common, Member, component_options, ensure_namespace, serve
+from strato.cli.run.common import (
+    DURATION,
+    Common,
+    Member,
+    component_options,
+    controller_settings,
+    ensure_namespace,
+    serve,
+)
 from strato.cli.run.components import CONTROLLERS_LEASE
 from strato.cli.run.webhook import WebhookFlags, build_webhook, webhook_options
 from strato.cli.serving import make_random, run_loop
@@ -69,6 +77,7 @@ def run_all(
             enabled=choose_controllers(controllers.split(",")),
             scheduler_names=names,
             metrics=metrics,
+            settings=controller_settings(common),
         )
         webhook = build_webhook(cluster, clock, metrics, flags, names)
 

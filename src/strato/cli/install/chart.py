@@ -1,0 +1,136 @@
+"""The Helm chart, written from the same manifests as ``strato install``.
+
+Values are marked in the manifests as ``⟦path⟧``. A scalar that is nothing but a mark becomes the value as JSON, which
+is YAML too, so that numbers, maps and lists keep their shape; a mark within a text becomes the bare value.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from strato import __version__
+from strato.cli.install.manifests import Piece, pieces
+from strato.cli.install.values import COMMENTS, DEFAULTS
+
+Json = dict[str, Any]
+
+_CONFIG = "custom.scheduler_config_override | default (.Files.Get .Values.basic.scheduler_config_file)"
+_WHOLE = re.compile(r"""(?<=[:-] )(['"]?)⟦([^⟧]+)⟧\1$""", re.MULTILINE)
+_INNER = re.compile(r"⟦([^⟧]+)⟧")
+
+
+class _Marks:
+    """Values as marks."""
+
+    namespace = "⟦.Release.Namespace⟧"
+
+    def __call__(self, path: str) -> Any:
+        return f"⟦{path}⟧"
+
+
+def chart_files(scheduler_config: str) -> dict[str, str]:
+    """Return the chart: path below its folder to content."""
+    files = {
+        "Chart.yaml": _chart(),
+        "values.yaml": _values(),
+        "config/volcano-scheduler.conf": scheduler_config,
+    }
+    found = [piece for piece in pieces(_Marks(), f"⟦{_CONFIG}⟧") if piece.part != "namespace"]
+    for part, group in groupby(found, key=lambda piece: piece.part):
+        if part == "crds":
+            # as Volcano's chart: upgrades replace them, uninstalling keeps them (helm.sh/resource-policy)
+            files["templates/crds.yaml"] = "".join(_escaped(piece) for piece in group)
+        else:
+            files[f"templates/{part}.yaml"] = "".join(map(_template, group))
+    return files
+
+
+def write_chart(folder: Path, scheduler_config: str) -> list[Path]:
+    """Write the chart and return its files.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    written = []
+    for name, content in chart_files(scheduler_config).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+        written.append(path)
+    return written
+
+
+def _chart() -> str:
+    body = {
+        "apiVersion": "v2",
+        "name": "strato",
+        "description": "Batch scheduling for Kubernetes: Volcano's API, configuration and values",
+        "type": "application",
+        "version": __version__,
+        "appVersion": __version__,
+    }
+    return yaml.safe_dump(body, sort_keys=False)
+
+
+def _values() -> str:
+    lines = ["# Written by `strato install --chart`; names are those of Volcano's chart where they mean the same."]
+    for section, members in DEFAULTS.items():
+        lines += ["", f"# {COMMENTS[section]}", f"{section}:"]
+        for name, value in members.items():
+            comment = COMMENTS.get(f"{section}.{name}")
+            if comment:
+                lines.append(f"  # {comment}")
+            lines.append(f"  {name}: {json.dumps(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _template(piece: Piece) -> str:
+    conditions = [f".Values.{piece.when}"] if piece.when else []
+    if piece.service:
+        conditions.append(f'(has "{piece.service}" (splitList "," .Values.custom.enabled_admissions))')
+    text = _WHOLE.sub(lambda m: f"{{{{ toJson {_parenthesized(m[2])} }}}}", _dump(piece.body))
+    text = _INNER.sub(lambda m: f"{{{{ {_reference(m[1])} }}}}", text)
+    if not conditions:
+        return f"---\n{text}"
+    test = conditions[0] if len(conditions) == 1 else f"and {' '.join(conditions)}"
+    return f"{{{{- if {test} }}}}\n---\n{text}{{{{- end }}}}\n"
+
+
+def _escaped(piece: Piece) -> str:
+    """Return an object without marks; braces that are a template's own are written as text."""
+    return "---\n" + _dump(piece.body).replace("{{", '{{ "{{" }}')
+
+
+def _parenthesized(path: str) -> str:
+    reference = _reference(path)
+    return f"({reference})" if " " in reference else reference
+
+
+def _reference(path: str) -> str:
+    return path if path.startswith(".") else f".Values.{path}"
+
+
+def _dump(body: Json) -> str:
+    return yaml.dump(body, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100_000)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes no anchors: the same list may be used twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def difference(folder: Path, scheduler_config: str) -> Sequence[str]:
+    """Return the names of the chart's files that are not as they would be written now."""
+    wanted = chart_files(scheduler_config)
+    present = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    changed = [name for name, text in wanted.items() if name in present and (folder / name).read_text() != text]
+    return sorted({*changed, *(present ^ set(wanted))})

@@ -1,0 +1,283 @@
+"""Everything an installation consists of, in the order it is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from strato.cli.install import roles
+from strato.cli.install.values import SERVICES, Values
+
+Json = dict[str, Any]
+
+PARTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
+"""Parts of an installation; ``--only`` names them."""
+
+SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"
+ADMISSION_SERVICE = "volcano-admission-service"
+_SCHEDULER_CONFIG, _CONTROLLER_CONFIG = "volcano-scheduler-configmap", "volcano-controller-configmap"
+_METRICS = {"scheduler": 8080, "controllers": 8081, "admission": 8082}
+_USER = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One object of an installation."""
+
+    part: str
+    body: Json
+    when: str = ""
+    """Path of the value that must be true for it; always when empty."""
+    service: str = ""
+    """Path of the admission service that must be enabled for it."""
+
+
+def pieces(values: Values, scheduler_config: str) -> list[Piece]:
+    """Return every object, whether its condition holds or not.
+
+    Args:
+        values: Values, or marks for them.
+        scheduler_config: Text of the scheduler's configuration, or a mark.
+    """
+    from strato.api.crds import manifests
+
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values.namespace}}
+    return [
+        Piece("namespace", namespace),
+        *(Piece("crds", body) for body in manifests()),
+        *_rbac(values),
+        *_admission(values),
+        *_scheduler(values, scheduler_config),
+        *_controllers(values),
+        *_monitoring(values),
+    ]
+
+
+def chosen(found: Sequence[Piece], values: Values, parts: Sequence[str]) -> list[Json]:
+    """Return the objects of the parts asked for whose conditions hold."""
+    enabled = {path.strip() for path in str(values("custom.enabled_admissions")).split(",")}
+    return [
+        piece.body
+        for piece in found
+        if piece.part in parts
+        and (not piece.when or values(piece.when))
+        and (not piece.service or piece.service in enabled)
+    ]
+
+
+def _rbac(values: Values) -> list[Piece]:
+    from strato.admission import webhook
+
+    here = values.namespace
+    secret = values("basic.admission_secret_name")
+    cluster = {
+        SCHEDULER: roles.scheduler_rules(),
+        CONTROLLERS: roles.controller_rules(),
+        ADMISSION: roles.webhook_rules([service.configuration for service in webhook.SERVICES.values()]),
+    }
+    own = {
+        SCHEDULER: roles.lease_rules(),
+        CONTROLLERS: [*roles.lease_rules(), *roles.controller_config_rules()],
+        ADMISSION: roles.webhook_secret_rules(secret),
+    }
+    conditions = {SCHEDULER: "scheduler", CONTROLLERS: "controller", ADMISSION: "admission"}
+    found = [Piece("rbac", body) for body in roles.user_roles()]
+    for name, word in conditions.items():
+        bodies = (
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": here}},
+            roles.role(name, cluster[name]),
+            roles.binding(name, name, here),
+            roles.role(name, own[name], namespace=here),
+            roles.binding(name, name, here, namespace=here),
+        )
+        found += [Piece("rbac", body, f"custom.{word}_enable") for body in bodies]
+    return found
+
+
+def _admission(values: Values) -> list[Piece]:
+    from strato.admission.webhook import Endpoint, Hooks, configurations, parse_enabled
+
+    port = values("basic.admission_port")
+    options = [
+        f"--port={port}",
+        "--webhook-service-name=" + ADMISSION_SERVICE,
+        f"--webhook-namespace={values.namespace}",
+        f"--webhook-secret={values('basic.admission_secret_name')}",
+        f"--enabled-admission={values('custom.enabled_admissions')}",
+        f"--failure-policy={values('custom.admission_failure_policy')}",
+        f"--scheduler-name={values('custom.scheduler_name')}",
+    ]
+    deployment = _deployment(values, "admission", "webhook", options)
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container["ports"].append({"name": "webhook", "containerPort": port})
+    container["readinessProbe"] = {"httpGet": {"path": "/readyz", "port": "webhook", "scheme": "HTTPS"}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": ADMISSION_SERVICE, "namespace": values.namespace},
+        "spec": {
+            "selector": {"app": ADMISSION},
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": "webhook"}],
+        },
+    }
+    hooks = Hooks(
+        services=parse_enabled([SERVICES]),
+        scheduler_names=(values("custom.scheduler_name"),),
+        excluded_namespaces=("kube-system", values.namespace),
+        failure_policy=values("custom.admission_failure_policy"),
+    )
+    endpoint = Endpoint(namespace=values.namespace, service=ADMISSION_SERVICE)
+    when = "custom.admission_enable"
+    return [
+        Piece("admission", service, when),
+        Piece("admission", deployment, when),
+        *(
+            Piece("admission", body, when, hook.path)
+            for hook, body in zip(hooks.services, configurations(hooks, endpoint), strict=True)
+        ),
+    ]
+
+
+def _scheduler(values: Values, config: str) -> list[Piece]:
+    options = [
+        f"--scheduler-name={values('custom.scheduler_name')}",
+        "--scheduler-conf=/volcano/config/volcano-scheduler.conf",
+        f"--schedule-period={values('custom.scheduler_schedule_period')}",
+    ]
+    deployment = _deployment(values, "scheduler", "scheduler", options, config=_SCHEDULER_CONFIG)
+    data = {"volcano-scheduler.conf": config}
+    when = "custom.scheduler_enable"
+    return [
+        Piece("scheduler", _configmap(values, _SCHEDULER_CONFIG, data), when),
+        Piece("scheduler", deployment, when),
+        Piece("scheduler", _metrics_service(values, "scheduler", SCHEDULER), when),
+    ]
+
+
+def _controllers(values: Values) -> list[Piece]:
+    options = [
+        f"--scheduler-name={values('custom.scheduler_name')}",
+        f"--controllers={values('custom.controller_enabled_controllers')}",
+    ]
+    deployment = _deployment(values, "controllers", "controllers", options)
+    when = "custom.controller_enable"
+    config = _configmap(
+        values, _CONTROLLER_CONFIG, {"volcano-controller.conf": values("custom.controller_config_override")}
+    )
+    return [
+        Piece("controllers", config, "custom.controller_config_override"),
+        Piece("controllers", deployment, when),
+        Piece("controllers", _metrics_service(values, "controllers", CONTROLLERS), when),
+    ]
+
+
+def _monitoring(values: Values) -> list[Piece]:
+    names = {"scheduler": SCHEDULER, "controllers": CONTROLLERS, "admission": ADMISSION}
+    return [
+        Piece(
+            "monitoring",
+            {
+                "apiVersion": "monitoring.coreos.com/v1",
+                "kind": "PodMonitor",
+                "metadata": {"name": name, "namespace": values.namespace},
+                "spec": {
+                    "selector": {"matchLabels": {"app": name}},
+                    "podMetricsEndpoints": [{"port": "metrics", "path": "/metrics"}],
+                },
+            },
+            "custom.podmonitor_enable",
+        )
+        for name in names.values()
+    ]
+
+
+def _flag(value: object) -> object:
+    """Return a boolean as YAML and templates write it; a mark as it is."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _configmap(values: Values, name: str, data: Json) -> Json:
+    metadata = {"name": name, "namespace": values.namespace}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
+def _metrics_service(values: Values, part: str, name: str) -> Json:
+    port = _METRICS[part]
+    annotations = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port), "prometheus.io/path": "/metrics"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": f"{name}-service", "namespace": values.namespace, "annotations": annotations},
+        "spec": {
+            "selector": {"app": name},
+            "ports": [{"name": "metrics", "port": port, "protocol": "TCP", "targetPort": "metrics"}],
+        },
+    }
+
+
+def _deployment(values: Values, part: str, verb: str, options: Sequence[str], *, config: str = "") -> Json:
+    """Return a Deployment of one component: not root, nothing writable but scratch, health and metrics on one port."""
+    name = f"volcano-{part}"
+    word = {"controllers": "controller"}.get(part, part)
+    port = _METRICS[part]
+    arguments = ["run", verb, f"--listen-address=0.0.0.0:{port}", *options]
+    if part != "admission":
+        arguments += [
+            f"--leader-elect-resource-namespace={values.namespace}",
+            f"--leader-elect={_flag(values('custom.leader_elect_enable'))}",
+        ]
+    mounts = [{"name": "scratch", "mountPath": "/tmp"}]
+    volumes: list[Json] = [{"name": "scratch", "emptyDir": {}}]
+    if config:
+        mounts.append({"name": "config", "mountPath": "/volcano/config"})
+        volumes.append({"name": "config", "configMap": {"name": config}})
+    image = f"{values('basic.image_registry')}/{values(f'basic.{word}_image_name')}:{values('basic.image_tag_version')}"
+    container = {
+        "name": name,
+        "image": image,
+        "imagePullPolicy": values("basic.image_pull_policy"),
+        "args": arguments,
+        "env": [{"name": "NUMBA_CACHE_DIR", "value": "/tmp/numba"}, {"name": "HOME", "value": "/tmp"}],
+        "ports": [{"name": "metrics", "containerPort": port}],
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "initialDelaySeconds": 30,
+            "periodSeconds": 10,
+            "timeoutSeconds": 10,
+            "failureThreshold": 6,
+        },
+        "resources": values(f"custom.{word}_resources"),
+        "volumeMounts": mounts,
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": values.namespace, "labels": {"app": name}},
+        "spec": {
+            "replicas": values(f"custom.{word}_replicas"),
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}},
+                "spec": {
+                    "serviceAccountName": name,
+                    "priorityClassName": "system-cluster-critical",
+                    "affinity": values(f"custom.{word}_affinity"),
+                    "nodeSelector": values("custom.default_ns"),
+                    "tolerations": values("custom.default_tolerations"),
+                    "securityContext": {
+                        "runAsNonRoot": True,
+                        "runAsUser": _USER,
+                        "seccompProfile": {"type": "RuntimeDefault"},
+                    },
+                    "containers": [container],
+                    "volumes": volumes,
+                },
+            },
+        },
+    }

@@ -1,0 +1,140 @@
+"""What each component may do in a cluster, and no more; the end-to-end tests run them under exactly these roles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+Json = dict[str, Any]
+
+_RBAC = "rbac.authorization.k8s.io"
+_READ = ("get", "list", "watch")
+_CRUD = ("get", "create", "patch", "update", "delete")
+
+
+def _rule(verbs: Sequence[str], group: str, *resources: str, names: Sequence[str] = ()) -> Json:
+    rule: Json = {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+    if names:
+        rule["resourceNames"] = list(names)
+    return rule
+
+
+def scheduler_rules() -> list[Json]:
+    """Reads what decisions rest on; writes bindings, conditions and claims; evicts pods."""
+    from strato.scheduler.kinds import KINDS
+
+    reads: dict[str, list[str]] = {}
+    for known in KINDS:
+        reads.setdefault(known.kind.group, []).append(known.kind.plural)
+    return [
+        *(_rule(_READ, group, *sorted(plurals)) for group, plurals in sorted(reads.items())),
+        _rule(("create", "patch"), "", "events"),
+        _rule(("create",), "", "pods/binding"),
+        _rule(("delete",), "", "pods"),
+        _rule(("patch",), "", "pods/status", "persistentvolumes", "persistentvolumeclaims"),
+        _rule(("patch",), "resource.k8s.io", "resourceclaims", "resourceclaims/status"),
+        _rule(("patch",), "scheduling.volcano.sh", "podgroups", "podgroups/status", "queues/status"),
+        _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, when they are missing
+        _rule(("patch",), "shard.volcano.sh", "nodeshards/status"),
+    ]
+
+
+def controller_rules() -> list[Json]:
+    """Owns Volcano's kinds and makes what jobs need: pods, services, their keys and hosts, claims, policies."""
+    return [
+        _rule((*_READ, "create", "patch", "update", "delete"), "batch.volcano.sh", "jobs", "cronjobs"),
+        _rule(("patch", "update"), "batch.volcano.sh", "jobs/status", "cronjobs/status"),
+        # blockOwnerDeletion of what jobs own, where a cluster checks it
+        _rule(("update",), "batch.volcano.sh", "jobs/finalizers", "cronjobs/finalizers"),
+        _rule((*_READ, "delete"), "bus.volcano.sh", "commands"),
+        _rule(_READ, "config.volcano.sh", "colocationconfigurations"),
+        _rule((*_READ, "patch", "update"), "flow.volcano.sh", "jobflows", "jobtemplates"),
+        _rule(("patch", "update"), "flow.volcano.sh", "jobflows/status", "jobtemplates/status"),
+        _rule(("update",), "flow.volcano.sh", "jobflows/finalizers"),
+        _rule((*_READ, "create", "patch", "update", "delete"), "scheduling.volcano.sh", "podgroups"),
+        _rule((*_READ, "patch", "update"), "scheduling.volcano.sh", "queues"),
+        _rule(("patch", "update"), "scheduling.volcano.sh", "podgroups/status", "queues/status"),
+        _rule((*_READ, "create", "patch", "delete"), "shard.volcano.sh", "nodeshards"),
+        _rule((*_READ, "create", "patch", "delete"), "topology.volcano.sh", "hypernodes"),
+        _rule(("patch",), "topology.volcano.sh", "hypernodes/status"),
+        _rule((*_READ, "create", "patch", "delete"), "", "pods"),
+        _rule(("patch",), "", "pods/status"),
+        _rule(_CRUD, "", "services", "configmaps", "secrets"),
+        _rule(("get", "create"), "", "persistentvolumeclaims"),
+        _rule(_READ, "", "nodes"),
+        _rule(("create", "patch"), "", "events"),
+        _rule(_CRUD, "networking.k8s.io", "networkpolicies"),
+        _rule(_READ, "scheduling.k8s.io", "priorityclasses"),
+        _rule(_READ, "apps", "replicasets", "statefulsets"),
+        # owners whose annotations pod groups inherit
+        _rule(("get",), "apps", "deployments", "daemonsets"),
+        _rule(("get",), "batch", "jobs"),
+    ]
+
+
+def webhook_rules(names: Sequence[str]) -> list[Json]:
+    """Looks at queues and namespaces, and writes its address into its own configurations alone."""
+    kinds = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    return [
+        _rule(("list",), "scheduling.volcano.sh", "queues"),
+        _rule(("get",), "", "namespaces"),
+        _rule(("get", "patch"), "admissionregistration.k8s.io", *kinds, names=names),
+    ]
+
+
+def lease_rules() -> list[Json]:
+    """Return what leader election needs in our own namespace."""
+    return [_rule(("get", "create", "update"), "coordination.k8s.io", "leases")]
+
+
+def controller_config_rules() -> list[Json]:
+    """Return what the HyperNode and sharding controllers read in our own namespace."""
+    return [_rule(_READ, "", "configmaps")]
+
+
+def webhook_secret_rules(secret: str) -> list[Json]:
+    """Return what keeping the certificates needs in our own namespace; a name cannot bound what is created."""
+    return [_rule(("get", "update"), "", "secrets", names=[secret]), _rule(("create",), "", "secrets")]
+
+
+def user_roles() -> list[Json]:
+    """Return roles that give users of the cluster's ``view``, ``edit`` and ``admin`` roles our kinds too."""
+    groups = ["batch.volcano.sh", "flow.volcano.sh"]
+    edits = ["create", "delete", "deletecollection", "patch", "update"]
+    viewer = [
+        {"apiGroups": groups, "resources": ["*"], "verbs": list(_READ)},
+        _rule(_READ, "scheduling.volcano.sh", "podgroups"),
+    ]
+    editor = [
+        {"apiGroups": groups, "resources": ["jobs", "cronjobs", "jobflows", "jobtemplates"], "verbs": edits},
+        _rule(edits, "scheduling.volcano.sh", "podgroups"),
+        _rule(("create", "delete"), "bus.volcano.sh", "commands"),
+    ]
+    return [
+        role("vcjob-viewer-role", viewer, {f"{_RBAC}/aggregate-to-{to}": "true" for to in ("view", "edit", "admin")}),
+        role("vcjob-editor-role", editor, {f"{_RBAC}/aggregate-to-{to}": "true" for to in ("edit", "admin")}),
+    ]
+
+
+def role(name: str, rules: Sequence[Json], labels: dict[str, str] | None = None, *, namespace: str = "") -> Json:
+    """Return a ClusterRole, or a Role when a namespace is given."""
+    metadata: Json = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    if labels:
+        metadata["labels"] = labels
+    kind = "Role" if namespace else "ClusterRole"
+    return {"apiVersion": f"{_RBAC}/v1", "kind": kind, "metadata": metadata, "rules": list(rules)}
+
+
+def binding(name: str, account: str, account_namespace: str, *, namespace: str = "") -> Json:
+    """Bind the role of the same name to a service account."""
+    metadata: Json = {"name": name, **({"namespace": namespace} if namespace else {})}
+    kind = "Role" if namespace else "ClusterRole"
+    return {
+        "apiVersion": f"{_RBAC}/v1",
+        "kind": f"{kind}Binding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": _RBAC, "kind": kind, "name": name},
+        "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": account_namespace}],
+    }

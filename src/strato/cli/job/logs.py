@@ -1,0 +1,96 @@
+"""``strato job logs``: what the pods of a job print, also of those that start later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from strato.api import catalog
+from strato.cli.job.parts import read_parts, task_of
+from strato.cli.job.wait import FINISHED
+from strato.cli.verbs import VerbFailed
+from strato.client.cluster import Cluster, Json
+from strato.clock import Clock
+from strato.errors import ApiError, NotFound
+
+_LOOK_SECONDS = 0.5
+
+Write = Callable[[bytes], None]
+
+
+async def print_logs(
+    cluster: Cluster,
+    clock: Clock,
+    namespace: str,
+    name: str,
+    *,
+    task: str,
+    all_tasks: bool,
+    query: Mapping[str, str],
+    write: Write,
+) -> None:
+    """Print the logs; with ``follow`` in the query until the job has ended and every pod has been read to its end.
+
+    Args:
+        cluster: Where the job is.
+        clock: Waits between looks at pods that are not there yet.
+        namespace: Of the job.
+        name: Of the job.
+        task: Only this task; the first one when empty, unless all are wanted.
+        all_tasks: Every pod of every task.
+        query: Of the log request: ``follow``, ``container``, ``tailLines``, …
+        write: Takes whole lines.
+
+    Raises:
+        VerbFailed: There is no such task, or nothing has started and nobody wants to wait.
+        ApiError: The job does not exist, or the server did not answer.
+    """
+    follow = query.get("follow") == "true"
+    streams: dict[str, asyncio.Task[None]] = {}
+    try:
+        while True:
+            parts = await read_parts(cluster, namespace, name, others=False)
+            tasks = [one.get("name", "") for one in parts.job.get("spec", {}).get("tasks", ())]
+            if task and task not in tasks:
+                raise VerbFailed(f"job {name} has no task {task!r}; it has {', '.join(tasks)}")
+            wanted = set(tasks) if all_tasks else {task or tasks[0]}
+            pods = [pod for pod in parts.pods if task_of(pod) in wanted and has_started(pod)]
+            prefixed = all_tasks or len(pods) > 1 or follow
+            for pod in pods:
+                meta = pod["metadata"]
+                if meta["uid"] not in streams:
+                    prefix = f"[{meta['name']}] ".encode() if prefixed else b""
+                    streams[meta["uid"]] = asyncio.ensure_future(
+                        _print(cluster, namespace, meta["name"], query, prefix, write)
+                    )
+            phase = (parts.job.get("status", {}).get("state") or {}).get("phase", "")
+            if not follow or phase in FINISHED:
+                break
+            await clock.sleep(_LOOK_SECONDS)
+        if not streams and not follow:
+            raise VerbFailed(f"no pod of job {name} has started; ask 'strato explain job/{name}' why, or use --follow")
+        await asyncio.gather(*streams.values())
+    finally:
+        for stream in streams.values():
+            stream.cancel()
+
+
+def has_started(pod: Json) -> bool:
+    """Whether a pod may have printed something."""
+    return pod.get("status", {}).get("phase") in ("Running", "Succeeded", "Failed")
+
+
+async def _print(
+    cluster: Cluster, namespace: str, pod: str, query: Mapping[str, str], prefix: bytes, write: Write
+) -> None:
+    rest = b""
+    try:
+        async for chunk in cluster.stream(catalog.POD.path(namespace, pod, "log"), query=dict(query)):
+            *lines, rest = (rest + chunk).split(b"\n")
+            write(b"".join(prefix + line + b"\n" for line in lines))
+    except NotFound:
+        return  # deleted meanwhile; what it printed is gone with it
+    except ApiError as error:
+        write(prefix + f"no log: {error}\n".encode())
+    if rest:
+        write(prefix + rest + b"\n")

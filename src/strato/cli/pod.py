@@ -1,0 +1,108 @@
+"""``strato pod list``: the pods of jobs and queues (spec volcano-cli A4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from strato.api import catalog
+from strato.cli.connect import with_cluster
+from strato.cli.output import NOTHING_FOUND, fixed_table, output_option, print_objects
+from strato.cli.verbs import VerbFailed, VerbGroup
+from strato.client.cluster import Cluster, Json
+
+JOB_LABEL = "volcano.sh/job-name"
+QUEUE_LABEL = "volcano.sh/queue-name"
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+HEADERS = ("Name", "Ready", "Status", "Restart", "Age")
+_TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """One pod as the server prints it."""
+
+    metadata: Json
+    cells: tuple[str, ...]
+    """As `HEADERS`."""
+
+
+@click.group(cls=VerbGroup)
+def pod() -> None:
+    """List the pods of jobs and queues."""
+
+
+@pod.command(name="list")
+@click.option("-q", "--queue", default="", help="Only pods of this queue.")
+@click.option("-j", "--job", "job_name", default="", help="Only pods of this job.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
+@click.option("--all-namespaces", is_flag=True, help="Pods of every namespace.")
+@output_option
+@click.pass_context
+def list_pods(ctx: click.Context, queue: str, job_name: str, namespace: str, all_namespaces: bool, output: str) -> None:
+    """List pods of jobs; without --job and --queue of all jobs."""
+    scope = "" if all_namespaces else namespace
+    if output != "table":
+        page = with_cluster(
+            ctx, lambda cluster: cluster.list(catalog.POD, scope, label_selector=_selector(queue, job_name))
+        )
+        wanted = select([PodRow(item["metadata"], ()) for item in page.items], queue, job_name)
+        kept = {(row.metadata.get("namespace"), row.metadata["name"]) for row in wanted}
+        print_objects(
+            [i for i in page.items if (i["metadata"].get("namespace"), i["metadata"]["name"]) in kept], output
+        )
+        return
+    rows = with_cluster(ctx, lambda cluster: read_rows(cluster, scope, _selector(queue, job_name)))
+    rows = select(rows, queue, job_name)
+    click.echo(pod_table(rows, with_namespace=all_namespaces) if rows else NOTHING_FOUND)
+
+
+def _selector(queue: str, job_name: str) -> str:
+    """Return the label selector for the server; a queue may also be named by an annotation, so it is no selector."""
+    if job_name:
+        return f"{JOB_LABEL}={job_name}"
+    return "" if queue else JOB_LABEL
+
+
+def select(rows: Sequence[PodRow], queue: str, job_name: str) -> list[PodRow]:
+    """Return the rows asked for, by namespace and name.
+
+    Raises:
+        VerbFailed: A pod of the job is in another queue.
+    """
+    kept = []
+    for row in rows:
+        labels, annotations = row.metadata.get("labels") or {}, row.metadata.get("annotations") or {}
+        if job_name and queue and labels.get(QUEUE_LABEL, queue) != queue:
+            raise VerbFailed(f"the job {job_name} is in queue {labels[QUEUE_LABEL]!r}, not in queue {queue!r}")
+        if queue and not job_name and queue not in (labels.get(QUEUE_LABEL), annotations.get(QUEUE_ANNOTATION)):
+            continue
+        kept.append(row)
+    return sorted(kept, key=lambda row: (row.metadata.get("namespace", ""), row.metadata["name"]))
+
+
+async def read_rows(cluster: Cluster, namespace: str, selector: str) -> list[PodRow]:
+    """Ask the server for its table of pods: it knows ``Init:0/1``, ``Terminating`` and the rest."""
+    query = {"labelSelector": selector, "includeObject": "Metadata"}
+    body: dict[str, Any] = json.loads(await cluster.raw("GET", catalog.POD.path(namespace), query=query, accept=_TABLE))
+    names = [column["name"] for column in body["columnDefinitions"]]
+    places = [names.index(name) for name in ("Name", "Ready", "Status", "Restarts", "Age")]
+    return [
+        PodRow(row["object"]["metadata"], tuple(str(row["cells"][place]) for place in places))
+        for row in body.get("rows") or ()
+    ]
+
+
+def pod_table(rows: Sequence[PodRow], *, with_namespace: bool) -> str:
+    """Lay out one line per pod; a column is as wide as its longest value and eight more."""
+    headers: tuple[str, ...] = HEADERS
+    cells = [row.cells for row in rows]
+    if with_namespace:
+        headers = ("Namespace", *headers)
+        cells = [(row.metadata.get("namespace", ""), *row.cells) for row in rows]
+    widths = [max(max(len(cell[index]) for cell in cells) + 8, len(header) + 2) for index, header in enumerate(headers)]
+    return fixed_table(headers, widths, cells)

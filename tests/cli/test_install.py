@@ -1,0 +1,156 @@
+"""What is installed: from one source, with few rights, and the same from the chart."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from strato.cli.install import PARTS
+from strato.cli.install.chart import chart_files, difference
+from strato.cli.install.manifests import PARTS as MANIFEST_PARTS
+from strato.cli.install.manifests import chosen, pieces
+from strato.cli.install.values import Chosen
+from strato.cli.main import main
+from strato.errors import InvalidInput
+from strato.scheduler.config import DEFAULT_TEXT
+
+Json = dict[str, Any]
+CHART = Path(__file__).parents[2] / "deploy" / "strato"
+
+
+def installed(*settings: str, namespace: str = "volcano-system") -> list[Json]:
+    values = Chosen(namespace, settings=settings)
+    return chosen(pieces(values, DEFAULT_TEXT), values, MANIFEST_PARTS)
+
+
+def named(bodies: list[Json]) -> dict[tuple[str, str], Json]:
+    return {(body["kind"], body["metadata"]["name"]): body for body in bodies}
+
+
+def test_the_parts_on_the_command_line_are_those_of_the_manifests() -> None:
+    assert PARTS == MANIFEST_PARTS
+
+
+def test_the_chart_in_the_repository_is_what_would_be_written_now() -> None:
+    """If not: ``strato install --chart deploy/strato``."""
+    assert difference(CHART, DEFAULT_TEXT) == []
+
+
+def test_every_template_keeps_its_braces_in_pairs() -> None:
+    for name, text in chart_files(DEFAULT_TEXT).items():
+        if not name.startswith("templates/"):
+            continue
+        assert text.count("{{") == text.count("}}"), name
+        assert "⟦" not in text, name
+
+
+def helm() -> str:
+    found = os.environ.get("STRATO_HELM") or shutil.which("helm")
+    if not found:
+        pytest.skip("helm is not installed (https://helm.sh); STRATO_HELM may name it")
+    return found
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param((), id="as it comes"),
+        pytest.param(
+            ("custom.scheduler_replicas=2", "custom.podmonitor_enable=true", "custom.scheduler_name=mine"),
+            id="other values",
+        ),
+        pytest.param(("custom.admission_enable=false", "custom.controller_enable=false"), id="the scheduler alone"),
+        pytest.param(("custom.enabled_admissions=/jobs/validate",), id="one admission service"),
+    ],
+)
+def test_helm_renders_what_install_applies(settings: tuple[str, ...]) -> None:
+    flags = [word for setting in settings for word in ("--set", setting)]
+    done = subprocess.run(
+        [helm(), "template", "x", str(CHART), "-n", "batch", *flags], text=True, capture_output=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rendered = [body for body in yaml.safe_load_all(done.stdout) if body]
+    wanted = named(installed(*settings, namespace="batch"))
+    del wanted["Namespace", "batch"]  # helm makes it with --create-namespace
+    assert named(rendered) == wanted
+
+
+def test_no_role_has_a_wildcard_and_only_users_roles_have_all_of_a_group() -> None:
+    for body in installed():
+        if body["kind"] not in ("ClusterRole", "Role"):
+            continue
+        for rule in body["rules"]:
+            assert "*" not in rule["verbs"]
+            assert "*" not in rule["apiGroups"]
+            if body["metadata"]["name"].startswith("volcano-"):
+                assert "*" not in rule["resources"]
+
+
+def test_no_component_may_read_all_secrets() -> None:
+    bodies = named(installed())
+    for name in ("volcano-scheduler", "volcano-controllers", "volcano-admission"):
+        rules = bodies["ClusterRole", name]["rules"]
+        verbs = {verb for rule in rules if "secrets" in rule["resources"] for verb in rule["verbs"]}
+        assert verbs.isdisjoint({"list", "watch"})
+    admission = [rule for rule in bodies["ClusterRole", "volcano-admission"]["rules"] if "patch" in rule["verbs"]]
+    assert all(rule["resourceNames"] for rule in admission)
+
+
+def test_pods_are_never_held_up_and_the_own_namespace_is_never_asked_about() -> None:
+    for body in installed(namespace="batch"):
+        for webhook in body.get("webhooks", ()):
+            if "-pods-" in body["metadata"]["name"]:
+                assert webhook["failurePolicy"] == "Ignore"
+            if "namespaceSelector" in webhook:
+                assert webhook["namespaceSelector"]["matchExpressions"][0]["values"] == ["kube-system", "batch"]
+
+
+def test_all_problems_of_the_values_come_at_once() -> None:
+    files = [("v.yaml", "custom: {scheduler_replicas: two, nothing: 1}\nbasic: 5"), ("w.yaml", "{")]
+    with pytest.raises(InvalidInput) as caught:
+        Chosen("n", files, ["custom.podmonitor_enable=perhaps", "noequals"])
+    assert [problem.where for problem in caught.value.problems] == [
+        "v.yaml: custom.scheduler_replicas",
+        "v.yaml: custom.nothing",
+        "v.yaml: basic",
+        "w.yaml",
+        "--set custom.podmonitor_enable",
+        "--set noequals",
+    ]
+
+
+def test_a_dry_run_prints_and_applies_nothing(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    values.write_text("custom: {scheduler_schedule_period: 2s}\n")
+    with pytest.raises(SystemExit) as caught:
+        main(["install", "--dry-run", "--only", "scheduler", "-f", str(values)])
+    assert not caught.value.code
+    bodies = named(list(yaml.safe_load_all(capsys.readouterr().out)))
+    container = bodies["Deployment", "volcano-scheduler"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--schedule-period=2s" in container["args"]
+    assert set(bodies) == {
+        ("ConfigMap", "volcano-scheduler-configmap"),
+        ("Deployment", "volcano-scheduler"),
+        ("Service", "volcano-scheduler-service"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("part", "verb"), [("scheduler", "scheduler"), ("controllers", "controllers"), ("admission", "webhook")]
+)
+def test_the_arguments_of_the_deployments_are_understood(part: str, verb: str) -> None:
+    from strato.cli.run import run
+
+    bodies = named(installed())
+    arguments = bodies["Deployment", f"volcano-{part}"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    assert arguments[:2] == ["run", verb]
+    with run.make_context("run", arguments[1:]) as group:
+        name, command, rest = run.resolve_command(group, arguments[1:])
+        assert command is not None
+        command.make_context(name, list(rest), parent=group)

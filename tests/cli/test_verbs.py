@@ -1,0 +1,382 @@
+"""Every verb of the command line against a server in this process, as its users type it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.wire import User
+from strato.cli import aliases, connect
+from strato.cli.main import main
+from strato.client.local import LocalCluster
+from strato.clock import SystemClock
+from strato.server.api import ApiServer
+from strato.server.embedded import in_memory_server
+
+Json = dict[str, Any]
+ADMIN = User("admin", ("system:masters",))
+
+
+async def _server() -> ApiServer:
+    return in_memory_server(SystemClock(), random.Random(3))
+
+
+class Shell:
+    """Types commands and reads what they print."""
+
+    def __init__(
+        self, runner: asyncio.Runner, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        self._monkeypatch = monkeypatch
+        self._capsys = capsys
+        self.server = runner.run(_server())
+        self.options: Json = {}
+        monkeypatch.setattr(connect, "connect", self._connect)
+        monkeypatch.setattr(asyncio, "run", runner.run)  # the server lives on one loop, and so do all commands
+
+    def _connect(self, ctx: Any) -> LocalCluster:
+        self.options = ctx.find_root().obj
+        return LocalCluster(self.server, ADMIN)
+
+    def strato(self, *args: str, code: int = 0) -> str:
+        return self._run(lambda: main(args), code)
+
+    def tool(self, tool: str, *args: str, code: int = 0) -> str:
+        self._monkeypatch.setattr(sys, "argv", [tool, *args])
+        return self._run(getattr(aliases, tool), code)
+
+    def _run(self, command: Callable[[], object], code: int) -> str:
+        self._capsys.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            command()
+        out, err = self._capsys.readouterr()
+        assert (caught.value.code or 0) == code, out + err
+        assert "Traceback" not in err
+        if code and code != 255:
+            assert out == ""
+            return err
+        return out
+
+    def create(self, kind: Kind, name: str, namespace: str = "default", **members: Any) -> Json:
+        metadata = {"name": name, "namespace": namespace if kind.namespaced else "", **members.pop("metadata", {})}
+        status = members.pop("status", None)
+        body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **members}
+
+        async def work() -> Json:
+            cluster = LocalCluster(self.server, ADMIN)
+            made = await cluster.create(kind, body)
+            if status is not None:
+                subresource = "status" if kind.has_status else ""
+                made = await cluster.patch(
+                    kind, name, metadata["namespace"], {"status": status}, subresource=subresource
+                )
+            return made
+
+        return asyncio.run(work())
+
+    def get(self, kind: Kind, name: str, namespace: str = "default") -> Json:
+        return asyncio.run(LocalCluster(self.server, ADMIN).get(kind, name, namespace if kind.namespaced else ""))
+
+    def list(self, kind: Kind, namespace: str = "default") -> list[Json]:
+        return list(asyncio.run(LocalCluster(self.server, ADMIN).list(kind, namespace)).items)
+
+    def job(self, name: str, phase: str = "Running", task: str = "work", **spec: Any) -> Json:
+        container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}}}
+        template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+        body = {"queue": "default", "tasks": [{"name": task, "replicas": 2, "template": template}], **spec}
+        status = {"state": {"phase": phase}, "minAvailable": 2, "running": 2}
+        return self.create(catalog.VCJOB, name, spec=body, status=status)
+
+    def pod(self, name: str, job: Json | None = None, phase: str = "Running", queue: str = "", **metadata: Any) -> Json:
+        labels: Json = {"volcano.sh/queue-name": queue} if queue else {}
+        if job is not None:
+            labels["volcano.sh/job-name"] = job["metadata"]["name"]
+            metadata["annotations"] = {"volcano.sh/task-spec": "work", **metadata.get("annotations", {})}
+            metadata["ownerReferences"] = [_owner(job)]
+        container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "500m", "memory": "64Mi"}}}
+        spec = {"containers": [container], "restartPolicy": "Never", "nodeName": "n1"}
+        return self.create(
+            catalog.POD, name, metadata={"labels": labels, **metadata}, spec=spec, status={"phase": phase}
+        )
+
+
+def _owner(job: Json) -> Json:
+    names = {key: job[key] for key in ("apiVersion", "kind")}
+    return {**names, "name": job["metadata"]["name"], "uid": job["metadata"]["uid"], "controller": True}
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with asyncio.Runner() as runner:
+        yield _prepared(Shell(runner, monkeypatch, capsys))
+
+
+def _prepared(shell: Shell) -> Shell:
+    for kind, name in ((catalog.NAMESPACE, "default"), (catalog.NAMESPACE, "other")):
+        try:
+            shell.get(kind, name)
+        except Exception:
+            shell.create(kind, name)
+    for name in ("root", "default"):
+        try:
+            shell.get(catalog.QUEUE, name)
+        except Exception:
+            shell.create(catalog.QUEUE, name, spec={"weight": 1})
+    return shell
+
+
+def test_a_job_is_run_from_flags_listed_viewed_and_deleted(shell: Shell) -> None:
+    made = shell.strato("job", "run", "-N", "hello", "-r", "3", "-m", "2", "-c", "sleep 5", "-L", "")
+    assert made == "run job hello successfully\n"
+    spec = shell.get(catalog.VCJOB, "hello")["spec"]
+    assert (spec["minAvailable"], spec["tasks"][0]["replicas"], spec["tasks"][0]["name"]) == (2, 3, "default0")
+    assert spec["tasks"][0]["template"]["spec"]["containers"][0]["command"] == ["sleep", "5"]
+    header, row = shell.strato("job", "list").splitlines()
+    assert header.split() == ["Name", "Creation", "Phase", "JobType", "Replicas", "Min", "Pending", "Running",
+                              "Succeeded", "Failed", "Unknown", "RetryCount"]  # fmt: skip
+    assert row.split()[0] == "hello"
+    assert header.index("Creation") == len("hello") + 3
+    assert "Min Available:\t2" in shell.strato("job", "view", "-N", "hello")
+    assert shell.strato("job", "delete", "-N", "hello") == "delete job hello successfully\n"
+    assert shell.strato("job", "list") == "No resources found\n"
+
+
+def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}}
+    body = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "filed"}}
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump({**body, "spec": {"tasks": [{"replicas": 1, "template": template}]}}))
+    assert shell.strato("job", "run", "-f", str(path), "-n", "other") == "run job filed successfully\n"
+    assert shell.get(catalog.VCJOB, "filed", "other")
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        pytest.param(("job", "run"), "Failed to run job: job name cannot be left blank", id="no name"),
+        pytest.param(
+            ("job", "view", "-N", "no"), 'Failed to view job: jobs.batch.volcano.sh "no" not found', id="no job"
+        ),
+        pytest.param(("job", "run", "-N", "x", "-R", "cpu"), "'cpu' is not name=quantity", id="no pair"),
+        pytest.param(("job", "run", "-f", "x.json"), "only support yaml file", id="no yaml"),
+        pytest.param(("job", "run", "-f", "no.yaml"), "No such file", id="no file"),
+        pytest.param(
+            ("job", "logs", "no"), 'Failed to logs job: jobs.batch.volcano.sh "no" not found', id="logs of none"
+        ),
+        pytest.param(("queue", "get", "-n", "no"), 'queues.scheduling.volcano.sh "no" not found', id="no queue"),
+        pytest.param(("queue", "operate", "-n", "default", "-a", "update"), "greater than 0", id="no weight"),
+        pytest.param(("queue", "delete", "-n", "default"), "can not be deleted", id="a queue that must stay"),
+        pytest.param(
+            ("jobflow", "create", "-f", "no.yaml"), "Failed to create jobflow: no.yaml: No such", id="no flow file"
+        ),
+        pytest.param(("jobtemplate", "delete"), "name cannot be left blank", id="nothing to delete"),
+    ],
+)
+def test_a_failure_is_one_line(shell: Shell, args: tuple[str, ...], message: str) -> None:
+    error = shell.strato(*args, code=1)
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_jobs_are_selected(shell: Shell) -> None:
+    shell.job("one")
+    shell.job("two", schedulerName="other")
+    assert "two" not in shell.strato("job", "list", "-S", "volcano")
+    assert "one" not in shell.strato("job", "list", "--selector", "tw")
+    assert "one" not in shell.strato("job", "list", "-q", "elsewhere")
+    everywhere = shell.strato("job", "list", "--all-namespaces").splitlines()
+    assert everywhere[0].split()[:2] == ["Namespace", "Name"]
+    assert [line.split()[1] for line in everywhere[1:]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_objects_are_printed_whole(shell: Shell, output: str) -> None:
+    shell.job("one")
+    load = json.loads if output == "json" else yaml.safe_load
+    assert load(shell.strato("job", "list", "-o", output))["items"][0]["metadata"]["name"] == "one"
+    assert load(shell.strato("job", "view", "-N", "one", "-o", output))["kind"] == "Job"
+    names = [item["metadata"]["name"] for item in load(shell.strato("queue", "list", "-o", output))["items"]]
+    assert "default" in names
+    assert load(shell.strato("queue", "get", "-n", "default", "-o", output))["kind"] == "Queue"
+    assert load(shell.strato("pod", "list", "-o", output))["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "action"),
+    [
+        pytest.param(("strato", "job", "suspend", "-N", "one"), "AbortJob", id="job suspend"),
+        pytest.param(("strato", "job", "resume", "-N", "one"), "ResumeJob", id="job resume"),
+        pytest.param(("vsuspend", "-n", "one"), "AbortJob", id="vsuspend"),
+        pytest.param(("vresume", "-n", "one"), "ResumeJob", id="vresume"),
+        pytest.param(("vcctl", "job", "suspend", "-N", "one", "-n", "default"), "AbortJob", id="vcctl job suspend"),
+    ],
+)
+def test_orders_to_a_job_are_commands_it_owns(shell: Shell, words: tuple[str, ...], action: str) -> None:
+    job = shell.job("one")
+    tool, *args = words
+    printed = shell.strato(*args) if tool == "strato" else shell.tool(tool, *args)
+    assert printed.endswith("job one successfully\n")
+    (command,) = shell.list(catalog.COMMAND)
+    assert command["action"] == action
+    assert command["metadata"]["name"].startswith(f"one-{action.lower()}-")
+    assert command["metadata"]["ownerReferences"][0]["uid"] == job["metadata"]["uid"]
+
+
+def test_queues_are_made_changed_shown_and_deleted(shell: Shell) -> None:
+    shell.strato("queue", "create", "-n", "q1", "-w", "3")
+    shell.create(catalog.PODGROUP, "g", spec={"queue": "q1", "minMember": 1}, status={"phase": "Inqueue"})
+    row = shell.strato("queue", "get", "-n", "q1").splitlines()[1].split()
+    assert row == ["q1", "3", "1", "0", "0", "0", "0"] or row[:2] == ["q1", "3"]
+    assert "1" in row[2:]
+    shell.strato("queue", "operate", "-n", "q1", "-a", "update", "-w", "7")
+    assert shell.get(catalog.QUEUE, "q1")["spec"]["weight"] == 7
+    shell.strato("queue", "operate", "-n", "q1", "-a", "close")
+    assert shell.list(catalog.COMMAND, "default")[0]["action"] == "CloseQueue"
+    shell.strato("queue", "delete", "-n", "q1")
+    assert "q1" not in shell.strato("queue", "list")
+
+
+def test_pods_are_listed_by_job_queue_and_namespace(shell: Shell) -> None:
+    job = shell.job("one")
+    shell.pod("one-work-1", job, queue="default")
+    shell.pod("one-work-0", job, phase="Pending", queue="default")
+    shell.pod("loose", annotations={"scheduling.volcano.sh/queue-name": "other"})
+    header, *rows = shell.strato("pod", "list").splitlines()
+    assert header.split() == ["Name", "Ready", "Status", "Restart", "Age"]
+    assert [row.split()[:3] for row in rows] == [["one-work-0", "0/1", "Pending"], ["one-work-1", "0/1", "Running"]]
+    assert [row.split()[0] for row in shell.strato("pod", "list", "-q", "other").splitlines()[1:]] == ["loose"]
+    assert shell.strato("pod", "list", "-j", "none") == "No resources found\n"
+    assert shell.strato("pod", "list", "--all-namespaces").splitlines()[1].split()[:2] == ["default", "one-work-0"]
+    assert "not in queue 'other'" in shell.strato("pod", "list", "-j", "one", "-q", "other", code=1)
+
+
+FLOW = """
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: f}
+spec: {flows: [{name: a}, {name: b, dependsOn: {targets: [a]}}], jobRetainPolicy: retain}
+---
+---
+apiVersion: flow.volcano.sh/v1alpha1
+kind: JobFlow
+metadata: {name: loop, namespace: other}
+spec: {flows: [{name: a, dependsOn: {targets: [a]}}]}
+"""
+
+
+def test_job_flows_are_made_shown_and_deleted(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "flows.yaml"
+    path.write_text(FLOW)
+    first, second = shell.strato("jobflow", "create", "-f", str(path)).splitlines()
+    assert first == "Created JobFlow: default/f"
+    assert second.startswith("Failed to create JobFlow other/loop: ")
+    header, row = shell.strato("jobflow", "list").splitlines()
+    assert header.split() == ["Name", "Namespace", "Phase", "Age"]
+    assert row.split()[:2] == ["f", "default"]
+    assert shell.strato("jobflow", "get", "-N", "f").splitlines()[0].split() == header.split()
+    assert yaml.safe_load(shell.strato("jobflow", "describe", "-N", "f"))["spec"]["flows"][0]["name"] == "a"
+    assert json.loads(shell.strato("jobflow", "describe", "-o", "json"))["kind"] == "JobFlow"
+    assert shell.strato("jobflow", "describe", "-o", "xml") == "Unsupported format: xml\n"
+    assert shell.strato("jobflow", "delete", "-N", "f") == "Deleted JobFlow: default/f\n"
+    assert shell.strato("jobflow", "list") == "No resources found\n"
+
+
+def test_job_templates_are_made_and_listed(shell: Shell, tmp_path: Path) -> None:
+    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "busybox"}]}}
+    body = {"apiVersion": "flow.volcano.sh/v1alpha1", "kind": "JobTemplate", "metadata": {"name": "t"}}
+    path = tmp_path / "t.yaml"
+    path.write_text(yaml.safe_dump({**body, "spec": {"tasks": [{"replicas": 1, "name": "w", "template": template}]}}))
+    assert shell.strato("jobtemplate", "create", "-f", str(path)) == "Created JobTemplate: default/t\n"
+    assert [line.split() for line in shell.strato("jobtemplate", "list").splitlines()] == [
+        ["Name", "Namespace"],
+        ["t", "default"],
+    ]
+    assert shell.strato("jobtemplate", "delete", "-f", str(path)) == "Deleted JobTemplate: default/t\n"
+
+
+def test_a_finished_job_is_not_waited_for(shell: Shell) -> None:
+    shell.job("good", phase="Completed")
+    shell.job("bad", phase="Failed")
+    shell.strato("job", "wait", "good")
+    assert "bad ended as Failed" in shell.strato("job", "wait", "good", "bad", code=1)
+    assert "does not exist" in shell.strato("job", "wait", "none", code=1)
+    shell.job("slow")
+    error = shell.strato("job", "wait", "slow", "--timeout", "0.05", code=1)
+    assert "not finished after 0.05 s: slow is Running" in error
+
+
+def test_the_tree_shows_all_that_a_job_owns(shell: Shell) -> None:
+    job = shell.job("one")
+    owned = {"ownerReferences": [_owner(job)]}
+    shell.create(catalog.PODGROUP, "one-g", metadata=owned, spec={"minMember": 2}, status={"phase": "Running"})
+    shell.create(catalog.CONFIGMAP, "one-svc", metadata=owned, data={})
+    shell.create(catalog.CONFIGMAP, "somebody-elses", data={})
+    for index in (10, 9):
+        shell.pod(f"one-work-{index}", job)
+    assert shell.strato("job", "tree", "one").splitlines() == [
+        "Job default/one: Running, queue default",
+        "├─ PodGroup one-g: Running, at least 2 pods",
+        "├─ task work: 2 of 2 pods",
+        "│  ├─ Pod one-work-9: Running on n1",
+        "│  └─ Pod one-work-10: Running on n1",
+        "└─ ConfigMap one-svc",
+    ]
+
+
+def test_top_sums_what_live_pods_ask_for(shell: Shell) -> None:
+    job = shell.job("one")
+    shell.pod("one-work-0", job)
+    shell.pod("one-work-1", job)
+    shell.pod("one-work-2", job, phase="Succeeded")
+    header, row, total = (line.split() for line in shell.strato("job", "top", "one").splitlines())
+    assert header[:3] == ["Task", "Pods", "Running"]
+    assert row[:5] == ["work", "3", "2", "1", "-"]
+    assert total[0] == "all"
+
+
+def test_logs_of_what_has_not_started_say_so(shell: Shell) -> None:
+    job = shell.job("one")
+    shell.pod("one-work-0", job, phase="Pending")
+    assert "no pod of job one has started" in shell.strato("job", "logs", "one", code=1)
+    assert "has no task 'x'; it has work" in shell.strato("job", "logs", "one", "-t", "x", code=1)
+
+
+def test_vcctl_takes_global_flags_anywhere(shell: Shell) -> None:
+    shell.job("one")
+    assert "one" in shell.tool("vcctl", "job", "list", "-k", "file", "--v=4", "-s", "https://h")
+    assert (shell.options["kubeconfig"], shell.options["master"]) == ("file", "https://h")
+
+
+def test_failures_of_volcanos_tools_go_to_standard_output_with_status_255(shell: Shell) -> None:
+    assert shell.tool("vcctl", "job", "view", "-N", "no", code=255) == (
+        'Failed to view job: jobs.batch.volcano.sh "no" not found\n'
+    )
+    assert shell.tool("vcancel", "-n", "no", code=255) == 'Failed to: jobs.batch.volcano.sh "no" not found\n'
+    assert shell.tool("vsub", code=255).startswith("Failed to: Missing option")
+    assert "flag needs an argument" in shell.tool("vjobs", "-k", code=255)
+
+
+def test_the_single_purpose_tools(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VOLCANO_DEFAULT_IMAGE", "alpine")
+    assert shell.tool("vsub", "-n", "one", "-c", "echo 'a b'") == "run job one successfully\n"
+    container = shell.get(catalog.VCJOB, "one")["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+    assert (container["image"], container["command"]) == ("alpine", ["echo", "a b"])
+    assert shell.tool("vjobs").splitlines()[1].startswith("one ")
+    assert "Name:\tone" in shell.tool("vjobs", "-n", "one")
+    assert shell.tool("vjobs", "-N", "other") == "No resources found\n"
+    assert shell.tool("vqueues").splitlines()[0].split() == [
+        "Name", "Weight", "State", "Inqueue", "Pending", "Running", "Unknown",
+    ]  # fmt: skip
+    assert shell.tool("vqueues", "-n", "default").splitlines()[1].split()[:2] == ["default", "1"]
+    assert shell.tool("vcancel", "-n", "one") == "cancel job one successfully\n"
+    assert "API Version: v1alpha1" in shell.tool("vcctl", "version")
