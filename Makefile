@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test lint e2e e2e-kube bench bench-kube clean
+.PHONY: demo test lint e2e e2e-kube e2e-cluster bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -45,6 +45,10 @@ e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and
 e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
 	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
 	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -o timeout=300 -m '(e2e and not embedded) or kube' tests
+
+e2e-cluster: $(VENV)/.dev ## Run the end-to-end tests on the cluster of KUBECONFIG; it must have strato installed.
+	@test -n "$$KUBECONFIG" || { echo "error: set KUBECONFIG to the cluster's kubeconfig"; exit 2; }
+	STRATO_E2E_WORLD=cluster $(BIN)/python -m pytest -o timeout=300 -m 'e2e and not embedded' tests/e2e
 
 bench: $(VENV)/.dev ## Run every benchmark; see benchmarks/README.md.
 	$(BIN)/python -m benchmarks

@@ -135,14 +135,14 @@ class Member:
     work: Work
     lease: str = ""
     """Lease under which it runs; empty when several may run at once."""
+    prepare: Callable[[], None] | None = None
+    """What takes seconds and holds up everything else; done in a thread, before the lease is asked for."""
 
 
 async def serve(cluster: Cluster, random: Random, common: Common, members: Sequence[Member], metrics: Registry) -> None:
     """Run the members until a signal, each under its lease if leaders are elected, with metrics if asked for."""
-    parts: list[tuple[str, Awaitable[object]]] = []
-    for member in members:
-        elected = member.lease and common.leader_elect
-        parts.append((member.name, _lead(cluster, random, common, member) if elected else member.work()))
+    parts: list[tuple[str, Awaitable[object]]]
+    parts = [(member.name, _run_member(cluster, random, common, member)) for member in members]
     if common.listen_address:
         from strato.cli.monitoring import serve_metrics
 
@@ -165,6 +165,15 @@ def controller_settings(common: Common) -> ControllerSettings:
         topology_configmap=Key(here, defaults.topology_configmap.name),
         sharding_configmap=Key(here, defaults.sharding_configmap.name),
     )
+
+
+async def _run_member(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
+    if member.prepare is not None:
+        await asyncio.to_thread(member.prepare)
+    if member.lease and common.leader_elect:
+        await _lead(cluster, random, common, member)
+    else:
+        await member.work()
 
 
 async def _lead(cluster: Cluster, random: Random, common: Common, member: Member) -> None:

@@ -53,6 +53,7 @@ def scheduler(
     async def main() -> None:
         from strato.scheduler import Scheduler
         from strato.scheduler.audit import AUDIT_SECONDS
+        from strato.scheduler.placement import warm_up
 
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
@@ -72,7 +73,9 @@ def scheduler(
             replicas=replicas,
             audit_seconds=AUDIT_SECONDS,
         )
-        await serve(cluster, random, common, [Member(name="scheduler", work=part.run, lease=lease)], metrics)
+        # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
+        member = Member(name="scheduler", work=part.run, lease=lease, prepare=warm_up)
+        await serve(cluster, random, common, [member], metrics)
 
     run_loop(main)
 

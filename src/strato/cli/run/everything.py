@@ -52,6 +52,7 @@ def run_all(
         from strato.controllers import ControllerManager, choose_controllers
         from strato.scheduler import Scheduler
         from strato.scheduler.audit import AUDIT_SECONDS
+        from strato.scheduler.placement import warm_up
 
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
@@ -86,7 +87,9 @@ def run_all(
             await webhook.run()
 
         members = [
-            Member(name="scheduler", work=scheduler.run, lease=names[0] if len(names) == 1 else "volcano"),
+            Member(
+                name="scheduler", work=scheduler.run, lease=names[0] if len(names) == 1 else "volcano", prepare=warm_up
+            ),
             Member(name="controllers", work=manager.run, lease=CONTROLLERS_LEASE),
             Member(name="webhook", work=admit),
         ]
