@@ -116,7 +116,7 @@ def test_killed_controllers_neither_double_a_pod_nor_lose_the_job(kube: KubeWorl
     kube.start_part("controllers", *QUICK)
     eventually(lambda: kube.job_phase("kept", namespace) == "Completed", what="job is Completed")
     assert {name: len(uids) for name, uids in births.end().items()} == {f"kept-work-{i}": 1 for i in range(16)}
-    assert len(kube.items("podgroups", "-n", namespace)) == 1
+    assert len(kube.items("podgroups", "-n", namespace)) <= 1  # it goes when its job has ended
     status = kube.get("vcjob", "kept", "-n", namespace)["status"]
     assert (status["succeeded"], status.get("retryCount", 0), status.get("version", 0)) == (16, 0, 0)
 
