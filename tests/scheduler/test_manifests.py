@@ -249,7 +249,7 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 PLACES = [place for place in places(SMALL) if place]
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(PLACES), VALUES), min_size=1, max_size=3))
 def test_manifests_with_anything_in_any_place_run_or_are_refused(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     objects: Any = copy.deepcopy(SMALL)
