@@ -64,6 +64,14 @@ SHARING = [
         [8, 4, 4],
         id="a level counts once however many queues are below",
     ),
+    pytest.param(
+        [("root/1", "100/25", (30, "1", "0")), ("root/2", "100/25", (30, "1", "0")),
+         ("root/3/31", "100/25/50", (30, "1", "0")), ("root/3/32", "100/25/50", (30, "0", "1G")),
+         ("root/4", "100/25", (30, "0", "1G"))],
+        ("30", "30G"),
+        [10, 10, 10, 15, 15],
+        id="a child that is blocked does not block its siblings",
+    ),
 ]  # fmt: skip
 
 
