@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.config import parse_config
 from strato.scheduler.placement import Placer
 from strato.scheduler.session import Session
+from strato.scheduler.tasks import RUNNING
 from tests.scheduler import worlds
 from tests.scheduler.test_properties import some_world
 
@@ -109,3 +111,24 @@ def test_a_cycle_that_changes_nothing_is_followed_by_one_that_changes_nothing(se
     plans = [worlds.cycle(world, GREEDY) for _ in range(4)]
     quiet = [not plan.binds and not plan.evictions for plan in plans]
     assert quiet == sorted(quiet), "a cycle without changes was followed by one with changes"
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_points_of_a_row_are_the_same_however_they_are_worked_out(seed: int) -> None:
+    """By numpy for many rows, by the kernel for a few, and kept between two questions."""
+    world = worlds.world(*some_world(seed))
+    config = parse_config(full("proportion"))
+    placer = Placer(world.nodes)
+    ssn = Session(world, config, placer, now=0.0, rng=random.Random(0), uid="u")
+    rows = np.arange(world.nodes.size)
+    rng = random.Random(seed)
+    tasks = list(world.tasks.values())
+    for _ in range(3):
+        for task in tasks:
+            kept = placer.score_rows(ssn, task, rows)
+            fresh = Placer(world.nodes).score_rows(ssn, task, rows)
+            assert (kept == fresh).all()
+        moved = rng.choice(tasks)
+        if moved.row < 0:
+            world.move(moved, RUNNING, rng.randrange(world.nodes.size))

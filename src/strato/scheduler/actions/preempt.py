@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from strato.scheduler.statement import Statement
 
 Eligible = Callable[[Task], bool]
+_EVICTABLE = frozenset((BOUND, RUNNING))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +93,7 @@ class Preempt(Action):
             rows = ssn.neighbours_allow(task, rows)
 
         def wanted(victim: Task) -> bool:
-            if victim.status not in (BOUND, RUNNING) or not victim.preemptable or not eligible(victim):
+            if victim.status not in _EVICTABLE or not victim.preemptable or not eligible(victim):
                 return False
             return victim.cls.best_effort or not task.cls.best_effort
 
@@ -104,10 +105,12 @@ class Preempt(Action):
     def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible) -> bool:
         """Evict from one node until the task fits; nothing is left behind when it does not."""
         nodes = ssn.world.nodes
-        candidates = [t for t in nodes.tasks[row].values() if wanted(t)]
+        candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
         victims = ssn.preemptable(task, candidates) if candidates else []
         free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
-        if not choice.fits(task.cls.request, free + sum((v.cls.request for v in victims), ssn.world.dims.zeros())):
+        for victim in victims:
+            free += victim.cls.request
+        if not choice.fits(task.cls.request, free):
             return False
         trial = ssn.statement()
         order = choice.in_order(ssn, victims, task)
