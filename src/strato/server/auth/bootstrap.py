@@ -190,6 +190,7 @@ def _component_roles() -> list[Json]:
             _rule(_CHANGE, "", "pods/status"),
             _rule(("create",), "", ("bindings", "pods/binding", "pods/eviction")),
             _rule((*_READ, *_CHANGE), "", ("persistentvolumeclaims", "persistentvolumes")),
+            _rule(_CHANGE, "resource.k8s.io", ("resourceclaims", "resourceclaims/status")),
             _rule(
                 _READ,
                 "",
