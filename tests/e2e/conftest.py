@@ -1,4 +1,7 @@
-"""One cluster for all end-to-end tests that share it; ``STRATO_E2E_WORLD=kube`` runs them on a real control plane."""
+"""One cluster for all end-to-end tests that share it.
+
+``STRATO_E2E_WORLD=kube`` runs them on a real control plane, ``cluster`` on the cluster of ``KUBECONFIG``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.worlds import EmbeddedWorld, KubeWorld, World, embedded, eventually
+from tests.e2e.worlds import ClusterWorld, EmbeddedWorld, KubeWorld, World, embedded, eventually
 
 PREFIX = "e2e-"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -20,6 +23,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """Four hollow nodes of 4 cpus and 16 GiB: 16 cpus in all."""
+    if _on_a_cluster():
+        cluster = ClusterWorld(Path(os.environ["KUBECONFIG"].split(os.pathsep)[0]))
+        cluster.check()
+        yield cluster  # namespaces of others' tests may be there, so nobody counts them
+        return
     directory = tmp_path_factory.mktemp("world")
     if os.environ.get("STRATO_E2E_WORLD") == "kube":
         kube = KubeWorld(directory)
@@ -37,6 +45,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with embedded(directory / "home", *options) as cluster:
         yield cluster
         _no_namespaces_are_left(cluster)
+
+
+def _on_a_cluster() -> bool:
+    return os.environ.get("STRATO_E2E_WORLD") == "cluster"
 
 
 def _nothing_was_forbidden(world: KubeWorld) -> None:
@@ -86,6 +98,12 @@ def laptop(tmp_path: Path) -> Iterator[Callable[..., EmbeddedWorld]]:
     for cluster in started:
         cluster.stop()
         shutil.rmtree(cluster.home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _needs_own_nodes(request: pytest.FixtureRequest) -> None:
+    if _on_a_cluster() and request.node.get_closest_marker("own_nodes"):
+        pytest.skip("needs our own nodes: four of 4 cpus and 16 GiB with nothing else on them")
 
 
 @pytest.fixture(autouse=True)

@@ -97,6 +97,7 @@ def test_the_pod_group_comes_before_its_pods_and_passes_through_inqueue(world: W
         assert pod["metadata"]["creationTimestamp"] >= group["metadata"]["creationTimestamp"]
 
 
+@pytest.mark.own_nodes
 def test_gangs_that_do_not_fit_together_run_one_after_another(world: World, namespace: str) -> None:
     """16 cpus hold one and a third gang of 12: no gang may ever be half-started."""
     for copy in range(3):
@@ -115,6 +116,7 @@ def test_gangs_that_do_not_fit_together_run_one_after_another(world: World, name
     assert len(half_started) <= 3
 
 
+@pytest.mark.own_nodes
 def test_a_gang_that_cannot_fit_waits_and_says_why(world: World, namespace: str) -> None:
     submit(world, namespace, vcjob("huge", replicas=4, cpu="5"))
     group = eventually(
@@ -161,6 +163,7 @@ def test_deleting_a_job_removes_what_it_owns_and_nothing_else(world: World, name
     assert names - {"kube-root-ca.crt"} == {"bystander"}
 
 
+@pytest.mark.own_nodes
 def test_a_failing_pod_restarts_its_job_until_the_retries_are_used_up(world: World, namespace: str) -> None:
     job = vcjob("flaky", replicas=2, maxRetry=2, policies=[{"event": "PodFailed", "action": "RestartJob"}])
     job["spec"]["tasks"][0]["template"]["metadata"] = {"annotations": {"strato.dev/exit-code": "3"}}
@@ -219,6 +222,7 @@ def test_job_list_prints_volcanos_columns(world: World, namespace: str) -> None:
     )
 
 
+@pytest.mark.own_nodes
 @pytest.mark.timeout(480)
 def test_a_node_that_falls_silent_becomes_not_ready(world: World) -> None:
     command = [*STRATO, "run", "node", "--kubeconfig", str(world.kubeconfig)]

@@ -11,7 +11,7 @@ import yaml
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.worlds import World, eventually
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.own_nodes]
 
 
 @pytest.fixture

@@ -88,6 +88,7 @@ def test_a_cron_job_makes_jobs_and_keeps_the_youngest(world: World, namespace: s
     eventually(lambda: len(world.items("jobs.batch.volcano.sh", "-n", namespace)) <= 1, what="one job is kept")
 
 
+@pytest.mark.own_nodes
 def test_hyper_nodes_are_counted(world: World, namespace: str) -> None:
     members = [{"type": "Node", "selector": {"regexMatch": {"pattern": "^hollow-[01]$"}}}]
     body = {

@@ -152,6 +152,18 @@ def _alive(pid: int) -> bool:
         return False
 
 
+class ClusterWorld(World):
+    """Somebody's cluster, which has strato installed; what it runs on is its own business."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        self.kubeconfig = kubeconfig
+
+    def check(self) -> None:
+        """Fail with a word of advice if strato does not run there."""
+        done = self.kubectl_process("get", "queue", "default", check=False)
+        assert done.returncode == 0, f"no strato on the cluster of {self.kubeconfig}: strato install\n{done.stderr}"
+
+
 class KubeWorld(World):
     """kube-apiserver, etcd and kube-controller-manager, with our parts as separate processes against them."""
 

@@ -32,7 +32,8 @@ def scheduler_rules() -> list[Json]:
         _rule(("create",), "", "pods/binding"),
         _rule(("delete",), "", "pods"),
         _rule(("patch",), "", "pods/status", "persistentvolumes", "persistentvolumeclaims"),
-        _rule(("patch",), "resource.k8s.io", "resourceclaims", "resourceclaims/status"),
+        # Kubernetes 1.36 asks for the right to bind a claim beside that to write its status
+        _rule(("patch",), "resource.k8s.io", "resourceclaims", "resourceclaims/status", "resourceclaims/binding"),
         _rule(("patch",), "scheduling.volcano.sh", "podgroups", "podgroups/status", "queues/status"),
         _rule(("create",), "scheduling.volcano.sh", "queues"),  # root and default, when they are missing
         _rule(("patch",), "shard.volcano.sh", "nodeshards/status"),
