@@ -55,7 +55,7 @@ def lemon_seconds(network: Network) -> dict[str, tuple[float, int]]:
     with tempfile.TemporaryDirectory() as folder:
         binary, problem = Path(folder) / "lemon", Path(folder) / "problem.min"
         source = Path(__file__).with_name("lemon_flow.cc")
-        subprocess.run(["g++", "-O3", "-DNDEBUG", "-o", binary, source, "-lemon"], check=True)
+        subprocess.run(["g++", "-O3", "-DNDEBUG", "-o", binary, source], check=True)
         with problem.open("w") as out:
             out.write(f"p min {network.node_count} {len(used)}\n")
             nodes = np.flatnonzero(g.supply)

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from strato.cli.main import cli
 from strato.errors import StratoError
+from strato.testing import manifests
 
 DIAMOND = "c two ways\np min 4 4\nn 1 2\nn 4 -2\na 1 2 0 1 1\na 1 3 0 2 5\na 2 4 0 2 1\na 3 4 0 2 1\n"
 
@@ -75,3 +76,17 @@ def test_a_trace_with_bad_lines_says_all_of_them(tmp_path: Path) -> None:
         "task_events.csv: line 1",
     ):
         assert where in message
+
+
+def test_explain_shows_the_arcs_and_prices_of_a_flow_placement(tmp_path: Path) -> None:
+    nodes = [manifests.node("big", cpu="4", labels={"disk": "ssd"}), manifests.node("small", cpu="2")]
+    pods = [
+        manifests.pod("easy", scheduler="poseidon", cpu="2"),
+        manifests.pod("picky", scheduler="poseidon", cpu="4", node_selector={"disk": "ssd"}),
+    ]
+    path = tmp_path / "state.yaml"
+    path.write_text("\n---\n".join(json.dumps(obj) for obj in [*nodes, *pods]))
+    found = CliRunner().invoke(cli, ["explain", "pod/easy", "-f", str(path)], catch_exceptions=False).output
+    assert "binds it to small" in found
+    assert "flow: place " in found
+    assert "scarcity" in found

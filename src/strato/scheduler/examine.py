@@ -47,7 +47,10 @@ def _diagnosis(key: str, job: Job, task: Task | None, plan: Plan, world: World) 
     if task is not None and task.row >= 0:
         return Diagnosis(key, state, f"it is on node {world.nodes.names[task.row]}")
     if key in binds:
-        return Diagnosis(key, state, f"nothing holds it back: the next cycle binds it to {binds[key]}", goes_on=True)
+        text = f"nothing holds it back: the next cycle binds it to {binds[key]}"
+        why = plan.choices.get(key)
+        chosen = () if why is None else (Verdict("flow", "FlowChoice", str(why).removeprefix("flow: ")),)
+        return Diagnosis(key, state, text, chosen, goes_on=True)
     bound = sum(pod in binds for pod in job.pending)
     if task is None and bound and bound == len(job.pending):
         return Diagnosis(

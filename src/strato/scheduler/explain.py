@@ -50,7 +50,7 @@ _CODE_ORDER = (
 )
 """What is said first when several things hold a job back: the one that must be cured before the others matter."""
 
-_LAST_CODES = ("NodeFit", "NotEnoughResources")
+_LAST_CODES = ("NodeFit", "NotEnoughResources", "FlowPrice")
 """What is said last: consequences of what else there is to say, or nothing else held the job back."""
 
 
