@@ -78,10 +78,14 @@ class Allocate(Action):
             del ssn.nominations[job.key]
         stmt = ssn.statement()
         sub = job.layout.subs.get(job.key) if job.layout is not None else None
-        search = None if sub is None else Search(ssn.tree, ssn.tree.top, sub, ssn.domains.allocated(sub))
-        with ssn.searching(search):
-            if TaskLoop(ssn, stmt, job, queue, todo, ssn.note(job), sub).run():
-                return stmt
+        loop = TaskLoop(ssn, stmt, job, queue, todo, ssn.note(job), sub)
+        if sub is None:
+            stands = loop.run()
+        else:
+            with ssn.searching(Search(ssn.tree, ssn.tree.top, sub, ssn.domains.allocated(sub))):
+                stands = loop.run()
+        if stands:
+            return stmt
         stmt.discard()
         return None
 
