@@ -71,6 +71,8 @@ class DisruptionController(KeyedController):
             self.queue.add(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
+        if not len(self._budgets):
+            return
         namespace = change.key.namespace
         if not self._in_namespace.get(namespace):
             return

@@ -95,7 +95,7 @@ class GarbageCollector:
             new: Object | None = change.new
             before = old.metadata.owner_references if old is not None else None
             after = new.metadata.owner_references if new is not None else None
-            if before or after:
+            if before != after:
                 self._index(Item(kind, change.key), before or (), after or ())
             if new is None:
                 assert old is not None

@@ -111,6 +111,8 @@ class QuotaController(KeyedController):
             self.queue.add(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
+        if not len(self._quotas):
+            return
         namespace = change.key.namespace
         if not self._in_namespace.get(namespace):
             return
