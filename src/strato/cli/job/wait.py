@@ -111,5 +111,7 @@ def progress_line(job: Json) -> str:
     status = job.get("status", {})
     total = sum(task.get("replicas", 0) for task in job.get("spec", {}).get("tasks", ()))
     phase = status.get("state", {}).get("phase", "Pending")
+    if phase in FINISHED:  # its counters are emptied with its pods
+        return f"{job['metadata']['name']}: {phase}"
     counters = [f"{status[name]} {name}" for name in ("pending", "running", "succeeded", "failed") if status.get(name)]
     return f"{job['metadata']['name']}: {phase}, {', '.join(counters) or 'no pods yet'} of {total}"
