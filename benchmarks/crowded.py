@@ -11,10 +11,10 @@ import msgspec
 from strato.api.core import Node, Pod
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.placement import Placer
-from strato.scheduler.world import World
 
 _CONFIG = """
 actions: "enqueue, allocate, {action}"

@@ -24,10 +24,10 @@ from benchmarks.crowded import cold_start, evicting
 from strato.api.core import Node, Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, Queue
 from strato.api.volcano.topology import HyperNode
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.placement import Placer, warm_up
-from strato.scheduler.world import World
 
 PLAIN = """
 actions: "allocate"

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from strato.scheduler import victims
-from strato.scheduler.domains import Search
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import Rows
+from strato.scheduler.cache.tasks import ALLOCATED, Task
+from strato.scheduler.cache.world import World
 from strato.scheduler.framework import Evictor, Verdicts
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import Rows
 from strato.scheduler.placement import Placer, resource_scores
-from strato.scheduler.reasons import Reason
+from strato.scheduler.reporting.reasons import Reason
 from strato.scheduler.session import Session
-from strato.scheduler.tasks import ALLOCATED, Task
-from strato.scheduler.world import World
+from strato.scheduler.topology.domains import Search
 from tests.cases import runner
 
 Json = dict[str, Any]

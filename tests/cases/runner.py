@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 
 from strato.errors import InvalidInput
-from strato.scheduler import kinds
 from strato.scheduler.actions import ACTIONS
+from strato.scheduler.cache import kinds
+from strato.scheduler.cache.tasks import STATUS_NAMES, Task
+from strato.scheduler.cache.usage import NodeUsage
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.placement import Placer
 from strato.scheduler.plugins import PLUGINS
+from strato.scheduler.reporting.status import close_session, decide_phase
 from strato.scheduler.session import Session
 from strato.scheduler.shards import Shards
-from strato.scheduler.status import close_session, decide_phase
-from strato.scheduler.tasks import STATUS_NAMES, Task
-from strato.scheduler.usage import NodeUsage
-from strato.scheduler.world import World
 
 Json = dict[str, Any]
 

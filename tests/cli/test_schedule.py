@@ -14,7 +14,7 @@ from strato.cli import states
 from strato.cli.main import cli, main
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
-from strato.scheduler.states import Header
+from strato.scheduler.dryrun.states import Header
 from strato.server.embedded import in_memory_server
 from strato.testing import Scene, manifests
 

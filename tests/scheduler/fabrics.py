@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strato.scheduler.world import World
+from strato.scheduler.cache.world import World
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from strato.api.core import Event
 from strato.clock import VirtualClock
 from strato.metrics import Registry
-from strato.scheduler.world import World
+from strato.scheduler.cache.world import World
 from tests.scheduler import worlds
 from tests.scheduler.test_service import create, nodes_of, running, virtually
 

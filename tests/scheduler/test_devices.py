@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.api.resource import ResourceClaim
-from strato.scheduler.allocator import allocate
+from strato.scheduler.cache.world import World
+from strato.scheduler.claims.allocator import allocate
 from strato.scheduler.plan import Plan
-from strato.scheduler.world import World
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

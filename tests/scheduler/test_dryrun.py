@@ -8,7 +8,7 @@ import pytest
 
 from strato.errors import InvalidInput
 from strato.scheduler.config import default_config
-from strato.scheduler.dryrun import dry_run, load
+from strato.scheduler.dryrun.run import dry_run, load
 from tests.scheduler import worlds
 
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.clock import format_time
-from strato.scheduler.dryrun import settle
-from strato.scheduler.runtimes import EXPECTED
+from strato.scheduler.cache.runtimes import EXPECTED
+from strato.scheduler.dryrun.run import settle
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

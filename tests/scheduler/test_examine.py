@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.config import Config, default_config, parse_config
-from strato.scheduler.dryrun import decode_all
-from strato.scheduler.examine import examine, examine_queue
-from strato.scheduler.trial import Copy
+from strato.scheduler.dryrun.examine import examine, examine_queue
+from strato.scheduler.dryrun.run import decode_all
+from strato.scheduler.dryrun.trial import Copy
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

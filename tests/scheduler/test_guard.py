@@ -11,13 +11,13 @@ import pytest
 from strato.errors import InvalidInput
 from strato.scheduler import thirdparty
 from strato.scheduler.actions.allocate import Allocate
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework import POINTS, TOGGLES, Plugin, Verdicts
 from strato.scheduler.plan import Plan
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.statement import Statement
-from strato.scheduler.world import World
 from tests.scheduler import worlds
 
 BASE = "actions: 'enqueue, allocate, backfill, preempt, reclaim'\ntiers:\n- plugins: [{name: gang}, {name: predicates}]"

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from strato.api.core import PodSpec
 from strato.scheduler import kernels
+from strato.scheduler.cache.nodes import NodeTable
+from strato.scheduler.cache.resources import Dimensions
+from strato.scheduler.cache.tasks import TaskClass
 from strato.scheduler.framework import ResourceTerm
-from strato.scheduler.nodes import NodeTable
 from strato.scheduler.placement import resource_scores, term_arrays
-from strato.scheduler.resources import Dimensions
-from strato.scheduler.tasks import TaskClass
 from tests.scheduler.naive import SlowNode, place
 
 TERMS = [

@@ -9,10 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.scheduler.cache.tasks import RUNNING
 from strato.scheduler.config import parse_config
 from strato.scheduler.placement import Placer
 from strato.scheduler.session import Session
-from strato.scheduler.tasks import RUNNING
 from tests.scheduler import worlds
 from tests.scheduler.test_properties import some_world
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from strato.errors import InvalidInput
 from strato.scheduler.config import default_config, parse_config
-from strato.scheduler.dryrun import dry_run, load
-from strato.scheduler.manifests import Manifests, read_paths, read_text
+from strato.scheduler.dryrun.manifests import Manifests, read_paths, read_text
+from strato.scheduler.dryrun.run import dry_run, load
+from strato.scheduler.dryrun.states import Header, latest_date, render, state_of
 from strato.scheduler.plan import Failure
-from strato.scheduler.states import Header, latest_date, render, state_of
 from tests.scheduler import worlds
 
 Json = dict[str, Any]
@@ -303,9 +303,9 @@ def test_python_can_hash_what_it_wants(tmp_path: Path) -> None:
     state.write_bytes(render([("", obj) for obj in world], Header(cycles=2, seed=3)))
     code = (
         "import json, sys\n"
-        "from strato.scheduler.manifests import read_paths\n"
-        "from strato.scheduler.states import state_of\n"
-        "from strato.scheduler.dryrun import dry_run, load\n"
+        "from strato.scheduler.dryrun.manifests import read_paths\n"
+        "from strato.scheduler.dryrun.states import state_of\n"
+        "from strato.scheduler.dryrun.run import dry_run, load\n"
         "from strato.scheduler.config import default_config\n"
         "s = state_of(read_paths(sys.argv[1:]))\n"
         "print(json.dumps(dry_run(load(s.objects), default_config(), cycles=s.header.cycles, seed=s.header.seed)))"

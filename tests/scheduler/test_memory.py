@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.scheduler.memory import UsageMemory, boost
+from strato.scheduler.cache.memory import UsageMemory, boost
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

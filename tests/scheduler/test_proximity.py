@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.proximity import fill_of
 from strato.scheduler.session import Session
+from strato.scheduler.topology.proximity import fill_of
 from tests.scheduler import worlds
 from tests.scheduler.fabrics import fabric, gang
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.topology import TOP
+from strato.scheduler.topology.hypernodes import TOP
 from tests.scheduler import worlds
 from tests.scheduler.fabrics import TOPOLOGY, fabric, gang, hyper_node, spans
 

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from strato.clock import VirtualClock
-from strato.scheduler.usage import NodeUsage, Usages
+from strato.scheduler.cache.usage import NodeUsage, Usages
 from strato.scheduler.usagesource import UsageSource, interval_seconds
 
 Json = dict[str, Any]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from strato.scheduler.cache.world import World
 from strato.scheduler.plan import Plan
-from strato.scheduler.world import World
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

@@ -109,7 +109,7 @@ async def _main(options: EmbeddedOptions) -> None:
         parts.append(("sandbox node", node.run()))
         ready.append(node.registered.wait())
     from strato.scheduler import Scheduler
-    from strato.scheduler.audit import AUDIT_SECONDS
+    from strato.scheduler.cache.audit import AUDIT_SECONDS
 
     scheduler = Scheduler(
         client(bootstrap.SCHEDULER),

@@ -12,9 +12,9 @@ from strato.cli.connect import with_cluster
 from strato.errors import UsageError
 
 if TYPE_CHECKING:
-    from strato.scheduler.explain import Diagnosis
-    from strato.scheduler.states import State
-    from strato.scheduler.trial import Copy
+    from strato.scheduler.dryrun.states import State
+    from strato.scheduler.dryrun.trial import Copy
+    from strato.scheduler.reporting.explain import Diagnosis
 
 _KINDS = {
     "pod": "pod",
@@ -77,7 +77,7 @@ def explain(
 
 
 def _answer(copy: Copy, state: State, kind: str, name: str, namespace: str, *, fix: bool, output: str) -> str:
-    from strato.scheduler.examine import examine, examine_queue
+    from strato.scheduler.dryrun.examine import examine, examine_queue
 
     if kind == "queue":
         found = examine_queue(copy, name)
@@ -95,7 +95,7 @@ def _written(found: Diagnosis, output: str) -> str:
 
 
 def _job(copy: Copy, state: State, name: str, namespace: str, *, fix: bool, output: str) -> str:
-    from strato.scheduler.examine import examine
+    from strato.scheduler.dryrun.examine import examine
 
     job = _find(state, "Job", namespace, name)
     groups = [group for group in _groups(state, namespace) if _belongs(group, name, job)]

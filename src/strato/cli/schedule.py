@@ -39,7 +39,7 @@ def schedule(
     from strato.cli import states
     from strato.cli.decisions import decisions_text
     from strato.errors import UsageError
-    from strato.scheduler.dryrun import dry_run, unread
+    from strato.scheduler.dryrun.run import dry_run, unread
 
     if not paths and not from_cluster:
         raise UsageError("nothing to schedule on: name manifests with -f PATH, or a cluster with --from-cluster")

@@ -1,4 +1,7 @@
-"""The scheduler: cache, session, statement, actions, plugins, kernels, explanations, binder.
+"""The scheduler: session, statement, kernels, binder, and around them a room for each of its larger parts.
+
+`cache` holds what it knows, `actions` and `plugins` decide, `claims` and `topology` serve volumes, devices and network
+domains, `reporting` says what came of it, `dryrun` runs all of that on copies.
 
 Decisions are pure (`strato.scheduler.cycle.run_cycle`: a `World` in, a `Plan` out). The one object that acts,
 `strato.scheduler.service.Scheduler`, feeds the world from informers and applies plans. Numba is imported only when a

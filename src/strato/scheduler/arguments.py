@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from strato.errors import Problem
-from strato.scheduler.ingest import go_bool
+from strato.scheduler.cache.ingest import go_bool
 from strato.units import duration_seconds
 
 A = TypeVar("A")

@@ -18,10 +18,10 @@ from strato.client.cluster import Cluster, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
-from strato.scheduler.claimbinder import ClaimBinder
+from strato.scheduler.cache.tasks import BINDING, PENDING, RELEASING, RUNNING, Task
+from strato.scheduler.cache.world import World
+from strato.scheduler.claims.claimbinder import ClaimBinder
 from strato.scheduler.plan import Bind, Eviction
-from strato.scheduler.tasks import BINDING, PENDING, RELEASING, RUNNING, Task
-from strato.scheduler.world import World
 
 _log = logging.getLogger(__name__)
 

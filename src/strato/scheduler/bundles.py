@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from strato.scheduler import ingest
+from strato.scheduler.cache import ingest
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import GANG_PREEMPT, Evictor
-from strato.scheduler.jobs import Job
-from strato.scheduler.resources import Vector
-from strato.scheduler.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -17,10 +17,10 @@ from strato.errors import InvalidInput, Problem
 from strato.scheduler import thirdparty
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.arguments import nearest, read_arguments
+from strato.scheduler.cache.usage import METRICS_TYPES
 from strato.scheduler.framework import TOGGLES, Plugin
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.thirdparty import PluginNotLoaded, installed
-from strato.scheduler.usage import METRICS_TYPES
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"

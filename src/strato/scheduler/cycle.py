@@ -8,13 +8,13 @@ from time import perf_counter
 
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.actions.flow import Flow
+from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Plan
+from strato.scheduler.reporting.status import close_session
 from strato.scheduler.session import Session
-from strato.scheduler.status import close_session
-from strato.scheduler.tasks import ALLOCATED, PENDING, PIPELINED
-from strato.scheduler.world import World
 
 Observe = Callable[[str, str, float], None]
 """Called with ("action" or "session", name, seconds); for metrics only, never for a decision."""

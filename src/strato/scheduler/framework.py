@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.reasons import Reason
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
-    from strato.scheduler.jobs import Job, Queue
-    from strato.scheduler.nodes import NodeTable, Rows
-    from strato.scheduler.proximity import Proximity
-    from strato.scheduler.resources import Vector
+    from strato.scheduler.cache.jobs import Job, Queue
+    from strato.scheduler.cache.nodes import NodeTable, Rows
+    from strato.scheduler.cache.resources import Vector
+    from strato.scheduler.cache.subjobs import SubJob
+    from strato.scheduler.cache.tasks import Task, TaskClass
     from strato.scheduler.session import Session
-    from strato.scheduler.subjobs import SubJob
-    from strato.scheduler.tasks import Task, TaskClass
+    from strato.scheduler.topology.proximity import Proximity
 
 PERMIT: Final = 1
 ABSTAIN: Final = 0

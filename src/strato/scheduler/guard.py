@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import ABSTAIN, Plugin, StaticScore, Validity, Verdicts
 from strato.scheduler.plan import Failure
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import Task
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.config import PluginOption

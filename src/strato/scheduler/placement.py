@@ -16,13 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import kernels
+from strato.scheduler.cache.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
+from strato.scheduler.cache.resources import PODS, Dimensions
+from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
-from strato.scheduler.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
-from strato.scheduler.proximity import FILL, Proximity, indifferent
-from strato.scheduler.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
-from strato.scheduler.resources import PODS, Dimensions
-from strato.scheduler.tasks import Task, TaskClass
-from strato.scheduler.topology import HyperNodes
+from strato.scheduler.reporting.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
+from strato.scheduler.topology.hypernodes import HyperNodes
+from strato.scheduler.topology.proximity import FILL, Proximity, indifferent
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

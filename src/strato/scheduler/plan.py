@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from strato.scheduler.jobs import Job
-from strato.scheduler.reasons import FitErrors, Verdict
-from strato.scheduler.tasks import Task
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.tasks import Task
+from strato.scheduler.reporting.reasons import FitErrors, Verdict
 
 
 class Bind(NamedTuple):

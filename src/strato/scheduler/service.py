@@ -21,25 +21,25 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
 from strato.metrics import Registry
-from strato.scheduler import kinds
-from strato.scheduler.audit import Audit
 from strato.scheduler.binder import Binder
+from strato.scheduler.cache import kinds
+from strato.scheduler.cache.audit import Audit
+from strato.scheduler.cache.feed import Feed
+from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER, World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.explain import Diagnosis, diagnosis
-from strato.scheduler.feed import Feed
 from strato.scheduler.ledger import Ledger
-from strato.scheduler.measures import Measures
 from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Failure, Plan, PodVerdict
-from strato.scheduler.reasons import Verdict
 from strato.scheduler.replicas import Replicas
-from strato.scheduler.reports import Reports
-from strato.scheduler.series import Series
+from strato.scheduler.reporting.explain import Diagnosis, diagnosis
+from strato.scheduler.reporting.measures import Measures
+from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.reporting.reports import Reports
+from strato.scheduler.reporting.series import Series
 from strato.scheduler.shards import NONE, Shards
-from strato.scheduler.tasks import Task
 from strato.scheduler.usagesource import UsageSource
-from strato.scheduler.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER, World
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Scheduler:
         shard_mode: How the own NodeShard is used, one of `strato.scheduler.shards.MODES`.
         shard_name: Name of the own NodeShard.
         replicas: The other active schedulers; None when there is one.
-        audit_seconds: Time between looks of the self-audit (see `strato.scheduler.audit`); 0 does without.
+        audit_seconds: Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without.
 
     Raises:
         InvalidInput: The configuration file is bad at start.

@@ -9,9 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from strato.scheduler import diagnostics, kernels
+from strato.scheduler import kernels
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.subjobs import SubJob
+from strato.scheduler.cache.tasks import BINDING, Task, TaskClass
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
-from strato.scheduler.domains import Domains, Search, recover_domains
 from strato.scheduler.framework import (
     PERMIT,
     POINTS,
@@ -26,19 +31,15 @@ from strato.scheduler.framework import (
     answers,
 )
 from strato.scheduler.guard import Guard
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Bind, Condition, Plan
-from strato.scheduler.proximity import Proximity
-from strato.scheduler.reasons import FitErrors, Verdict
-from strato.scheduler.resources import Vector
+from strato.scheduler.reporting import diagnostics
+from strato.scheduler.reporting.reasons import FitErrors, Verdict
 from strato.scheduler.shards import HARD, SOFT
 from strato.scheduler.statement import Statement, Transaction
-from strato.scheduler.subjobs import SubJob
-from strato.scheduler.tasks import BINDING, Task, TaskClass
-from strato.scheduler.topology import Tree
-from strato.scheduler.world import World
+from strato.scheduler.topology.domains import Domains, Search, recover_domains
+from strato.scheduler.topology.hypernodes import Tree
+from strato.scheduler.topology.proximity import Proximity
 
 Fn = Callable[..., Any]
 VictimFn = Callable[[Task, Sequence[Task]], tuple[Sequence[Task], int]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from strato.scheduler.cache.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task
 from strato.scheduler.plan import Bind, Eviction
-from strato.scheduler.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -18,8 +18,8 @@ from strato.api.quantity import milli
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import StratoError
-from strato.scheduler.ingest import go_bool
-from strato.scheduler.usage import ADAPTOR, ELASTICSEARCH, PROMETHEUS, WINDOW, NodeUsage, Usages
+from strato.scheduler.cache.ingest import go_bool
+from strato.scheduler.cache.usage import ADAPTOR, ELASTICSEARCH, PROMETHEUS, WINDOW, NodeUsage, Usages
 from strato.units import duration_seconds
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.scheduler import kernels
-from strato.scheduler.nodes import Rows
-from strato.scheduler.resources import Vector
-from strato.scheduler.tasks import Task
+from strato.scheduler.cache.nodes import Rows
+from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.jobs import Job
+    from strato.scheduler.cache.jobs import Job
     from strato.scheduler.session import Session
 
 

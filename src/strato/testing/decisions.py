@@ -15,11 +15,11 @@ from typing import Any
 
 from strato.scheduler.config import Config, PluginOption, parse_config
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.dryrun import load, settle
+from strato.scheduler.dryrun.run import load, settle
+from strato.scheduler.dryrun.states import START
 from strato.scheduler.framework import TOGGLES, Plugin
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Failure, Plan
-from strato.scheduler.states import START
 
 Json = Mapping[str, Any]
 

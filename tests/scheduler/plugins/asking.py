@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
+from strato.scheduler.cache.nodes import Rows
+from strato.scheduler.cache.tasks import ALLOCATED, Task
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
-from strato.scheduler.nodes import Rows
 from strato.scheduler.placement import Placer
 from strato.scheduler.session import Session
-from strato.scheduler.tasks import ALLOCATED, Task
-from strato.scheduler.world import World
 
 NOW = 1_700_000_000.0
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from strato.errors import InvalidInput
+from strato.scheduler.cache.usage import NodeUsage
+from strato.scheduler.cache.world import World
 from strato.scheduler.placement import Placer
-from strato.scheduler.usage import NodeUsage
-from strato.scheduler.world import World
 from tests.scheduler import worlds
 from tests.scheduler.plugins import asking
 

@@ -21,7 +21,7 @@ def _rule(verbs: Sequence[str], group: str, *resources: str, names: Sequence[str
 
 def scheduler_rules() -> list[Json]:
     """Reads what decisions rest on; writes bindings, conditions and claims; evicts pods."""
-    from strato.scheduler.kinds import KINDS
+    from strato.scheduler.cache.kinds import KINDS
 
     reads: dict[str, list[str]] = {}
     for known in KINDS:

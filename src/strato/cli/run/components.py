@@ -52,7 +52,7 @@ def scheduler(
 
     async def main() -> None:
         from strato.scheduler import Scheduler
-        from strato.scheduler.audit import AUDIT_SECONDS
+        from strato.scheduler.cache.audit import AUDIT_SECONDS
         from strato.scheduler.placement import warm_up
 
         clock, random, metrics = SystemClock(), make_random(), Registry()

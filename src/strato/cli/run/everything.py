@@ -51,7 +51,7 @@ def run_all(
     async def main() -> None:
         from strato.controllers import ControllerManager, choose_controllers
         from strato.scheduler import Scheduler
-        from strato.scheduler.audit import AUDIT_SECONDS
+        from strato.scheduler.cache.audit import AUDIT_SECONDS
         from strato.scheduler.placement import warm_up
 
         clock, random, metrics = SystemClock(), make_random(), Registry()

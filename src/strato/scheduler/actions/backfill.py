@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
-from strato.scheduler.jobs import Job
-from strato.scheduler.tasks import ALLOCATED, PENDING, PIPELINED, Task
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

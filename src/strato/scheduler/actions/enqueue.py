@@ -6,8 +6,8 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
-from strato.scheduler.jobs import PHASE_INQUEUE, Job, Queue
-from strato.scheduler.refusals import refusal
+from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.reporting.refusals import refusal
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

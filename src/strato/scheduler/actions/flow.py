@@ -24,15 +24,15 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.resources import PODS
+from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
 from strato.scheduler.kernels import LIMIT_PODS
 from strato.scheduler.placement import resource_scores
-from strato.scheduler.reasons import Verdict
-from strato.scheduler.resources import PODS
-from strato.scheduler.tasks import ALLOCATED, Task, TaskClass
+from strato.scheduler.reporting.reasons import Verdict
 
 if TYPE_CHECKING:
+    from strato.scheduler.cache.jobs import Job
     from strato.scheduler.flowplan import FlowPlan, Load, Offer, Share
-    from strato.scheduler.jobs import Job
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 

@@ -21,13 +21,13 @@ from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.preempt import starving_jobs
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.arguments import arg
-from strato.scheduler.domains import Search
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.subjobs import SubJob
+from strato.scheduler.cache.tasks import BOUND, PIPELINED, RUNNING, Task
 from strato.scheduler.framework import EVICT, GANG_PREEMPT, GANG_RECLAIM, Evictor
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.resources import Vector
-from strato.scheduler.subjobs import SubJob
-from strato.scheduler.tasks import BOUND, PIPELINED, RUNNING, Task
-from strato.scheduler.topology import NOWHERE
+from strato.scheduler.topology.domains import Search
+from strato.scheduler.topology.hypernodes import NOWHERE
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

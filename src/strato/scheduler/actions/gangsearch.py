@@ -14,12 +14,12 @@ import numpy as np
 
 from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
 from strato.scheduler.actions.sheets import Sheet
-from strato.scheduler.domains import Search
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.nodes import Mask
+from strato.scheduler.cache.subjobs import SubJob
 from strato.scheduler.framework import ALLOCATE
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.nodes import Mask
-from strato.scheduler.reasons import FitErrors, Verdict
-from strato.scheduler.subjobs import SubJob
+from strato.scheduler.reporting.reasons import FitErrors, Verdict
+from strato.scheduler.topology.domains import Search
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

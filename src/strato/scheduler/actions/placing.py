@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.reasons import FitErrors, Verdict
-from strato.scheduler.subjobs import SubJob
-from strato.scheduler.tasks import ALLOCATED, PIPELINED, Task
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.subjobs import SubJob
+from strato.scheduler.cache.tasks import ALLOCATED, PIPELINED, Task
+from strato.scheduler.reporting.reasons import FitErrors, Verdict
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Notes, Session

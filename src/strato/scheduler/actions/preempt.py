@@ -11,8 +11,8 @@ from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
 from strato.scheduler.arguments import arg
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.tasks import BOUND, RUNNING, Task
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.tasks import BOUND, RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -9,8 +9,8 @@ from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
 from strato.scheduler.actions.preempt import pending_in_order
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.tasks import RUNNING, Task
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.tasks import RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from strato.scheduler.jobs import Job
-from strato.scheduler.resources import MEMORY, Vector
-from strato.scheduler.tasks import ON_NODE, PENDING, Task
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.resources import MEMORY, Vector
+from strato.scheduler.cache.tasks import ON_NODE, PENDING, Task
 
 AFFINITY: Final = "volcano.sh/task-topology-affinity"
 ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.resource import ResourceClaim
-from strato.scheduler.devices import Devices, resource_claims_of
-from strato.scheduler.jobs import PHASE_INQUEUE, Job, Queue
-from strato.scheduler.tasks import ALLOCATED_SET, Task
-from strato.scheduler.world import World
+from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.cache.tasks import ALLOCATED_SET, Task
+from strato.scheduler.cache.world import World
+from strato.scheduler.claims.devices import Devices, resource_claims_of
 
 _PREFIX = "deviceclass/"
 

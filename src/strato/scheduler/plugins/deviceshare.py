@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.ingest import group_of
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import JOURNAL_SIZE, NodeTable, Rows
+from strato.scheduler.cache.tasks import ON_NODE, PENDING, RELEASING, Task
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
-from strato.scheduler.ingest import group_of
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import JOURNAL_SIZE, NodeTable, Rows
 from strato.scheduler.plugins import gpushare, vgpu
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import ON_NODE, PENDING, RELEASING, Task
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

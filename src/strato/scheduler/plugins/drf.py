@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.memory import UsageMemory
+from strato.scheduler.cache.resources import Vector, share
+from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import PERMIT, FloatArray, Plugin
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.memory import UsageMemory
 from strato.scheduler.plugins.hdrf import Tree, compare
-from strato.scheduler.resources import Vector, share
-from strato.scheduler.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

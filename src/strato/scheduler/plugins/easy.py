@@ -4,8 +4,8 @@ EASY backfilling: when a gang does not fit, the moment is worked out at which ru
 have left enough room (the *shadow time*), and on which nodes. Later jobs may still start at once when they end before
 that, or in room that is spare even then. A job that could only start by delaying the blocked one waits.
 
-Estimates come from `strato.scheduler.runtimes`. Pods without one never end, as far as this is concerned: when the room
-cannot be foreseen, nothing is kept, as in Volcano.
+Estimates come from `strato.scheduler.cache.runtimes`. Pods without one never end, as far as this is concerned: when the
+room cannot be foreseen, nothing is kept, as in Volcano.
 
 Source: Lifka, "The ANL/IBM SP Scheduling System" (1995); Mu'alem and Feitelson (2001). Departure: room is kept by node,
 not by processor count. Cost: nothing while no gang is blocked; then, once a cycle, a look at every running pod.
@@ -23,12 +23,12 @@ import numpy as np
 
 from strato.clock import parse_time
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import Plugin, Verdicts
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import NodeTable, Rows
-from strato.scheduler.reasons import Reason
-from strato.scheduler.resources import Vector
-from strato.scheduler.tasks import RELEASING, Task
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

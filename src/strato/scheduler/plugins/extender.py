@@ -18,12 +18,12 @@ import numpy as np
 
 from strato.api.core import PodSpec
 from strato.scheduler.arguments import arg, seconds
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.plugins import wireforms
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import Task
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

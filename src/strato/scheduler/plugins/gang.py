@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.subjobs import SubJob
+from strato.scheduler.cache.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
 from strato.scheduler.framework import PERMIT, REJECT, Evictor, Plugin, Validity
-from strato.scheduler.jobs import Job
 from strato.scheduler.plan import Condition
-from strato.scheduler.reasons import Verdict
-from strato.scheduler.subjobs import SubJob
-from strato.scheduler.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
+from strato.scheduler.reporting.reasons import Verdict
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

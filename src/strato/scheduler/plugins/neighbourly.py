@@ -14,12 +14,12 @@ import numpy.typing as npt
 from strato.api.core import TopologySpreadConstraint
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
+from strato.scheduler.cache.neighbours import Term, members_key
+from strato.scheduler.cache.nodes import Mask, Rows
+from strato.scheduler.cache.tasks import Task, TaskClass
+from strato.scheduler.cache.world import World
 from strato.scheduler.framework import FloatArray, Verdicts
-from strato.scheduler.neighbours import Term, members_key
-from strato.scheduler.nodes import Mask, Rows
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import Task, TaskClass
-from strato.scheduler.world import World
+from strato.scheduler.reporting.reasons import Reason
 
 EXISTING_ANTI = Reason("predicates", "node(s) didn't satisfy existing pods anti-affinity rules")
 AFFINITY = Reason("predicates", "node(s) didn't match pod affinity rules", curable=False)

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler import domains as network
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
+from strato.scheduler.cache.resources import CPU, MEMORY, Vector, counts
+from strato.scheduler.cache.subjobs import SubJob
+from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import EVICT, FloatArray, Plugin
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import Mask, NodeTable, Rows
-from strato.scheduler.proximity import FILL, Proximity, fill_of, scores
-from strato.scheduler.resources import CPU, MEMORY, Vector, counts
-from strato.scheduler.subjobs import SubJob
-from strato.scheduler.tasks import RELEASING, Task
-from strato.scheduler.topology import NOWHERE
+from strato.scheduler.topology import domains as network
+from strato.scheduler.topology.hypernodes import NOWHERE
+from strato.scheduler.topology.proximity import FILL, Proximity, fill_of, scores
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

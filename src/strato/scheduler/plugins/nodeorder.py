@@ -10,12 +10,12 @@ import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.resources import CPU, MEMORY
+from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore
-from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.plugins import neighbourly
-from strato.scheduler.resources import CPU, MEMORY
 from strato.scheduler.selection import matches_term, tolerates
-from strato.scheduler.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

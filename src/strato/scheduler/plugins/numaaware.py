@@ -12,12 +12,12 @@ import numpy as np
 from strato.api.pods import qos_class
 from strato.api.volcano.nodeinfo import Numatopology
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.tasks import ON_NODE, PENDING, Task
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.plugins.cpusets import POLICIES, Cpus, Layout, assign, layout_of
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import ON_NODE, PENDING, Task
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from strato.api.policy import PodDisruptionBudget
 from strato.api.selectors import InvalidSelector, Selector, from_label_selector
+from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import PERMIT, Plugin
-from strato.scheduler.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

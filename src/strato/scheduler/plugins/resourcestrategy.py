@@ -11,12 +11,12 @@ import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.arguments import arg, numbers, structured
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.resources import CPU, MEMORY, counts
+from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
-from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.placement import packed
-from strato.scheduler.reasons import Reason
-from strato.scheduler.resources import CPU, MEMORY, counts
-from strato.scheduler.tasks import Task, TaskClass
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

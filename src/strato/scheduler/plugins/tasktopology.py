@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import FloatArray, Plugin
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import NodeTable, Rows
 from strato.scheduler.plugins.buckets import (
     AFFINITY,
     ANTI_AFFINITY,
@@ -20,8 +22,6 @@ from strato.scheduler.plugins.buckets import (
     JobTopology,
     read_topology,
 )
-from strato.scheduler.resources import Vector
-from strato.scheduler.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

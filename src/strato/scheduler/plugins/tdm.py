@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.scheduler.arguments import arg, seconds
+from strato.scheduler.cache.ingest import PREEMPTABLE_KEY, go_bool
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
 from strato.scheduler.framework import PERMIT, REJECT, Plugin, StaticScore, Verdicts
-from strato.scheduler.ingest import PREEMPTABLE_KEY, go_bool
-from strato.scheduler.jobs import Job
-from strato.scheduler.nodes import NodeTable, Rows
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
+from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

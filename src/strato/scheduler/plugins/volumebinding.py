@@ -14,12 +14,11 @@ import numpy.typing as npt
 from strato.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.selectors import from_label_selector
-from strato.scheduler.framework import Verdicts
-from strato.scheduler.nodelabels import ZONE_LABELS
-from strato.scheduler.nodes import Mask, Rows
-from strato.scheduler.reasons import Reason
-from strato.scheduler.tasks import COMPLETED_SET, Task
-from strato.scheduler.volumes import (
+from strato.scheduler.cache.nodelabels import ZONE_LABELS
+from strato.scheduler.cache.nodes import Mask, Rows
+from strato.scheduler.cache.tasks import COMPLETED_SET, Task
+from strato.scheduler.cache.world import World
+from strato.scheduler.claims.volumes import (
     NO_PROVISIONER,
     ONE_POD,
     SELECTED_NODE,
@@ -29,7 +28,8 @@ from strato.scheduler.volumes import (
     is_bound,
     size_of,
 )
-from strato.scheduler.world import World
+from strato.scheduler.framework import Verdicts
+from strato.scheduler.reporting.reasons import Reason
 
 NO_MATCH = Reason("predicates", "node(s) didn't find available persistent volumes to bind", curable=False)
 WRONG_NODE = Reason("predicates", "node(s) didn't match PersistentVolume's node affinity", curable=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from strato.scheduler.jobs import Job, Queue
-from strato.scheduler.nodes import NodeTable
-from strato.scheduler.resources import CPU, MEMORY, Dimensions
-from strato.scheduler.tasks import Task
-from strato.scheduler.world import World
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.nodes import NodeTable
+from strato.scheduler.cache.resources import CPU, MEMORY, Dimensions
+from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.world import World
 
 Json = dict[str, Any]
 

@@ -1,0 +1,186 @@
+"""A continuous self-audit: what the scheduler believes against what the API says, a page at a time.
+
+Every period one page of pods is read and compared, and the sums of some nodes are computed anew. What differs may just
+be under way, so it is only a suspicion; it is looked at again, alone and fresh, a period later. What still differs then
+is repaired, counted and told as an event. The cost is bounded: one page and a few single reads per period, however
+large the cluster is.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from strato.api.core import Pod
+from strato.client.cluster import Cluster
+from strato.client.events import WARNING, EventRecorder
+from strato.clock import Clock
+from strato.errors import ApiError, Gone, NotFound
+from strato.metrics import Registry
+from strato.scheduler.cache.ingest import status_of
+from strato.scheduler.cache.tasks import ALLOCATED, BINDING, COMPLETED_SET, PIPELINED
+from strato.scheduler.cache.world import World
+
+_log = logging.getLogger(__name__)
+
+AUDIT_SECONDS = 30.0
+"""Time between looks where a scheduler serves a cluster; a simulation does without."""
+PAGE = 200
+"""Pods read per period."""
+_ROWS = 200
+"""Nodes whose sums are computed anew per period."""
+_SUSPECTS = 50
+"""Suspicions looked at per period."""
+
+UNKNOWN_POD = "unknown pod"
+GONE_POD = "pod that is gone"
+WRONG_PLACE = "pod in the wrong place"
+WRONG_SUMS = "node with wrong sums"
+
+
+class Audit:
+    """Compares and repairs.
+
+    Args:
+        cluster: What is true.
+        clock: Waits between looks.
+        world: What is believed.
+        recorder: Tells of repairs.
+        registry: Counts them.
+        wake: Called after a repair.
+        period_seconds: Time between looks.
+        owns: Whether a pod or node by its name, or its owner's, is this scheduler's business (several active ones).
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        world: World,
+        recorder: EventRecorder,
+        registry: Registry,
+        wake: Callable[[], None],
+        period_seconds: float,
+        owns: Callable[[Pod], bool] = lambda _: True,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._world = world
+        self._recorder = recorder
+        self._wake = wake
+        self._period = period_seconds
+        self._owns = owns
+        self._looked = registry.counter("strato_cache_audited", "Objects the self-audit compared", ("kind",))
+        self._repaired = registry.counter("strato_cache_repairs", "Differences the self-audit repaired", ("kind",))
+        self._token = ""
+        self._believed: set[str] = set()
+        self._row = 0
+        self._suspects: dict[str, str] = {}
+
+    async def run(self) -> None:
+        """Look, until cancelled."""
+        while True:
+            await self._clock.sleep(self._period)
+            try:
+                await self.look()
+            except ApiError as error:
+                _log.info("the self-audit could not read: %s", error)
+
+    async def look(self) -> None:
+        """Look at old suspicions, the next page of pods and the next nodes."""
+        suspects, self._suspects = self._suspects, {}
+        for number, (key, kind) in enumerate(suspects.items()):
+            if number < _SUSPECTS:
+                await self._verify(key, kind)
+            else:
+                self._suspects[key] = kind
+        await self._read_page()
+        self._check_sums()
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    async def _read_page(self) -> None:
+        if not self._token:
+            self._believed = set(self._world.tasks)
+        try:
+            page = await self._cluster.list(Pod, limit=PAGE, continue_token=self._token)
+        except Gone:
+            self._token = ""  # the pass took longer than the server remembers
+            return
+        self._looked.labels("pod").inc(len(page.items))
+        for pod in page.items:
+            key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+            self._believed.discard(key)
+            kind = self._difference(key, pod)
+            if kind:
+                self._suspects[key] = kind
+        self._token = page.continue_token
+        if not self._token:
+            for key in self._believed:
+                if key in self._world.tasks:
+                    self._suspects.setdefault(key, GONE_POD)
+
+    def _difference(self, key: str, pod: Pod | None) -> str:
+        """Return how what is believed of a pod differs from what is true, empty when it does not."""
+        task = self._world.tasks.get(key)
+        if pod is None:
+            return GONE_POD if task is not None else ""
+        if task is None:
+            known = pod.spec.node_name or self._world.is_ours(pod)
+            return UNKNOWN_POD if known and not pod.is_finished and self._owns(pod) else ""
+        if task.uid != pod.metadata.uid:
+            return UNKNOWN_POD
+        if task.status in (ALLOCATED, PIPELINED, BINDING) and not pod.spec.node_name:
+            return ""  # decided, and being written
+        node = self._world.nodes.names[task.row] if task.row >= 0 else ""
+        true = "" if status_of(pod) in COMPLETED_SET else pod.spec.node_name
+        return WRONG_PLACE if node != true else ""
+
+    async def _verify(self, key: str, kind: str) -> None:
+        """Repair what still differs."""
+        namespace, _, name = key.partition("/")
+        try:
+            pod: Pod | None = await self._cluster.get(Pod, name, namespace)
+        except NotFound:
+            pod = None
+        now = self._difference(key, pod)
+        if not now:
+            return
+        task = self._world.tasks.get(key)
+        told = pod if pod is not None else task.pod if task is not None else None
+        self._world.remove_pod(key)
+        if pod is not None:
+            self._world.set_pod(pod)
+        self._tell(now, f"{now}: {key}; the scheduler's view was repaired (first seen as {kind})", told)
+
+    def _tell(self, kind: str, text: str, regarding: Pod | None) -> None:
+        _log.error("self-audit: %s", text)
+        self._repaired.labels(kind).inc()
+        if regarding is not None:
+            self._recorder.event(regarding, WARNING, "CacheRepaired", text)
+        self._world.openings += 1
+        self._wake()
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def _check_sums(self) -> None:
+        """Compute the sums of some nodes anew; memory only, so a difference is a certainty."""
+        nodes = self._world.nodes
+        if not nodes.size:
+            return
+        if self._row >= nodes.size:
+            self._row = 0
+        last = min(self._row + _ROWS, nodes.size)
+        for row in range(self._row, last):
+            if nodes.present[row] and nodes.repair(row):
+                node = nodes.facts[row]
+                text = f"{WRONG_SUMS}: {nodes.names[row]}; they were computed anew"
+                _log.error("self-audit: %s", text)
+                self._repaired.labels(WRONG_SUMS).inc()
+                if node is not None:
+                    self._recorder.event(node, WARNING, "CacheRepaired", text)
+                self._world.version += 1
+                self._world.openings += 1
+                self._wake()
+        self._looked.labels("node").inc(last - self._row)
+        self._row = last

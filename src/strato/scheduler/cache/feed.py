@@ -1,0 +1,112 @@
+"""Keeps a `World` in step with the informers: every change of a watched object goes in here and nowhere else."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from strato.api import catalog
+from strato.api.core import Node, Pod
+from strato.api.kinds import Kind
+from strato.api.meta import Object
+from strato.client.informer import Change, Informers
+from strato.scheduler.cache import kinds
+from strato.scheduler.cache.kinds import WorldKind
+from strato.scheduler.cache.world import World
+from strato.scheduler.replicas import Replicas
+
+_log = logging.getLogger(__name__)
+
+Wake = Callable[[], None]
+_Handler = Callable[[Sequence[Change[Any]]], None]
+Refused = Callable[[Object, str], None]
+"""Called with an object that cannot be used and why, so that its owner can be told."""
+
+
+class Feed:
+    """Handlers for every kind the scheduler reads.
+
+    Args:
+        world: What is kept current.
+        wake: Called after a batch that changed something.
+        refused: Called for objects that cannot be read (a quantity that is none).
+        replicas: Among which the objects are shared out; None when all are ours.
+    """
+
+    def __init__(self, world: World, wake: Wake, refused: Refused, replicas: Replicas | None = None) -> None:
+        self._world = world
+        self._wake = wake
+        self._refused = refused
+        self._replicas = replicas
+        self._attached: set[Kind] = set()
+        self.absent: frozenset[Kind] = frozenset()
+        """Kinds the API server does not have; they are done without."""
+
+    def attach(self, informers: Informers, plugins: Collection[str] = ()) -> bool:
+        """Ask for the informers that these plugins need; again after the configuration changed.
+
+        Order matters little: what arrives early waits for the rest.
+
+        Returns:
+            Whether any was asked for that was not before; the caller starts it.
+        """
+        new = [known for known in kinds.wanted(plugins) if known.kind not in self._attached | self.absent]
+        handlers: dict[Kind, _Handler] = {catalog.POD: self.on_pods, catalog.NODE: self.on_nodes}
+        for known in new:
+            self._attached.add(known.kind)
+            handler = handlers.get(known.kind, functools.partial(self._on_others, known))
+            informers.informer(known.kind.view).add_batch_handler(handler)
+        return bool(new)
+
+    def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
+        """Take pods."""
+        world = self._world
+        before = world.version
+        for old, new in changes:
+            if new is None:
+                if old is not None:
+                    world.remove_pod(f"{old.metadata.namespace}/{old.metadata.name}")
+                continue
+            if self._replicas is not None and not self._replicas.owns(new):
+                world.remove_pod(f"{new.metadata.namespace}/{new.metadata.name}")
+                continue
+            try:
+                world.set_pod(new)
+            except ValueError as error:
+                self._refuse(new, error)
+        if world.version != before:
+            self._wake()
+
+    def on_nodes(self, changes: Sequence[Change[Node]]) -> None:
+        """Take nodes; heartbeats change nothing."""
+        before = self._world.version
+        for change in changes:
+            if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
+                self._world.remove_node(change.key.name)
+                continue
+            try:
+                self._world.set_node(change.new)
+            except ValueError as error:
+                self._refuse(change.new, error)
+        if self._world.version != before:
+            self._wake()
+
+    def _on_others(self, known: WorldKind, changes: Sequence[Change[Object]]) -> None:
+        """Take objects of any other kind."""
+        before = self._world.version
+        for change in changes:
+            if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
+                known.drop(self._world, change.key.namespace, change.key.name)
+                continue
+            try:
+                known.take(self._world, change.new)
+            except ValueError as error:
+                self._refuse(change.new, error)
+        if self._world.version != before:
+            self._wake()
+
+    def _refuse(self, view: Object, error: ValueError) -> None:
+        _log.warning("object left out of scheduling: object=%s: %s", view.key, error)
+        self._refused(view, str(error))

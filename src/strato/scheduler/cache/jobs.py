@@ -1,0 +1,327 @@
+"""Jobs (one PodGroup and its tasks) and queues, with every count and sum kept current as tasks move.
+
+Nothing here loops over tasks to answer a question a plugin asks often: counts per status, requests of the pending and
+of the placed, and per role where the group asks for minima, are updated by the one `World.move`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import Queue as QueueView
+from strato.scheduler.cache.resources import Dimensions, Vector
+from strato.scheduler.cache.tasks import (
+    ALLOCATED,
+    BINDING,
+    BOUND,
+    PENDING,
+    PIPELINED,
+    RUNNING,
+    STATUS_COUNT,
+    STATUS_NAMES,
+    SUCCEEDED,
+    Task,
+)
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.subjobs import Layout
+
+PHASE_PENDING: Final = "Pending"
+PHASE_INQUEUE: Final = "Inqueue"
+PHASE_RUNNING: Final = "Running"
+PHASE_UNKNOWN: Final = "Unknown"
+PHASE_COMPLETED: Final = "Completed"
+
+Counts = list[int]
+"""Number of tasks by status number."""
+
+
+class Job:
+    """A PodGroup and its tasks; the unit that is placed whole or not at all.
+
+    Attributes:
+        key: ``namespace/podgroup``; group-less pods of the default scheduler get ``namespace/pod:NAME``.
+        group: The PodGroup, None while it is unknown.
+        phase: The group's phase as last decided here or read.
+        tasks: Every task by key; ``pending`` only those in status Pending.
+        counts: Number of tasks by status; ``pending_best_effort`` of the pending ones that request nothing.
+        role_counts: Per role (``volcano.sh/task-spec``) the counts and the pending best-effort ones (last entry).
+        used: Σ requests of tasks that hold resources (allocated statuses and pipelined).
+        pending_request: Σ requests of pending tasks.
+        min_resources: The group's ``spec.minResources``; None when not given. ``min_columns`` its columns.
+        gated: Tasks with scheduling gates.
+        solo: Made for one pod without a group; has no PodGroup to write.
+        layout: Its sub-jobs and network topology; None for the many jobs that have neither.
+    """
+
+    __slots__ = (
+        "conditions",
+        "counts",
+        "created",
+        "elastic",
+        "gated",
+        "group",
+        "inqueue",
+        "key",
+        "layout",
+        "min_available",
+        "min_columns",
+        "min_resources",
+        "min_task",
+        "name",
+        "namespace",
+        "pending",
+        "pending_best_effort",
+        "pending_request",
+        "phase",
+        "preemptable",
+        "priority",
+        "queue",
+        "queue_name",
+        "role_counts",
+        "solo",
+        "tasks",
+        "uid",
+        "used",
+        "waiting_seconds",
+    )
+
+    def __init__(self, key: str, dims: Dimensions) -> None:
+        self.key = key
+        self.namespace, _, self.name = key.partition("/")
+        self.group: PodGroup | None = None
+        self.phase = ""
+        self.queue_name = ""
+        self.queue: Queue | None = None
+        self.uid = ""
+        self.created = ""
+        self.priority = 0
+        self.preemptable = False
+        self.waiting_seconds: float | None = None
+        self.min_available = 0
+        self.min_task: Mapping[str, int] = {}
+        self.min_resources: Vector | None = None
+        self.min_columns: tuple[int, ...] = ()
+        self.tasks: dict[str, Task] = {}
+        self.pending: dict[str, Task] = {}
+        self.counts: Counts = [0] * STATUS_COUNT
+        self.pending_best_effort = 0
+        self.role_counts: dict[str, Counts] = {}
+        self.used = dims.zeros()
+        self.pending_request = dims.zeros()
+        self.inqueue: Vector | None = None
+        self.elastic: Vector | None = None
+        self.gated = 0
+        self.solo = False
+        self.layout: Layout | None = None
+        self.conditions: dict[str, tuple[str, str, str]] = {}
+
+    def __repr__(self) -> str:
+        return f"Job({self.key} {self.phase or '-'} {self.describe_counts()})"
+
+    # -- counters (spec scheduler-core 7.2) --------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> int:
+        """Tasks that hold or held a place: Bound, Binding, Running, Allocated, Succeeded."""
+        c = self.counts
+        return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED]
+
+    @property
+    def waiting(self) -> int:
+        """Pipelined tasks."""
+        return self.counts[PIPELINED]
+
+    @property
+    def allocated_count(self) -> int:
+        """Tasks in allocated statuses."""
+        c = self.counts
+        return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED]
+
+    @property
+    def valid(self) -> int:
+        """Tasks that count towards a complete gang."""
+        c = self.counts
+        return self.ready + c[PIPELINED] + c[PENDING]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough tasks have a place (pending best-effort ones count)."""
+        return self.ready + self.pending_best_effort >= self.min_available
+
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether enough tasks have a place or expect one."""
+        return self.waiting + self.ready + self.pending_best_effort >= self.min_available
+
+    @property
+    def is_starving(self) -> bool:
+        """Whether fewer tasks than the minimum have or expect a place."""
+        return self.waiting + self.ready < self.min_available
+
+    @property
+    def is_waiting_for_queue(self) -> bool:
+        """Whether it has not been enqueued yet (spec: IsPending)."""
+        return (self.group is None and not self.solo) or self.phase in ("", PHASE_PENDING)
+
+    def _roles_apply(self) -> bool:
+        return bool(self.min_task) and self.min_available >= sum(self.min_task.values())
+
+    def roles_valid(self) -> bool:
+        """Whether every role has enough tasks that count (CheckTaskValid)."""
+        return not self._roles_apply() or all(
+            minimum == 0 or self._role(role, pending=True) + self._role_pipelined(role) >= minimum
+            for role, minimum in self.min_task.items()
+        )
+
+    def roles_ready(self) -> bool:
+        """Whether every role has its minimum placed (CheckTaskReady)."""
+        return not self._roles_apply() or all(
+            self.role_ready(role) >= minimum for role, minimum in self.min_task.items()
+        )
+
+    def roles_pipelined(self) -> bool:
+        """Whether every role has its minimum placed or expected (CheckTaskPipelined)."""
+        return not self._roles_apply() or all(
+            self.role_ready(role) + self._role_pipelined(role) >= minimum for role, minimum in self.min_task.items()
+        )
+
+    def roles_starving(self) -> bool:
+        """Whether a role has less than its minimum placed or expected; True when minima do not apply."""
+        return not self._roles_apply() or any(
+            self._role(role) + self._role_pipelined(role) < minimum for role, minimum in self.min_task.items()
+        )
+
+    def role_ready(self, role: str) -> int:
+        """Return the role's placed tasks plus its pending best-effort ones."""
+        counts = self.role_counts.get(role)
+        return 0 if counts is None else self._role(role) + counts[STATUS_COUNT]
+
+    def _role(self, role: str, *, pending: bool = False) -> int:
+        c = self.role_counts.get(role)
+        if c is None:
+            return 0
+        return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED] + (c[PENDING] if pending else 0)
+
+    def _role_pipelined(self, role: str) -> int:
+        c = self.role_counts.get(role)
+        return 0 if c is None else c[PIPELINED]
+
+    def missing_until_ready(self, role: str) -> int:
+        """Return how many more tasks of a role must be placed before the gang can be ready; at least 1.
+
+        0 is never returned: a ready job takes one task per visit. A large number means that placing this role alone
+        does not make it ready.
+        """
+        missing = self.min_available - self.ready - self.pending_best_effort
+        if self._roles_apply():
+            for name, minimum in self.min_task.items():
+                lacking = minimum - self.role_ready(name)
+                if lacking > 0:
+                    if name != role:
+                        return 1 << 30
+                    missing = max(missing, lacking)
+        return max(missing, 1)
+
+    def describe_counts(self) -> str:
+        """Return the counts as messages show them: ``1 Pending, 2 Running, 3 minAvailable``, sorted."""
+        parts = [f"{n} {STATUS_NAMES[s]}" for s, n in enumerate(self.counts) if n]
+        parts.append(f"{self.min_available} minAvailable")
+        return ", ".join(sorted(parts))
+
+    def track_roles(self) -> None:
+        """Rebuild the counts per role from the tasks; only kept while the group asks for minima."""
+        self.role_counts = {}
+        if self.min_task:
+            for task in self.tasks.values():
+                self.count_role(task, task.status, 1)
+
+    def count_role(self, task: Task, status: int, by: int) -> None:
+        """Add to a role's count of a status."""
+        counts = self.role_counts.get(task.role)
+        if counts is None:
+            counts = self.role_counts[task.role] = [0] * (STATUS_COUNT + 1)
+        counts[status] += by
+        if status == PENDING and task.cls.best_effort:
+            counts[STATUS_COUNT] += by
+
+
+class Queue:
+    """A queue and the sums over its jobs.
+
+    Attributes:
+        view: The Queue object; None while it is unknown (jobs of an unknown queue are left alone).
+        jobs: Jobs that name it, with a PodGroup (or solo).
+        used, pending_request, inqueue, elastic: Sums over its jobs; the last two are current after `World.settle`.
+        capability, deserved, guarantee: ``column -> amount`` as declared.
+    """
+
+    __slots__ = (
+        "capability",
+        "deserved",
+        "elastic",
+        "guarantee",
+        "inqueue",
+        "jobs",
+        "name",
+        "pending_request",
+        "used",
+        "view",
+    )
+
+    def __init__(self, name: str, dims: Dimensions) -> None:
+        self.name = name
+        self.view: QueueView | None = None
+        self.jobs: dict[str, Job] = {}
+        self.used = dims.zeros()
+        self.pending_request = dims.zeros()
+        self.inqueue = dims.zeros()
+        self.elastic = dims.zeros()
+        self.capability: dict[int, int] = {}
+        self.deserved: dict[int, int] = {}
+        self.guarantee: dict[int, int] = {}
+
+    def __repr__(self) -> str:
+        return f"Queue({self.name}, {len(self.jobs)} jobs)"
+
+    @property
+    def weight(self) -> int:
+        """Share weight."""
+        return self.view.spec.weight if self.view is not None else 1
+
+    @property
+    def priority(self) -> int:
+        """Higher goes first."""
+        return self.view.spec.priority if self.view is not None else 0
+
+    @property
+    def parent(self) -> str:
+        """Parent queue's name, empty when not given."""
+        return self.view.spec.parent if self.view is not None else ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it takes new work; one that no controller has looked at yet does."""
+        return self.view is not None and self.view.status.state in ("", "Open")
+
+    @property
+    def state(self) -> str:
+        """State as written in its status."""
+        return self.view.status.state if self.view is not None else ""
+
+    @property
+    def reclaimable(self) -> bool:
+        """Whether what it borrowed may be taken back."""
+        return self.view is None or self.view.spec.reclaimable is None or self.view.spec.reclaimable
+
+    @property
+    def created(self) -> str:
+        """Creation time, RFC 3339."""
+        return (self.view.metadata.creation_timestamp or "") if self.view is not None else ""
+
+    @property
+    def uid(self) -> str:
+        """Identity."""
+        return self.view.metadata.uid if self.view is not None else ""

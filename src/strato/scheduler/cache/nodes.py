@@ -1,0 +1,296 @@
+"""`NodeTable`: nodes as rows of int64 columns, with a journal of the rows that changed.
+
+What is computed per task class over all nodes is cached by its owner together with its place in the journal; later only
+the rows written since are looked at again. Cost therefore follows touched rows, not nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.api.core import Node
+from strato.scheduler.cache.resources import PODS, Vector, fit_width
+from strato.scheduler.cache.tasks import PENDING, PIPELINED, RELEASING, Task, TaskClass
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.resources import Dimensions
+
+Rows = npt.NDArray[np.int64]
+"""Row numbers."""
+Mask = npt.NDArray[np.bool_]
+
+JOURNAL_SIZE = 1 << 16
+"""Entries the journal remembers; who lags further behind looks at every row."""
+
+
+class NodeTable:
+    """All nodes, one row each. A row number stays a node's for its life and may then be used again.
+
+    Attributes:
+        allocatable, idle, releasing, pipelined: int64[rows, width]. ``idle`` = allocatable minus what pods hold, and
+            may be negative; ``idle + releasing - pipelined`` is what will be free (spec scheduler-core 6).
+        requested: int64[rows, width], requests of the pods scoring sees on the node: all but the leaving ones.
+        scored: int64[rows, 2], the same for cpu and memory with Kubernetes' defaults for empty requests.
+        pods: int64[rows], number of those pods.
+        present: bool[rows], the node object is known.
+        tasks: Per row, the tasks on it by key.
+        facts: Per row, the node object (None when unknown).
+        tainted: bool[rows], the node is cordoned or has taints.
+        images: By image name, the rows that have it and its size in bytes.
+        leaving: Number of leaving tasks on known nodes.
+        changed_at: int64[rows], value of ``object_clock`` when the node object last changed in a way filters see.
+    """
+
+    def __init__(self, dims: Dimensions, rows: int = 64) -> None:
+        self.dims = dims
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.facts: list[Node | None] = []
+        self.tasks: list[dict[str, Task]] = []
+        self.object_clock = 0
+        self.leaving = 0
+        self.images: dict[str, dict[int, int]] = {}
+        self._free: list[int] = []
+        self.journal = np.zeros(JOURNAL_SIZE, np.int32)
+        self.cursor = np.zeros(1, np.int64)
+        self._allocate(rows, dims.width)
+
+    def _allocate(self, rows: int, width: int) -> None:
+        self.allocatable = np.zeros((rows, width), np.int64)
+        self.idle = np.zeros((rows, width), np.int64)
+        self.releasing = np.zeros((rows, width), np.int64)
+        self.pipelined = np.zeros((rows, width), np.int64)
+        self.requested = np.zeros((rows, width), np.int64)
+        self.scored = np.zeros((rows, 2), np.int64)
+        self.pods = np.zeros(rows, np.int64)
+        self.present = np.zeros(rows, np.bool_)
+        self.changed_at = np.zeros(rows, np.int64)
+        self.tainted = np.zeros(rows, np.bool_)
+
+    @property
+    def size(self) -> int:
+        """Rows in use or used before; every array is at least this long."""
+        return len(self.names)
+
+    @property
+    def capacity(self) -> int:
+        """Rows the arrays hold."""
+        return len(self.present)
+
+    def column(self, name: str) -> int:
+        """Return the column of a resource."""
+        return self.dims.column(name)
+
+    @property
+    def future_idle(self) -> Vector:
+        """What will be idle once the leaving have left and the expected have come: int64[rows, width]."""
+        return self.idle + self.releasing - self.pipelined
+
+    def row(self, name: str) -> int:
+        """Return the row of a node, made (as unknown) when it is new."""
+        row = self.row_of.get(name)
+        if row is not None:
+            return row
+        if self._free:
+            row = self._free.pop()
+            self.names[row] = name
+        else:
+            row = len(self.names)
+            if row >= self.capacity:
+                self._grow_rows()
+            self.names.append(name)
+            self.facts.append(None)
+            self.tasks.append({})
+        self.row_of[name] = row
+        return row
+
+    def _grow_rows(self) -> None:
+        old = self.capacity
+        columns = ("allocatable", "idle", "releasing", "pipelined", "requested", "scored", "pods", "present")
+        for name in (*columns, "changed_at", "tainted"):
+            array = getattr(self, name)
+            grown = np.zeros((old * 2, *array.shape[1:]), array.dtype)
+            grown[:old] = array
+            setattr(self, name, grown)
+
+    def grow_width(self) -> None:
+        """Lengthen every row after dimensions were added."""
+        width = self.dims.width
+        for name in ("allocatable", "idle", "releasing", "pipelined", "requested"):
+            setattr(self, name, np.ascontiguousarray(fit_width(getattr(self, name), width)))
+
+    def set_node(self, node: Node, allocatable: Mapping[int, int]) -> int:
+        """Take a node object: add the node, or update it (its vectors are recomputed from its tasks)."""
+        row = self.row(node.metadata.name)
+        vector = self.dims.vector(allocatable)
+        if self.allocatable.shape[1] < self.dims.width:
+            self.grow_width()
+        known = bool(self.present[row])
+        if not known:
+            self.present[row] = True
+            self.allocatable[row] = vector
+            self._recount(row)
+        elif (self.allocatable[row] != vector).any():
+            self.idle[row] += vector - self.allocatable[row]
+            self.allocatable[row] = vector
+            self.touch(row)
+        old = self.facts[row]
+        self.facts[row] = node
+        self.tainted[row] = node.spec.unschedulable or bool(node.spec.taints)
+        if (old.status.images if old is not None else ()) != node.status.images:
+            self._index_images(row, old, node)
+        if old is None or not known or filters_differ(old, node):
+            self.object_clock += 1
+            self.changed_at[row] = self.object_clock
+        return row
+
+    def mark_changed(self, names: Iterable[str]) -> None:
+        """Have filters and static scores look at nodes again although their objects are the same."""
+        rows = [self.row_of[name] for name in names if name in self.row_of]
+        if rows:
+            self.object_clock += 1
+            self.changed_at[rows] = self.object_clock
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node object; its row is free once no task names it."""
+        row = self.row_of.get(name)
+        if row is None:
+            return
+        self.present[row] = False
+        self._index_images(row, self.facts[row], None)
+        self.facts[row] = None
+        self._clear(row)
+        self.object_clock += 1
+        self.changed_at[row] = self.object_clock
+        if not self.tasks[row]:
+            self._release_row(row)
+
+    def _index_images(self, row: int, old: Node | None, new: Node | None) -> None:
+        for image in old.status.images if old is not None else ():
+            for name in image.names:
+                rows = self.images.get(name)
+                if rows is not None:
+                    rows.pop(row, None)
+                    if not rows:
+                        del self.images[name]
+        for image in new.status.images if new is not None else ():
+            for name in image.names:
+                self.images.setdefault(name, {})[row] = image.size_bytes
+
+    def _release_row(self, row: int) -> None:
+        del self.row_of[self.names[row]]
+        self.names[row] = ""
+        self._free.append(row)
+
+    def _clear(self, row: int) -> None:
+        self.leaving -= sum(task.status == RELEASING for task in self.tasks[row].values())
+        for array in (self.allocatable, self.idle, self.releasing, self.pipelined, self.requested, self.scored):
+            array[row] = 0
+        self.pods[row] = 0
+        self.touch(row)
+
+    def _recount(self, row: int) -> None:
+        tasks = list(self.tasks[row].values())
+        self.idle[row] = self.allocatable[row]
+        for task in tasks:
+            self._account(row, task.cls, task.status, 1)
+        self.touch(row)
+
+    def repair(self, row: int) -> bool:
+        """Compute a row's sums anew from its tasks; return whether they had been wrong."""
+        arrays = (self.idle, self.releasing, self.pipelined, self.requested, self.scored)
+        before = [array[row].copy() for array in arrays]
+        pods = int(self.pods[row])
+        self.leaving -= sum(task.status == RELEASING for task in self.tasks[row].values())
+        for array in arrays:
+            array[row] = 0
+        self.pods[row] = 0
+        cursor = int(self.cursor[0])
+        self._recount(row)
+        right = pods == self.pods[row] and all((old == a[row]).all() for old, a in zip(before, arrays, strict=True))
+        if right:
+            self.cursor[0] = cursor  # nobody has to look at it again
+        return not right
+
+    def rebuild(self) -> None:
+        """Bring every column in step with the tasks again, after an error in the middle of a change."""
+        for array in (self.releasing, self.pipelined, self.requested, self.scored, self.pods):
+            array[:] = 0
+        self.leaving = 0
+        for row in range(self.size):
+            self.tasks[row] = {key: task for key, task in self.tasks[row].items() if task.row == row}
+            if self.present[row]:
+                self._recount(row)
+
+    def touch(self, row: int) -> None:
+        """Note that a row's columns changed."""
+        position = int(self.cursor[0])
+        self.journal[position % JOURNAL_SIZE] = row
+        self.cursor[0] = position + 1
+
+    def _account(self, row: int, cls: TaskClass, status: int, sign: int) -> None:
+        request = cls.request if sign > 0 else -cls.request
+        if status == PIPELINED:
+            self.pipelined[row] += request
+        else:
+            self.idle[row] -= request
+            if status == RELEASING:
+                self.releasing[row] += request
+                self.leaving += sign
+                return
+        self.requested[row] += request
+        self.scored[row] += cls.scored_request if sign > 0 else -cls.scored_request
+        self.pods[row] += sign
+
+    def charge(self, rows: Sequence[int], cls: TaskClass, times: int = 1, *, pipelined: bool = False) -> None:
+        """Charge known rows for equal tasks, one task per entry; ``times`` -1 gives back what they held."""
+        at: Rows = np.array(rows, np.int64)
+        counted = np.bincount(at[self.present[at]])
+        distinct: Rows = np.nonzero(counted)[0]
+        each = counted[distinct] * times
+        amount = each[:, None] * cls.request
+        if pipelined:
+            self.pipelined[distinct] += amount
+        else:
+            self.idle[distinct] -= amount
+        self.requested[distinct] += amount
+        self.scored[distinct] += each[:, None] * cls.scored_request
+        self.pods[distinct] += each
+        for row in distinct.tolist():
+            self.touch(row)
+
+    def add(self, row: int, task: Task, status: int) -> None:
+        """Put a task on a row and account it as of ``status``."""
+        self.tasks[row][task.key] = task
+        if self.present[row] and status != PENDING:
+            self._account(row, task.cls, status, 1)
+            self.touch(row)
+
+    def remove(self, row: int, task: Task, status: int) -> None:
+        """Take a task off a row; ``status`` is the one it was accounted with."""
+        if self.tasks[row].pop(task.key, None) is None:
+            return
+        if self.present[row]:
+            self._account(row, task.cls, status, -1)
+            self.touch(row)
+        elif not self.tasks[row]:
+            self._release_row(row)
+
+    def pods_limit(self) -> npt.NDArray[np.int64]:
+        """Return how many pods each row may hold."""
+        return self.allocatable[: self.size, PODS]
+
+
+def filters_differ(old: Node, new: Node) -> bool:
+    """Whether anything changed that filters or static scores read."""
+    if old.spec is not new.spec and old.spec != new.spec:
+        return True
+    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
+        return True
+    if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
+        return True
+    return old.status.images != new.status.images or old.status.allocatable != new.status.allocatable

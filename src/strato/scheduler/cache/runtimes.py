@@ -1,0 +1,61 @@
+"""How long pods run: what they say themselves, what they are allowed, and what their like took before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from strato.clock import parse_time
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.tasks import Task
+
+EXPECTED: Final = "strato.dev/expected-seconds"
+"""Annotation of pods or PodGroups: how long a pod will run, in seconds."""
+
+_FRESH: Final = 0.3
+"""Weight of the newest run in the average."""
+_REMEMBERED: Final = 10_000
+
+
+class RunTimes:
+    """Averages over pods that ended well, by namespace and class.
+
+    Attributes:
+        on: Whether anybody asks; nothing is noted otherwise.
+    """
+
+    def __init__(self) -> None:
+        self.on = False
+        self._averages: dict[tuple[str, int], float] = {}
+
+    def note(self, task: Task) -> None:
+        """Take the run of a pod that has succeeded."""
+        status = task.pod.status
+        ends = [c.state.terminated.finished_at for c in status.container_statuses if c.state.terminated is not None]
+        finished = max((end for end in ends if end), default="")
+        if not status.start_time or not finished:
+            return
+        seconds = max(0.0, parse_time(finished) - parse_time(status.start_time))
+        key = (task.namespace, task.cls.number)
+        before = self._averages.get(key, seconds)
+        if key not in self._averages and len(self._averages) >= _REMEMBERED:
+            del self._averages[next(iter(self._averages))]
+        self._averages[key] = before + _FRESH * (seconds - before)
+
+    def expected_seconds(self, task: Task) -> float | None:
+        """Return how long a pod will run, None when nothing is known.
+
+        In this order: annotation of the pod, of its group, ``activeDeadlineSeconds``, what its like took.
+        """
+        group = task.job.group if task.job is not None else None
+        for meta in (task.pod.metadata, group.metadata if group is not None else None):
+            text = meta.annotation(EXPECTED) if meta is not None else ""
+            if text:
+                try:
+                    return max(0.0, float(text))
+                except ValueError:
+                    continue
+        deadline = task.pod.spec.active_deadline_seconds
+        if deadline is not None:
+            return float(deadline)
+        return self._averages.get((task.namespace, task.cls.number))

@@ -1,0 +1,215 @@
+"""Tasks (one per pod) and task classes (what equal pods share).
+
+A class is everything about a pod that filters and resource scores look at. Pods made from one template share it, so a
+gang of a thousand pods is filtered and scored once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from strato.api.core import Pod, PodSpec
+from strato.scheduler.cache.resources import PODS, Dimensions, Vector
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.jobs import Job
+    from strato.scheduler.cache.subjobs import SubJob
+    from strato.scheduler.claims.reservations import Reservation
+
+PENDING: Final = 0
+ALLOCATED: Final = 1
+PIPELINED: Final = 2
+BINDING: Final = 3
+BOUND: Final = 4
+RUNNING: Final = 5
+RELEASING: Final = 6
+SUCCEEDED: Final = 7
+FAILED: Final = 8
+UNKNOWN: Final = 9
+STATUS_COUNT: Final = 10
+STATUS_NAMES: Final = (
+    "Pending",
+    "Allocated",
+    "Pipelined",
+    "Binding",
+    "Bound",
+    "Running",
+    "Releasing",
+    "Succeeded",
+    "Failed",
+    "Unknown",
+)
+"""Names of the statuses, by number (spec scheduler-core 5.3)."""
+
+ALLOCATED_SET: Final = frozenset((BOUND, BINDING, RUNNING, ALLOCATED))
+READY_SET: Final = (BOUND, BINDING, RUNNING, ALLOCATED, SUCCEEDED)
+COMPLETED_SET: Final = frozenset((SUCCEEDED, FAILED))
+HOLDS_RESOURCES: Final = tuple(s in (ALLOCATED, PIPELINED, BINDING, BOUND, RUNNING) for s in range(STATUS_COUNT))
+"""By status: whether the task counts in its job's and queue's ``used`` (allocated statuses, and pipelined)."""
+ON_NODE: Final = tuple(s not in (PENDING, SUCCEEDED, FAILED) for s in range(STATUS_COUNT))
+"""By status: whether a task that has a node is accounted on it."""
+
+
+class TaskClass:
+    """What equal pods share.
+
+    Attributes:
+        number: Counts up; stable identity inside one `World`.
+        spec: The pod spec of one member; filters read selectors, tolerations, affinity, … from it.
+        request: int64[width], with ``pods`` = 1.
+        scored_request: int64[2], cpu and memory with Kubernetes' defaults for containers that request none.
+        best_effort: Requests nothing but a pod slot.
+        host_ports: ``(host ip, protocol, port)`` of every host port.
+        pairwise: Placing one member may change where others fit or score in ways only pods can tell (inter-pod
+            affinity, topology spread): such classes are placed one by one.
+        uses_claims: Members use claims for volumes or devices; each is looked at by itself.
+    """
+
+    __slots__ = (
+        "best_effort",
+        "host_ports",
+        "namespace",
+        "number",
+        "pairwise",
+        "request",
+        "scored_request",
+        "spec",
+        "uses_claims",
+    )
+
+    def __init__(self, number: int, spec: PodSpec, namespace: str, request: Vector, scored: tuple[int, int]) -> None:
+        self.number = number
+        self.spec = spec
+        self.namespace = namespace
+        self.request = request
+        self.scored_request = np.array(scored, np.int64)
+        self.best_effort = not (request[:PODS].any() or request[PODS + 1 :].any())
+        self.host_ports = host_ports(spec)
+        self.uses_claims = uses_claims(spec)
+        affinity = spec.affinity
+        self.pairwise = bool(spec.topology_spread_constraints) or (
+            affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
+        )
+
+    def __repr__(self) -> str:
+        return f"TaskClass({self.number}, {self.request.tolist()})"
+
+
+def uses_claims(spec: PodSpec) -> bool:
+    """Whether a pod uses claims for volumes or devices."""
+    if spec.resource_claims:
+        return True
+    return any(v.persistent_volume_claim is not None or v.ephemeral is not None for v in spec.volumes)
+
+
+def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
+    """Return every host port a pod asks for, as ``(ip, protocol, port)``."""
+    return tuple(
+        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        for container in spec.containers
+        for port in container.ports
+        if port.host_port
+    )
+
+
+class Grant(NamedTuple):
+    """What a plugin gave a task on a row; it stands while the task is there."""
+
+    row: int
+    annotations: Mapping[str, str]
+
+
+class Task:
+    """One pod as the scheduler sees it.
+
+    Attributes:
+        status: One of the status numbers above.
+        row: Row of its node in the `NodeTable`, -1 without one.
+        order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
+        gated: Has scheduling gates; never placed.
+        job: None for pods of nobody (foreign schedulers, no group yet).
+        sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
+        grants: What plugins gave it with its place, by plugin.
+        reservation: Volumes and devices it was given with its place.
+        waiting_node: Name of the node the pod names while that node is unknown, else empty.
+    """
+
+    __slots__ = (
+        "cls",
+        "gated",
+        "grants",
+        "job",
+        "key",
+        "name",
+        "namespace",
+        "nominated",
+        "order",
+        "pod",
+        "preemptable",
+        "priority",
+        "reservation",
+        "role",
+        "row",
+        "status",
+        "sub",
+        "uid",
+        "waiting_node",
+    )
+
+    def __init__(self, pod: Pod, key: str, cls: TaskClass, order: tuple[int, str, str]) -> None:
+        meta = pod.metadata
+        self.pod = pod
+        self.key = key
+        self.uid = meta.uid
+        self.namespace = meta.namespace
+        self.name = meta.name
+        self.cls = cls
+        self.order = order
+        self.job: Job | None = None
+        self.sub: SubJob | None = None
+        self.status = PENDING
+        self.row = -1
+        self.reservation: Reservation | None = None
+        self.grants: dict[str, Grant] | None = None
+        self.priority = 1
+        self.role = ""
+        self.gated = False
+        self.preemptable = True
+        self.nominated = ""
+        self.waiting_node = ""
+
+    def grant(self, plugin: str, annotations: Mapping[str, str]) -> None:
+        """Give it something where it is; the annotations are written with its bind."""
+        self.grants = {**(self.grants or {}), plugin: Grant(self.row, annotations)}
+
+    def granted(self, plugin: str) -> Mapping[str, str]:
+        """Return what a plugin gave it where it is, as decided here or as its bound pod says."""
+        found = self.grants.get(plugin) if self.grants is not None else None
+        if found is not None and found.row == self.row:
+            return found.annotations
+        return (self.pod.metadata.annotations or {}) if self.pod.spec.node_name else {}
+
+    def bind_annotations(self) -> dict[str, str] | None:
+        """Return what is to be written with its bind."""
+        if self.grants is None:
+            return None
+        return {k: v for given in self.grants.values() if given.row == self.row for k, v in given.annotations.items()}
+
+    @property
+    def alike(self) -> int | str:
+        """What tasks share that fail for the same reasons: their class, or nothing when they use claims."""
+        return self.key if self.cls.uses_claims else self.cls.number
+
+    def __repr__(self) -> str:
+        return f"Task({self.key} {STATUS_NAMES[self.status]} row={self.row})"
+
+
+def grow_class(cls: TaskClass, dims: Dimensions) -> None:
+    """Lengthen a class's vector after dimensions were added."""
+    if cls.request.size < dims.width:
+        request = dims.zeros()
+        request[: cls.request.size] = cls.request
+        cls.request = request

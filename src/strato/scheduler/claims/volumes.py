@@ -1,0 +1,188 @@
+"""`Volumes`: claims, persistent volumes, storage classes and CSI drivers, as the scheduler needs them.
+
+State only; which node suits a claim is decided in `strato.scheduler.plugins.volumebinding`. Costs nothing while nobody
+has claims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from strato.api.core import PersistentVolume, PersistentVolumeClaim
+from strato.api.meta import Object
+from strato.api.quantity import InvalidQuantity, value
+from strato.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
+from strato.scheduler.claims.reservations import Reservations
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.tasks import Task
+
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+WAIT: Final = "WaitForFirstConsumer"
+ONE_POD: Final = "ReadWriteOncePod"
+
+
+class UsedClaim(NamedTuple):
+    """One volume of a pod that stands on a claim."""
+
+    name: str
+    """Of the claim."""
+    key: str
+    """``namespace/name`` of the claim."""
+    ephemeral: bool
+    """Whether the claim is made for the pod and with it."""
+
+
+def claims_of(task: Task) -> list[UsedClaim]:
+    """Return the claims a pod's volumes stand on, each once."""
+    found: dict[str, UsedClaim] = {}
+    for volume in task.pod.spec.volumes:
+        if volume.persistent_volume_claim is not None:
+            name, ephemeral = volume.persistent_volume_claim.claim_name, False
+        elif volume.ephemeral is not None:
+            name, ephemeral = f"{task.name}-{volume.name}", True
+        else:
+            continue
+        key = f"{task.namespace}/{name}"
+        found.setdefault(key, UsedClaim(name, key, ephemeral))
+    return list(found.values())
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    """Whether claim and volume have found each other for good."""
+    done = claim.status.phase == "Bound" or BIND_COMPLETED in (claim.metadata.annotations or {})
+    return bool(claim.spec.volume_name) and done
+
+
+def class_name_of(claim: PersistentVolumeClaim) -> str:
+    """Return the name of a claim's storage class, empty without one."""
+    return claim.metadata.annotation(CLASS_ANNOTATION) or claim.spec.storage_class_name or ""
+
+
+def size_of(amounts: Mapping[str, str | int | float]) -> int:
+    """Return the bytes of ``storage`` in a resource list; 0 when it is not there or cannot be read."""
+    try:
+        return value(amounts.get("storage", 0))
+    except InvalidQuantity:
+        return 0
+
+
+class Volumes:
+    """Everything about storage.
+
+    Attributes:
+        claims: PersistentVolumeClaims by ``namespace/name``.
+        volumes: PersistentVolumes by name.
+        classes: StorageClasses by name.
+        drivers: CSIDrivers by name.
+        nodes: CSINodes by name.
+        capacities: CSIStorageCapacities by ``namespace/name``.
+        users: Tasks that use a claim, by claim key and task key.
+        reservations: What placed tasks were given; shared with `strato.scheduler.claims.devices.Devices`.
+    """
+
+    def __init__(self, reservations: Reservations) -> None:
+        self.claims: dict[str, PersistentVolumeClaim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.drivers: dict[str, CSIDriver] = {}
+        self.nodes: dict[str, CSINode] = {}
+        self.capacities: dict[str, CSIStorageCapacity] = {}
+        self.users: dict[str, dict[str, Task]] = {}
+        self.reservations = reservations
+
+    def put(self, view: Object) -> bool:
+        """Take an object of a kind kept here; return whether it is new or differs from what was known."""
+        table, key = self._table(type(view)), _key(view)
+        old = table.get(key)
+        table[key] = view
+        return old is None or old != view
+
+    def remove(self, view: type[Object], key: str) -> None:
+        """Forget an object by name or ``namespace/name``."""
+        self._table(view).pop(key, None)
+
+    def _table(self, view: type[Object]) -> dict[str, Any]:
+        tables: dict[type[Object], dict[str, Any]] = {
+            PersistentVolumeClaim: self.claims,
+            PersistentVolume: self.volumes,
+            StorageClass: self.classes,
+            CSIDriver: self.drivers,
+            CSINode: self.nodes,
+            CSIStorageCapacity: self.capacities,
+        }
+        return tables[view]
+
+    def use(self, task: Task) -> None:
+        """Note that a task's pod uses its claims."""
+        for claim in claims_of(task):
+            self.users.setdefault(claim.key, {})[task.key] = task
+
+    def unuse(self, task: Task) -> None:
+        """Note that a task's pod is gone."""
+        for claim in claims_of(task):
+            users = self.users.get(claim.key)
+            if users is not None:
+                users.pop(task.key, None)
+                if not users:
+                    del self.users[claim.key]
+
+    def waits_for_consumer(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim is bound only once a pod that uses it has a node."""
+        found = self.classes.get(class_name_of(claim))
+        return found is not None and found.volume_binding_mode == WAIT
+
+    def picked(self) -> tuple[dict[str, str], dict[str, int]]:
+        """Return what standing reservations hold: volume by claim key, and row by key of a claim to provision."""
+        volumes: dict[str, str] = {}
+        provisions: dict[str, int] = {}
+        for reservation in self.reservations.standing():
+            volumes.update(reservation.volumes)
+            for key in reservation.provisions:
+                provisions[key] = reservation.row
+        return volumes, provisions
+
+    def driver_of(self, claim: PersistentVolumeClaim) -> tuple[str, str]:
+        """Return the CSI driver a claim's volume is or will be attached by, and the volume's identity; empty: none."""
+        volume = self.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is not None:
+            source = volume.spec.csi
+            return (source.driver, source.volume_handle) if source is not None else ("", "")
+        found = self.classes.get(class_name_of(claim))
+        if found is None or found.provisioner == NO_PROVISIONER:
+            return "", ""
+        return found.provisioner, f"claim {claim.metadata.namespace}/{claim.metadata.name}"
+
+    def limits_of(self, node: str) -> dict[str, int]:
+        """Return how many volumes of each CSI driver a node takes; drivers without a limit are left out."""
+        found = self.nodes.get(node)
+        if found is None:
+            return {}
+        return {
+            driver.name: driver.allocatable.count
+            for driver in found.spec.drivers
+            if driver.allocatable is not None and driver.allocatable.count is not None
+        }
+
+    def attached(self, tasks: Iterable[Task]) -> dict[str, set[str]]:
+        """Return identities of the CSI volumes that pods use, by driver."""
+        out: dict[str, set[str]] = {}
+        for task in tasks:
+            if not task.cls.uses_claims:
+                continue
+            for used in claims_of(task):
+                claim = self.claims.get(used.key)
+                driver, handle = self.driver_of(claim) if claim is not None else ("", "")
+                if driver:
+                    out.setdefault(driver, set()).add(handle)
+        return out
+
+
+def _key(view: Object) -> str:
+    meta = view.metadata
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name

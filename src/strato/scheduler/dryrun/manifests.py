@@ -1,0 +1,190 @@
+"""Manifests from files: multi-document YAML, JSON, Lists and directories, each object with the place it was found at.
+
+Nothing a file holds leads to an exception other than `InvalidInput`: whatever is wrong becomes a `Problem`, and reading
+goes on, so that all problems are known at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from strato.errors import Problem
+
+Json = dict[str, Any]
+Located = tuple[str, Json]
+"""Where an object was found (``file: document 2: items[3]``) and the object."""
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+_MOST_VALUES: Final = 20_000_000
+"""Values a document may expand to; YAML aliases can make a few lines into more than any memory holds."""
+
+
+@dataclass(slots=True)
+class Manifests:
+    """What was read.
+
+    Attributes:
+        objects: Every object, in the order of the files.
+        problems: Everything that could not be read.
+        headers: What saved states (`strato.scheduler.dryrun.states`) say about the run they were saved for.
+    """
+
+    objects: list[Located] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    headers: list[Located] = field(default_factory=list)
+
+
+class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # the C loader has no stub
+    """YAML as Kubernetes reads it: dates stay text, ``=`` is text."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":timestamp", ":value"))]
+    for first, found in _Loader.yaml_implicit_resolvers.items()
+}
+
+
+def read_paths(paths: Sequence[str]) -> Manifests:
+    """Read files, directories (their manifest files, not deeper, by name) and ``-`` for standard input, in order."""
+    found = Manifests()
+    for path in paths:
+        for name, text in _texts(path, found.problems):
+            read_text(text, name, found)
+    return found
+
+
+def _texts(path: str, problems: list[Problem]) -> Iterator[tuple[str, str]]:
+    if path == "-":
+        yield from _text("standard input", lambda: sys.stdin.buffer.read(), problems)
+        return
+    place = Path(path)
+    try:
+        files = [place]
+        if place.is_dir():
+            files = sorted(file for file in place.iterdir() if file.suffix in SUFFIXES and file.is_file())
+            if not files:
+                problems.append(Problem(path, f"the directory holds no manifests ({', '.join(SUFFIXES)})"))
+    except (OSError, ValueError) as error:
+        problems.append(Problem(path, f"cannot be read: {_reason(error)}"))
+        return
+    for file in files:
+        yield from _text(str(file), file.read_bytes, problems)
+
+
+def _text(name: str, read: Any, problems: list[Problem]) -> Iterator[tuple[str, str]]:
+    try:
+        yield name, read().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        problems.append(Problem(name, f"is not UTF-8 text: byte {error.start} is {error.object[error.start]:#04x}"))
+    except (OSError, ValueError) as error:
+        problems.append(Problem(name, f"cannot be read: {_reason(error)}"))
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def read_text(text: str, name: str, into: Manifests) -> None:
+    """Read the objects of one text; ``name`` is what problems call it."""
+    for number, document in _documents(text, name, into.problems):
+        where = f"{name}: document {number}"
+        if document is None:
+            continue
+        if _size(document, {}, set()) > _MOST_VALUES:
+            into.problems.append(Problem(where, "its aliases refer to themselves, or expand to more than it can mean"))
+            continue
+        _take(_without_nulls(document), where, into)
+
+
+def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            decoded = msgspec.json.decode(text)
+        except (msgspec.DecodeError, RecursionError):
+            pass  # several JSON documents, or YAML in flow style
+        else:
+            yield 1, decoded
+            return
+    number = 0
+    try:
+        loader = _Loader(text)
+        try:
+            while loader.check_data():
+                number += 1
+                yield number, loader.get_data()
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:
+        where = f"{name}: document {max(number, 1)}"
+        problems.append(Problem(where, f"is neither YAML nor JSON: {' '.join(str(error).split())}"))
+    except RecursionError:
+        problems.append(Problem(f"{name}: document {max(number, 1)}", "is nested too deeply"))
+
+
+def _size(value: Any, known: dict[int, int], open_: set[int]) -> int:
+    """Return how many values a document expands to; shared parts are counted each time but looked at once."""
+    if not isinstance(value, dict | list):
+        return 1
+    key = id(value)
+    if key in open_:
+        return _MOST_VALUES + 1
+    size = known.get(key)
+    if size is None:
+        open_.add(key)
+        parts = value.values() if isinstance(value, dict) else value
+        size = known[key] = 1 + sum(_size(part, known, open_) for part in parts)
+        open_.discard(key)
+    return size
+
+
+def _without_nulls(value: Any) -> Any:
+    """Leave out fields that are null: to Kubernetes they are absent."""
+    if isinstance(value, dict):
+        return {key: _without_nulls(part) for key, part in value.items() if part is not None}
+    return [_without_nulls(part) for part in value] if isinstance(value, list) else value
+
+
+def _take(document: Any, where: str, into: Manifests) -> None:
+    problems = into.problems
+    if isinstance(document, list):
+        for i, item in enumerate(document):
+            _take(item, f"{where}: [{i}]", into)
+    elif not isinstance(document, dict):
+        problems.append(Problem(where, f"is not an object but {describe(document)}"))
+    elif not isinstance(kind := document.get("kind"), str) or not kind:
+        problems.append(Problem(f"{where}: kind", "is missing" if kind is None else f"is not a name: {describe(kind)}"))
+    elif kind.endswith("List") and "items" in document:
+        if isinstance(document.get("strato"), dict):
+            into.headers.append((where, document["strato"]))
+        _take_list(document, kind.removesuffix("List"), where, into)
+    else:
+        into.objects.append((where, document))
+
+
+def _take_list(document: Json, single: str, where: str, into: Manifests) -> None:
+    items = document["items"]
+    if not isinstance(items, list):
+        into.problems.append(Problem(f"{where}: items", f"is not a list but {describe(items)}"))
+        return
+    for i, item in enumerate(items):
+        if single and isinstance(item, dict):  # items of a typed list may leave their type out
+            item = {"apiVersion": document.get("apiVersion", ""), "kind": single, **item}
+        _take(item, f"{where}: items[{i}]", into)
+
+
+def describe(value: object) -> str:
+    """Return a value as a person calls it: ``the text "5"``, ``the number 5``, ``a list``."""
+    if isinstance(value, str):
+        return f"the text {value[:60]!r}"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return f"the number {str(value)[:60]}"
+    return {dict: "an object", list: "a list", type(None): "null"}.get(type(value), type(value).__name__)

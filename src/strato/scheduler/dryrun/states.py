@@ -1,0 +1,108 @@
+"""A state to schedule on: the objects, and what else decisions depend on, so that a file can hold all of it.
+
+A saved state is a Kubernetes ``List`` of the objects with one field more, ``strato``: configuration, seed, number of
+cycles and the instant. Reading it back gives the same decisions, byte for byte, on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from strato import __version__
+from strato.clock import parse_time
+from strato.errors import Problem
+from strato.scheduler.dryrun.manifests import Json, Located, Manifests, describe
+
+START = 1_700_000_000.0
+"""Seconds since the epoch at the first cycle on objects that bear no dates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What decisions depend on besides the objects.
+
+    Attributes:
+        config: Text of the configuration file; empty means the built-in one.
+        seed: Seed of chance.
+        cycles: How many cycles to run.
+        now: Seconds since the epoch at the first cycle.
+    """
+
+    config: str = ""
+    seed: int = 0
+    cycles: int = 1
+    now: float = START
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What was found.
+
+    Attributes:
+        objects: The objects, each with its place.
+        header: That of the file that held them, if one did.
+        problems: What could not be read; `strato.scheduler.dryrun.run.load` lists it with all else that is wrong.
+    """
+
+    objects: Sequence[Located]
+    header: Header | None = None
+    problems: Sequence[Problem] = ()
+
+
+def state_of(found: Manifests) -> State:
+    """Return the state that manifests describe."""
+    problems = list(found.problems)
+    if len(found.headers) > 1:
+        places = ", ".join(where for where, _ in found.headers)
+        problems.append(Problem("", f"several saved states were given, which cannot be joined: {places}"))
+    header = _header(*found.headers[0], problems) if len(found.headers) == 1 else None
+    return State(found.objects, header, problems)
+
+
+def _header(where: str, said: Json, problems: list[Problem]) -> Header | None:
+    wanted: dict[str, Any] = {"config": str, "seed": int, "cycles": int, "now": (int, float)}
+    values = {}
+    for key, types in wanted.items():
+        value = said.get(key)
+        if isinstance(value, bool) or not isinstance(value, types) or (key == "now" and not math.isfinite(value)):
+            problems.append(Problem(f"{where}: strato.{key}", f"is not what was saved but {describe(value)}"))
+        else:
+            values[key] = value
+    return Header(**values) if len(values) == len(wanted) else None
+
+
+def render(objects: Iterable[Located], header: Header) -> bytes:
+    """Return a state as a file's bytes."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "strato": {
+            "version": __version__,
+            "config": header.config,
+            "seed": header.seed,
+            "cycles": header.cycles,
+            "now": header.now,
+        },
+        "items": [obj for _, obj in objects],
+    }
+    return msgspec.json.format(msgspec.json.encode(body), indent=1) + b"\n"
+
+
+def latest_date(objects: Iterable[Located]) -> float:
+    """Return the instant of the newest object, so that nothing lies in the future; `START` without dates."""
+    latest = 0.0
+    for _, obj in objects:
+        meta = obj.get("metadata")
+        for key in ("creationTimestamp", "deletionTimestamp"):
+            text = meta.get(key) if isinstance(meta, dict) else None
+            if isinstance(text, str):
+                try:
+                    latest = max(latest, parse_time(text))
+                except (ValueError, OverflowError):
+                    continue
+    return latest or START

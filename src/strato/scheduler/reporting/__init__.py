@@ -1,0 +1,1 @@
+"""What a cycle says: reasons, explanations, statuses, events and metrics."""

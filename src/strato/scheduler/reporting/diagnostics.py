@@ -1,0 +1,68 @@
+"""The words of spec scheduler-core 7.4: why a job does not fit, and what to tell each of its pods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED, Task
+from strato.scheduler.plan import PodVerdict
+from strato.scheduler.reporting.reasons import ALL_UNAVAILABLE, FitErrors
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+UNSCHEDULABLE = "Unschedulable"
+SCHEDULABLE = "Schedulable"
+
+
+def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict:
+    """Return what to tell a pod that was not placed; ``fallback`` is the job's own reason."""
+    last = ssn.transactions.get(task.key)
+    status = last.status if last is not None and task.status == PENDING else task.status
+    row = last.row if last is not None and task.status == PENDING else task.row
+    evicted = last.evicted if last is not None else task.key in ssn.nominated
+    node = ssn.world.nodes.names[row] if row >= 0 else ""
+    possibly = f"Pod {task.key} can possibly be assigned to {node}"
+    if status == ALLOCATED:
+        text = f"{possibly}, once minAvailable is satisfied"
+        return PodVerdict(task, SCHEDULABLE, text)
+    if status == PIPELINED:
+        text = f"{possibly}, once resource is released and minAvailable is satisfied"
+        return PodVerdict(task, UNSCHEDULABLE, text, nominated=node if evicted else "")
+    notes = ssn.notes.get(job.key)
+    errors = notes.errors.get(task.alike) if notes is not None else None
+    message = errors.message() if errors is not None else fallback
+    return PodVerdict(task, UNSCHEDULABLE, message or ALL_UNAVAILABLE, errors)
+
+
+def fit_error(ssn: Session, job: Job) -> str:
+    """Return the job's fit error: readiness, counts, reasons of its pending tasks, and the first origin."""
+    head = "pod group is ready" if ssn.job_ready(job) else "pod group is not ready"
+    text = f"{head}, {job.describe_counts()}"
+    reasons: Counter[str] = Counter()
+    for key in job.pending:
+        last = ssn.transactions.get(key)
+        reasons[SCHEDULABLE if last is not None and last.status == ALLOCATED else UNSCHEDULABLE] += 1
+    if reasons:
+        text += "; Pending: " + ", ".join(sorted(f"{n} {reason}" for reason, n in reasons.items()))
+    origin = _origin(ssn, job)
+    return f"{text}. {origin}" if origin else text
+
+
+def _origin(ssn: Session, job: Job) -> str:
+    notes = ssn.notes.get(job.key)
+    if notes is None:
+        return ""
+    if notes.verdicts and not notes.errors:
+        return f"Origin reason is: {notes.verdicts[0].text}"
+    if not notes.errors:
+        return ""
+    failed = [t for t in job.pending.values() if t.alike in notes.errors]
+    real = [t for t in failed if notes.errors[t.alike].counts]
+    if not failed:
+        return ""
+    task = min(real or failed, key=lambda t: t.order)
+    errors: FitErrors = notes.errors[task.alike]
+    return f"Origin reason is {task.name}: {errors.message()}"

@@ -1,0 +1,177 @@
+"""Explanations: from the scheduler's records to words; pure.
+
+The record of why something waits is the last `Plan`, with numbers; the PodGroup's condition ``Unschedulable`` and each
+pod's condition ``PodScheduled`` say the same. `diagnosis` answers from what a running scheduler remembers,
+`strato.scheduler.dryrun.examine` from one cycle on a copy of any state; both render alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.resources import counts, to_quantity
+from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.world import World
+from strato.scheduler.plan import PodVerdict
+from strato.scheduler.reporting.reasons import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A change that starts a job, tried on a copy.
+
+    Attributes:
+        kind: Its family: ``members``, ``queue``, ``quota``, ``rule``, ``nodes``; two joined by ``+``.
+        text: What to change, from what to what.
+        evictions: Pods that are evicted for it.
+    """
+
+    kind: str
+    text: str
+    evictions: int = 0
+
+    def render(self) -> str:
+        """Return it as a line."""
+        return f"{self.text} (evicts {self.evictions} pods)" if self.evictions else self.text
+
+
+_CODE_ORDER = (
+    "Error",
+    "QueueClosed",
+    "QueueQuota",
+    "Overcommit",
+    "QueueOverused",
+    "QueueShare",
+    "Topology",
+    "NotEnoughTasks",
+    "NotEnoughPodsOfTask",
+)
+"""What is said first when several things hold a job back: the one that must be cured before the others matter."""
+
+_LAST_CODES = ("NodeFit", "NotEnoughResources", "FlowPrice")
+"""What is said last: consequences of what else there is to say, or nothing else held the job back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why a job or a pod waits, or that it does not.
+
+    Attributes:
+        key: ``namespace/name`` asked for.
+        state: One word: a PodGroup phase or pod phase.
+        summary: The sentence with the binding constraint.
+        verdicts: Everything that holds it back, the binding constraint first.
+        pods: Pod by pod, the message of each that waits.
+        fixes: What would start it now, the smallest first; None when nobody looked.
+        goes_on: Whether it starts without any change.
+    """
+
+    key: str
+    state: str
+    summary: str
+    verdicts: Sequence[Verdict] = ()
+    pods: dict[str, str] = field(default_factory=dict)
+    fixes: Sequence[Fix] | None = None
+    goes_on: bool = False
+
+    def render(self) -> str:
+        """Return the text a person reads."""
+        lines = [f"{self.key} ({self.state}): {self.summary}"]
+        lines += [f"  {verdict.plugin}: {sentence(verdict)}" for verdict in self.verdicts]
+        lines += [f"  pod {pod}: {message}" for pod, message in sorted(self.pods.items())]
+        if self.fixes is not None:
+            lines.append("each of these starts it now, tried on a copy:" if self.fixes else "no change was found")
+            lines += [f"  {fix.render()}" for fix in self.fixes]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as plain data; ``fixes`` only when they were looked for."""
+        out: dict[str, object] = {
+            "key": self.key,
+            "state": self.state,
+            "summary": self.summary,
+            "verdicts": [
+                {
+                    "plugin": v.plugin,
+                    "code": v.code,
+                    "text": v.text,
+                    "numbers": {name: float(number) for name, number in v.numbers.items()},
+                }
+                for v in self.verdicts
+            ],
+            "pods": self.pods,
+        }
+        if self.fixes is not None:
+            out["fixes"] = [{"kind": fix.kind, "change": fix.text, "evictions": fix.evictions} for fix in self.fixes]
+        return out
+
+
+def sentence(verdict: Verdict) -> str:
+    """Return a verdict's text with its numbers."""
+    numbers = ", ".join(f"{name} {_number(name, value)}" for name, value in verdict.numbers.items())
+    return f"{verdict.text} [{numbers}]" if numbers else verdict.text
+
+
+def _number(name: str, value: float) -> str:
+    """Write a number; amounts of a resource, named last (``used cpu``), are in internal units."""
+    resource = name.rpartition(" ")[2]
+    if counts(resource):
+        return to_quantity(resource, round(value))
+    return str(int(value)) if float(value).is_integer() else f"{value:.2f}"
+
+
+def ranked(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Return verdicts with the binding constraint first; equal ones once."""
+    unique = {(v.plugin, v.code, v.text): v for v in verdicts}
+    rank = {code: i for i, code in enumerate(_CODE_ORDER)}
+    rank |= {code: len(_CODE_ORDER) + 1 + i for i, code in enumerate(_LAST_CODES)}
+    return sorted(unique.values(), key=lambda v: rank.get(v.code, len(_CODE_ORDER)))
+
+
+def diagnosis(world: World, key: str, verdicts: Sequence[Verdict], pods: dict[str, PodVerdict]) -> Diagnosis | None:
+    """Explain a job or a pod by its key from what the last cycles recorded; None when it is unknown."""
+    task = world.tasks.get(key)
+    job = world.jobs.get(key)
+    if job is None and task is not None:
+        if task.job is None:
+            return Diagnosis(key, task.pod.status.phase or "Pending", "it belongs to no PodGroup yet")
+        job = task.job
+    if job is None:
+        return None
+    chosen = ranked(verdicts)
+    messages = {k: pods[k].message for k in job.pending if k in pods}
+    if task is not None and task.row >= 0:
+        return Diagnosis(key, task.pod.status.phase or "Pending", f"placed on {world.nodes.names[task.row]}")
+    return Diagnosis(key, job.phase or "Pending", summary(job, chosen, messages), chosen, messages)
+
+
+def summary(job: Job, verdicts: Sequence[Verdict], messages: dict[str, str]) -> str:
+    """Return the one sentence that says what is missing."""
+    if job.group is None and not job.solo:
+        return "its PodGroup does not exist yet"
+    if job.queue is None or job.queue.view is None:
+        return f"its queue {job.queue_name!r} does not exist"
+    if verdicts:
+        return verdicts[0].text
+    if not job.pending:
+        return f"nothing waits: {job.describe_counts()}"
+    first = next(iter(messages.values()), "")
+    return first or f"waiting for the next cycle: {job.describe_counts()}"
+
+
+def untried(task: Task) -> str:
+    """Say why a cycle never tried a waiting pod."""
+    job = task.job
+    if task.gated:
+        return "it has scheduling gates: " + ", ".join(gate.name for gate in task.pod.spec.scheduling_gates)
+    if job is None:
+        return "it belongs to no PodGroup yet"
+    if job.group is None and not job.solo:
+        return f"its PodGroup {job.key} does not exist"
+    if job.queue is None or job.queue.view is None:
+        return f"its queue {job.queue_name!r} does not exist"
+    if job.is_waiting_for_queue:
+        return f"its PodGroup has not been admitted to queue {job.queue_name}"
+    return "no action of this cycle got to it"

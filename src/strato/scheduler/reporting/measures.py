@@ -1,0 +1,97 @@
+"""The scheduler's metrics, by Volcano's names (spec volcano-cli E1 and E2)."""
+
+from __future__ import annotations
+
+from strato.clock import parse_time
+from strato.metrics import Registry
+from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.world import World
+from strato.scheduler.ledger import Entry
+from strato.scheduler.plan import Failure, Plan
+
+
+def exponential(least: float, most: float, count: int) -> tuple[float, ...]:
+    """Return bucket bounds from ``least`` to ``most``, each the same factor above the one before."""
+    factor = (most / least) ** (1 / (count - 1))
+    return tuple(least * factor**i for i in range(count))
+
+
+class Measures:
+    """Counters and histograms of one scheduler.
+
+    Args:
+        registry: Where they are registered.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._cycle = registry.histogram(
+            "volcano_e2e_scheduling_latency_milliseconds",
+            "Whole session",
+            buckets=exponential(1, 5000, 20),
+        )
+        self._open = registry.histogram(
+            "volcano_open_session_duration_milliseconds",
+            "Snapshot and open",
+            buckets=exponential(1, 5000, 20),
+        )
+        self._action = registry.histogram(
+            "volcano_action_scheduling_latency_milliseconds", "Per action", ("action",), exponential(1, 2000, 20)
+        )
+        self._task = registry.histogram(
+            "volcano_task_scheduling_latency_milliseconds",
+            "Pod creation to stage",
+            ("stage",),
+            exponential(50, 60000, 30),
+        )
+        self._bound = self._task.labels("Bound")
+        self._attempts = registry.counter("volcano_schedule_attempts", "Pods decided, by result", ("result",))
+        self._placed = self._attempts.labels("scheduled")
+        self._unplaced = self._attempts.labels("unschedulable")
+        self._jobs = registry.gauge("volcano_unschedule_job_count", "Jobs that wait for room")
+        self._evictions = registry.counter(
+            "volcano_eviction_transactions", "Committed eviction transactions", ("action",)
+        )
+        self._failures = registry.counter(
+            "strato_plugin_failures", "Errors of plugins, which were left out of the cycle", ("plugin", "point")
+        )
+        self._outcomes = registry.counter(
+            "strato_eviction_outcomes", "Evictions by what became of the pod they were for", ("action", "outcome")
+        )
+        self._preemptions = registry.counter("volcano_total_preemption_attempts", "Cycles that evicted anybody")
+        self._victims = registry.gauge("volcano_pod_preemption_victims", "Victims of the last cycle that had any")
+
+    def took(self, part: str, name: str, seconds: float) -> None:
+        """Note how long a part of a cycle took; fits `strato.scheduler.cycle.Observe`."""
+        if part == "action":
+            self._action.labels(name).observe(seconds * 1000)
+        else:
+            self._open.observe(seconds * 1000)
+
+    def bound(self, task: Task, now: float) -> None:
+        """Note that a pod was bound."""
+        created = task.pod.metadata.creation_timestamp
+        if created:
+            self._bound.observe(max(0.0, now - parse_time(created)) * 1000)
+
+    def settled(self, entry: Entry) -> None:
+        """Note what became of an eviction's beneficiary."""
+        self._outcomes.labels(entry.action, entry.outcome).inc()
+
+    def cycle(self, plan: Plan, world: World, seconds: float) -> None:
+        """Note a cycle's outcome."""
+        self._cycle.observe(seconds * 1000)
+        if plan.binds:
+            self._placed.inc(len(plan.binds))
+        if plan.pods:
+            self._unplaced.inc(len(plan.pods))
+        self._jobs.set(len(world.with_pending))
+        if plan.evictions:
+            self._victims.set(len(plan.evictions))
+            self._preemptions.inc()
+            for action in {e.action for e in plan.evictions}:
+                self._evictions.labels(action).inc()
+
+    def failed(self, failure: Failure) -> None:
+        """Count an error of a plugin."""
+        self._failures.labels(failure.plugin, failure.point).inc()

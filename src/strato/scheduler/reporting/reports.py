@@ -1,0 +1,243 @@
+"""What users and other components read of the scheduler: PodGroup, pod and queue statuses and their events.
+
+Reports are coalesced: a phase that changes is written at once, counters at most once per period, and words about a pod
+that does not fit only after they have stood for a moment, because most such states are gone in milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from strato.api import catalog
+from strato.client.cluster import Cluster
+from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.clock import Clock, format_time
+from strato.errors import NotFound
+from strato.scheduler.binder import Binder
+from strato.scheduler.cache.tasks import PENDING
+from strato.scheduler.cache.world import ALLOCATED_HYPERNODE, World
+from strato.scheduler.plan import GroupStatus, Plan, PodVerdict, QueueStatus
+from strato.scheduler.reporting.status import status_differs
+from strato.scheduler.shards import ShardStatus
+
+_SETTLE_SECONDS = 0.2
+"""How long a verdict must stand before it is written."""
+_REPEAT_SECONDS = 5.0
+"""Shortest time between two texts for the same pod or group and reason."""
+
+
+@dataclass(slots=True)
+class _Due:
+    at: float
+    item: Any
+
+
+class Reports:
+    """Writes statuses through the binder's workers.
+
+    Args:
+        cluster, clock, world, recorder: As for `Binder`.
+        binder: Whose workers write.
+        period: Seconds between writes of mere counters.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        world: World,
+        recorder: EventRecorder,
+        binder: Binder,
+        period: float,
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._world = world
+        self._recorder = recorder
+        self._binder = binder
+        self._period = period
+        self._groups: dict[str, _Due] = {}
+        self._pods: dict[str, _Due] = {}
+        self._queues: dict[str, QueueStatus] = {}
+        self._queues_due = 0.0
+        self._told: dict[str, tuple[float, str, str]] = {}
+        self._queue_written: dict[str, dict[str, str]] = {}
+        self._shard: ShardStatus | None = None
+
+    def take(self, plan: Plan) -> None:
+        """Take what a cycle decided; writes follow when they are due."""
+        now = self._clock.monotonic()
+        for status in plan.groups:
+            self._take_group(status, now)
+        for verdict in plan.pods:
+            due = self._pods.get(verdict.task.key)
+            self._pods[verdict.task.key] = _Due(due.at if due is not None else now + _SETTLE_SECONDS, verdict)
+        shard = self._world.shards.status()
+        if shard is not None and shard != self._shard:
+            self._write(lambda shard: self._shard_status(shard), shard)
+        self._shard = shard
+        for queue in plan.queues:
+            if self._queue_differs(queue):
+                if not self._queues:
+                    self._queues_due = now + self._period
+                self._queues[queue.name] = queue
+            else:
+                self._queues.pop(queue.name, None)
+        self.flush()
+
+    def _take_group(self, status: GroupStatus, now: float) -> None:
+        group = status.job.group
+        if group is None:
+            return
+        due = self._groups.get(status.job.key)
+        if group.status.phase != status.phase:
+            at = now
+        elif due is not None:
+            at = due.at
+        else:
+            unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
+            at = now + (_SETTLE_SECONDS if unschedulable else self._period)
+        self._groups[status.job.key] = _Due(at, status)
+
+    def next_due(self) -> float | None:
+        """Return the monotonic instant of the next write, None when there is none."""
+        times = [d.at for d in self._groups.values()]
+        times += [d.at for d in self._pods.values()]
+        if self._queues:
+            times.append(self._queues_due)
+        return min(times, default=None)
+
+    def flush(self) -> None:
+        """Hand everything that is due to the workers."""
+        now = self._clock.monotonic()
+        for key in [key for key, due in self._groups.items() if due.at <= now]:
+            self._write(lambda status: self._group(status), self._groups.pop(key).item)
+        for key in [key for key, due in self._pods.items() if due.at <= now]:
+            self._tell_pod(self._pods.pop(key).item, now)
+        if self._queues and self._queues_due <= now:
+            for queue in self._queues.values():
+                self._write(lambda queue: self._queue(queue), queue)
+            self._queues = {}
+        if len(self._told) > 50_000:
+            self._told = {key: told for key, told in self._told.items() if key in self._world.tasks}
+
+    def _write(self, job: Callable[[Any], Any], item: Any) -> None:
+        self._binder.write(lambda: job(item))
+
+    # -- groups --------------------------------------------------------------------------------------------------------
+
+    async def _group(self, status: GroupStatus) -> None:
+        job, group = status.job, status.job.group
+        if group is None or not status_differs(job, status):
+            return
+        wanted: dict[str, Any] = {
+            "phase": status.phase,
+            "running": status.running,
+            "succeeded": status.succeeded,
+            "failed": status.failed,
+        }
+        condition = status.condition
+        changed = condition is not None and job.conditions.get(condition.type) != (
+            condition.status,
+            condition.reason,
+            condition.message,
+        )
+        if condition is not None and changed:
+            mine = {
+                "type": condition.type,
+                "status": condition.status,
+                "transitionID": group.metadata.uid,
+                "lastTransitionTime": format_time(self._clock.now()),
+                "reason": condition.reason,
+                "message": condition.message,
+            }
+            others = [
+                {
+                    "type": c.type,
+                    "status": c.status,
+                    "transitionID": c.transition_id,
+                    "lastTransitionTime": c.last_transition_time,
+                    "reason": c.reason,
+                    "message": c.message,
+                }
+                for c in group.status.conditions
+                if c.type != condition.type
+            ]
+            wanted["conditions"] = [*others, mine]
+        try:
+            body: dict[str, Any] = {"status": wanted}
+            if status.hyper_node is not None:
+                body["metadata"] = {"annotations": {ALLOCATED_HYPERNODE: status.hyper_node}}
+            await self._cluster.patch(catalog.PODGROUP, job.name, job.namespace, body)
+        except NotFound:
+            return
+        if condition is not None and changed:
+            if condition.type == "Unschedulable":
+                self._recorder.event(group, WARNING, "Unschedulable", condition.message)
+            elif condition.type == "Scheduled":
+                self._recorder.event(group, NORMAL, "Scheduled", "pod group is ready")
+
+    # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def _tell_pod(self, verdict: PodVerdict, now: float) -> None:
+        """Write a verdict unless the pod was placed meanwhile, knows it, or was told something alike just now."""
+        task = verdict.task
+        if self._world.tasks.get(task.key) is not task or task.status != PENDING:
+            return
+        have = task.pod.status.condition("PodScheduled")
+        same = have is not None and have.status == "False" and have.reason == verdict.reason
+        if same and have is not None and have.message == verdict.message and not verdict.nominated:
+            return
+        told = self._told.get(task.key)
+        if told is not None and told[1] == verdict.reason:
+            if told[2] == verdict.message:
+                return
+            if now < told[0] + _REPEAT_SECONDS:
+                self._pods[task.key] = _Due(told[0] + _REPEAT_SECONDS, verdict)
+                return
+        self._told[task.key] = (now, verdict.reason, verdict.message)
+        self._write(self._pod, verdict)
+
+    async def _pod(self, verdict: PodVerdict) -> None:
+        await self._binder.pod_condition(verdict.task, verdict.reason, verdict.message, verdict.nominated)
+        self._recorder.event(verdict.task.pod, WARNING, "FailedScheduling", verdict.message)
+
+    # -- the own node shard --------------------------------------------------------------------------------------------
+
+    async def _shard_status(self, shard: ShardStatus) -> None:
+        body = {
+            "nodesInUse": list(shard.in_use),
+            "nodesToAdd": list(shard.to_add),
+            "nodesToRemove": list(shard.to_remove),
+            "lastUpdateTime": format_time(self._clock.now()),
+        }
+        name = self._world.shards.name
+        try:
+            await self._cluster.patch(catalog.NODESHARD, name, "", {"status": body}, subresource="status")
+        except NotFound:
+            self._shard = None
+
+    # -- queues --------------------------------------------------------------------------------------------------------
+
+    def _queue_differs(self, status: QueueStatus) -> bool:
+        queue = self._world.queues.get(status.name)
+        if queue is None or queue.view is None:
+            return False
+        written = self._queue_written.get(status.name)
+        have = written if written is not None else dict(queue.view.status.allocated)
+        return {k: v for k, v in have.items() if v != "0"} != {k: v for k, v in status.allocated.items() if v != "0"}
+
+    async def _queue(self, status: QueueStatus) -> None:
+        queue = self._world.queues.get(status.name)
+        if queue is None or queue.view is None:
+            return
+        gone = {name: None for name in queue.view.status.allocated if name not in status.allocated}
+        body = {"status": {"allocated": {**gone, **status.allocated}}}
+        self._queue_written[status.name] = dict(status.allocated)
+        try:
+            subresource = "status" if catalog.QUEUE.has_status else ""
+            await self._cluster.patch(catalog.QUEUE, status.name, "", body, subresource=subresource)
+        except NotFound:
+            self._queue_written.pop(status.name, None)

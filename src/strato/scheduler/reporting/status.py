@@ -1,0 +1,133 @@
+"""What a cycle leaves in statuses: PodGroups, verdicts on pods, queues (spec scheduler-core 9.3-9.5)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strato.scheduler.cache.jobs import (
+    PHASE_COMPLETED,
+    PHASE_INQUEUE,
+    PHASE_PENDING,
+    PHASE_RUNNING,
+    PHASE_UNKNOWN,
+    Job,
+)
+from strato.scheduler.cache.tasks import (
+    ALLOCATED,
+    BOUND,
+    FAILED,
+    PENDING,
+    PIPELINED,
+    RELEASING,
+    RUNNING,
+    SUCCEEDED,
+    Task,
+)
+from strato.scheduler.plan import Condition, GroupStatus, QueueStatus
+from strato.scheduler.reporting.diagnostics import pod_verdict
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+
+def decide_phase(job: Job, *, unschedulable: bool) -> str:
+    """Return the phase a PodGroup should have."""
+    counts = job.counts
+    if counts[RUNNING] and unschedulable:
+        return PHASE_UNKNOWN
+    completed = counts[SUCCEEDED] + counts[FAILED]
+    scheduled = counts[RUNNING] + counts[BOUND] + completed
+    if counts[RELEASING]:
+        scheduled += sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
+    if scheduled >= job.min_available:
+        return PHASE_COMPLETED if scheduled == completed else PHASE_RUNNING
+    return PHASE_INQUEUE if job.phase == PHASE_INQUEUE else PHASE_PENDING
+
+
+def group_status(job: Job, condition: Condition | None) -> GroupStatus:
+    """Return the status a PodGroup should have."""
+    unschedulable = condition is not None and condition.type == "Unschedulable"
+    counts = job.counts
+    phase = decide_phase(job, unschedulable=unschedulable)
+    layout = job.layout
+    lies = layout.allocated if layout is not None and layout.allocated != layout.written else None
+    return GroupStatus(job, phase, counts[RUNNING], counts[SUCCEEDED], counts[FAILED], condition, lies)
+
+
+def close_session(ssn: Session) -> None:
+    """Fill the plan's statuses: every job that changed or was tried, its unplaced pods, every queue."""
+    touched = dict(ssn.world.changed)
+    for key in ssn.notes:
+        job = ssn.world.jobs.get(key)
+        if job is not None:
+            touched[key] = job
+    for job in touched.values():
+        _close_job(ssn, job)
+    ssn.plan.verdicts = {key: tuple(notes.verdicts) for key, notes in ssn.notes.items() if notes.verdicts}
+    ssn.plan.queues = queue_statuses(ssn)
+    ssn.world.changed.clear()
+
+
+def _close_job(ssn: Session, job: Job) -> None:
+    notes = ssn.notes.get(job.key)
+    if job.group is not None and not job.solo and job.queue is not None and job.queue.view is not None:
+        condition = notes.condition if notes is not None else None
+        status = group_status(job, condition)
+        if status_differs(job, status):
+            ssn.plan.groups.append(status)
+            job.phase = status.phase
+            ssn.world.index_phase(job)
+    if notes is None or not (notes.errors or notes.verdicts or notes.condition):
+        return
+    waiting = [task for task in _unplaced(job) if not task.gated]
+    if waiting:
+        fallback = "" if all(task.alike in notes.errors for task in waiting) else ssn.fit_error(job)
+        ssn.plan.pods.extend(pod_verdict(ssn, job, task, fallback) for task in waiting)
+
+
+def _unplaced(job: Job) -> list[Task]:
+    if job.counts[ALLOCATED] or job.counts[PIPELINED]:
+        return [t for t in job.tasks.values() if t.status in (ALLOCATED, PENDING, PIPELINED)]
+    return list(job.pending.values())
+
+
+def status_differs(job: Job, status: GroupStatus) -> bool:
+    """Whether a PodGroup's status has to be written: phase, counters or condition differ from what it has."""
+    assert job.group is not None
+    have = job.group.status
+    if (have.phase, have.running, have.succeeded, have.failed) != (
+        status.phase,
+        status.running,
+        status.succeeded,
+        status.failed,
+    ):
+        return True
+    wanted = status.condition
+    if status.hyper_node is not None and job.layout is not None and status.hyper_node != job.layout.written:
+        return True
+    return wanted is not None and job.conditions.get(wanted.type) != (wanted.status, wanted.reason, wanted.message)
+
+
+def queue_statuses(ssn: Session) -> list[QueueStatus]:
+    """Return what every known queue holds; a queue's sum counts for each of its ancestors too."""
+    queues = {name: q for name, q in ssn.world.queues.items() if q.view is not None}
+    sums = {name: q.used for name, q in queues.items()}
+    if "root" in queues:
+        for queue in queues.values():
+            if not queue.used.any():
+                continue
+            seen = {queue.name}
+            parent = queue.parent or ("root" if queue.name != "root" else "")
+            while parent and parent in queues and parent not in seen:
+                seen.add(parent)
+                sums[parent] = sums[parent] + queue.used
+                parent = queues[parent].parent or ("root" if parent != "root" else "")
+    out = []
+    for name in queues:
+        facts = ssn.queue_facts.get(name)
+        allocated = ssn.world.dims.to_wire(sums[name].tolist())
+        if facts is None:
+            out.append(QueueStatus(name, allocated))
+        else:
+            out.append(QueueStatus(name, allocated, facts.deserved, facts.share, facts.overused))
+    return out

@@ -1,0 +1,134 @@
+"""Network domains as one session sees them: who may span how much, and where a search goes on (core 8, at open)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.api.volcano.scheduling import NetworkTopologySpec
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.nodes import Mask, Rows
+from strato.scheduler.cache.subjobs import Layout, SubJob
+from strato.scheduler.cache.tasks import ALLOCATED_SET
+from strato.scheduler.topology.hypernodes import NOWHERE, TOP, Tree
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.world import World
+
+SOFT = "soft"
+
+
+class Search:
+    """Where the tasks at hand may go: one domain's rows, for a sub-job.
+
+    Args:
+        tree: The domains.
+        domain: Number of the domain looked in.
+        sub: The sub-job whose tasks are placed; None for a job that has none.
+        near: Lowest domain of what the sub-job has placed so far, `NOWHERE` without any.
+
+    Attributes:
+        rows: Rows of the domain.
+        mask: bool[rows of the table], the same.
+        name: The domain's name; empty for the whole cluster.
+    """
+
+    __slots__ = ("domain", "mask", "name", "near", "rows", "sub", "tree")
+
+    def __init__(self, tree: Tree, domain: int, sub: SubJob | None, near: int) -> None:
+        self.tree = tree
+        self.domain = domain
+        self.sub = sub
+        self.near = near
+        self.rows: Rows = tree.rows[domain]
+        self.mask: Mask = tree.mask(domain)
+        self.name = tree.names[domain] if tree.names[domain] != TOP else ""
+
+    def note(self, rows: Sequence[int]) -> None:
+        """Take in that tasks of the sub-job were given these rows."""
+        if self.sub is not None and self.sub.network is not None and rows:
+            self.near = self.tree.span(rows, self.near)
+
+
+class Domains:
+    """The session's answers about network topology.
+
+    Args:
+        tree: The domains.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+
+    def limit(self, part: Job | SubJob) -> int | None:
+        """Return the highest tier a job or sub-job may span; None when it has no (resolvable) topology."""
+        if isinstance(part, Job):
+            return self._resolve(part.layout.network if part.layout is not None else None, None)
+        if part.whole:
+            return self.limit(part.job)
+        return self._resolve(part.network, self.limit(part.job))
+
+    def _resolve(self, spec: NetworkTopologySpec | None, outer: int | None) -> int | None:
+        if spec is None:
+            return None
+        if spec.mode == SOFT:
+            return self.tree.top_tier if outer is None else outer
+        if spec.highest_tier_allowed is not None:
+            return spec.highest_tier_allowed
+        return self.tree.tier_names.get(spec.highest_tier_name)
+
+    def allocated(self, part: Layout | SubJob) -> int:
+        """Return the number of the domain that holds what a job or sub-job has placed."""
+        return self.tree.find(part.allocated)
+
+    def widen(self, part: Layout | SubJob, domain: int) -> None:
+        """Let a job or sub-job lie in one more domain."""
+        part.allocated = self.tree.name(self.tree.lca(self.allocated(part), domain))
+
+
+def recover_domains(world: World) -> None:
+    """Bring the remembered domains in step with what is placed (spec scheduler-core 8, at open, 4).
+
+    Looks at the jobs that changed since the last session; at all when the domains did.
+    """
+    if not world.laid_out:
+        return
+    tree = world.hyper_nodes.tree()
+    if tree.problem:
+        return
+    jobs = world.changed if tree is world.recovered else world.laid_out
+    world.recovered = tree
+    for job in jobs.values():
+        if job.layout is not None and job.layout.topological:
+            _recover_job(world, tree, job, job.layout)
+
+
+def _recover_job(world: World, tree: Tree, job: Job, layout: Layout) -> None:
+    if not job.allocated_count or (layout.allocated and layout.allocated not in tree.index):
+        layout.allocated = ""
+    found = False
+    for sub in layout.subs.values():
+        if not sub.allocated_count or (sub.allocated and sub.allocated not in tree.index):
+            sub.allocated = ""
+        if sub.network is not None and not sub.allocated and sub.allocated_count:
+            # a node that is gone lies nowhere; those that are left still say where the gang is
+            placed = (task.row for task in sub.tasks.values() if task.status in ALLOCATED_SET)
+            sub.allocated = tree.name(tree.span([row for row in placed if row >= 0 and world.nodes.present[row]]))
+            found = True
+    if found:
+        number = NOWHERE
+        for sub in layout.subs.values():
+            number = tree.lca(number, tree.find(sub.allocated))
+        layout.allocated = tree.name(number)
+
+
+def members(tree: Tree, sub: SubJob) -> npt.NDArray[np.int64]:
+    """Return int64[domains]: how many of a sub-job's tasks sit on each domain's nodes."""
+    out = np.zeros(len(tree.names), np.int64)
+    for task in sub.tasks.values():
+        if 0 <= task.row < len(tree.leaf):
+            out[tree.leaf[task.row]] += 1
+    return tree.lift(out)
