@@ -304,9 +304,7 @@ class Placer:
         sensitive: Mask,
         domains: Proximity,
     ) -> list[int]:
-        table = self._table
-        if count > len(self._out):
-            self._out = np.zeros(count * 2, np.int32)
+        self._make_room(count)
         kinds, weights, dims, dim_weights = self._resource_terms(ssn)
         placed = kernels.place_near(
             count,
@@ -315,15 +313,7 @@ class Placer:
             int(np.searchsorted(rows, found.head[kernels.OFFSET])) % len(rows),
             cls.request,
             cls.scored_request,
-            table.allocatable,
-            table.idle,
-            table.releasing,
-            table.pipelined,
-            table.requested,
-            table.scored,
-            table.pods,
-            table.journal,
-            table.cursor,
+            *self._table.arrays,
             found.mask[rows],
             base,
             sensitive,
@@ -337,6 +327,11 @@ class Placer:
         chosen: list[int] = self._out[:placed].tolist()
         return chosen
 
+    def _make_room(self, count: int) -> None:
+        """Have the kernels' output hold that many rows."""
+        if count > len(self._out):
+            self._out = np.zeros(count * 2, np.int32)
+
     def _renormalise(self, ssn: Session, cls: TaskClass, found: Candidates, flags: int) -> None:
         """Fit ``base`` to the rows that can take a task now."""
         self._run(ssn, cls, found, 0, flags | kernels.KEEP)
@@ -349,9 +344,7 @@ class Placer:
         return rolled
 
     def _run(self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int) -> list[int]:
-        table = self._table
-        if count > len(self._out):
-            self._out = np.zeros(count * 2, np.int32)
+        self._make_room(count)
         tree, head = found.tree, found.head
         if flags & kernels.FUTURE:
             tree, head = tree.copy(), head.copy()
@@ -363,15 +356,7 @@ class Placer:
             found.size,
             cls.request,
             cls.scored_request,
-            table.allocatable,
-            table.idle,
-            table.releasing,
-            table.pipelined,
-            table.requested,
-            table.scored,
-            table.pods,
-            table.journal,
-            table.cursor,
+            *self._table.arrays,
             found.mask,
             found.base,
             found.sensitive,
@@ -742,11 +727,11 @@ def warm_up() -> None:
     request, out = table.dims.zeros(), np.zeros(1, np.int32)
     zeros, no_rows = np.zeros(table.capacity), np.zeros(table.capacity, np.bool_)
     tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
-    columns = (table.allocatable, table.idle, table.releasing, table.pipelined, table.requested, table.scored)
-    rest = (table.pods, table.journal, table.cursor, no_rows, zeros, no_rows)
+    arrays, rest = table.arrays, (no_rows, zeros, no_rows)
     scored = np.zeros(2, np.int64)
-    kernels.score_row(0, request, scored, *columns[:2], *columns[4:], *term_arrays(()))
-    kernels.place_batch(0, 0, 0, request, scored, *columns, *rest, *term_arrays(()), tree, head, out)
+    columns = (table.allocatable, table.idle, table.requested, table.scored)
+    kernels.score_row(0, request, scored, *columns, *term_arrays(()))
+    kernels.place_batch(0, 0, 0, request, scored, *arrays, *rest, *term_arrays(()), tree, head, out)
     every: Rows = np.arange(table.capacity)
     domains = indifferent(HyperNodes(table).tree())
-    kernels.place_near(0, 0, every, 0, request, scored, *columns, *rest, *term_arrays(()), out, *_as_arrays(domains))
+    kernels.place_near(0, 0, every, 0, request, scored, *arrays, *rest, *term_arrays(()), out, *_as_arrays(domains))

@@ -337,7 +337,7 @@ def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allo
     """Place tasks on the rows of a share as far as the rows' vectors go; return the rows of those placed."""
     from strato.scheduler.flowkernels import take_share
 
-    table, cls = ssn.world.nodes, tasks[0].cls
+    cls = tasks[0].cls
     out = np.empty(allowed, np.int32)
     placed = take_share(
         share.rows,
@@ -346,15 +346,7 @@ def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allo
         ssn.kernel_flags,
         cls.request,
         cls.scored_request,
-        table.allocatable,
-        table.idle,
-        table.releasing,
-        table.pipelined,
-        table.requested,
-        table.scored,
-        table.pods,
-        table.journal,
-        table.cursor,
+        *ssn.world.nodes.arrays,
         out,
     )
     rows: list[int] = out[:placed].tolist()

@@ -81,6 +81,21 @@ class NodeTable:
         """Rows the arrays hold."""
         return len(self.present)
 
+    @property
+    def arrays(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector, Vector, npt.NDArray[np.int32], Vector]:
+        """What the kernels that place tasks read and charge, in the order in which all of them take it."""
+        return (
+            self.allocatable,
+            self.idle,
+            self.releasing,
+            self.pipelined,
+            self.requested,
+            self.scored,
+            self.pods,
+            self.journal,
+            self.cursor,
+        )
+
     def column(self, name: str) -> int:
         """Return the column of a resource."""
         return self.dims.column(name)
