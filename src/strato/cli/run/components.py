@@ -3,18 +3,52 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import click
 
 from strato.cli.connect import connect
 from strato.cli.run.common import DURATION, Common, Member, component_options, controller_settings, serve
 from strato.cli.serving import make_random, run_loop
+from strato.client.cluster import Cluster
 from strato.client.informer import Informers
-from strato.clock import SystemClock
+from strato.clock import Clock, SystemClock
 from strato.metrics import Registry
 
-CONTROLLERS_LEASE = "vc-controller-manager"
+_CONTROLLERS_LEASE = "vc-controller-manager"
+
+
+def scheduler_lease(names: Sequence[str]) -> str:
+    """Return the name of the lease for which schedulers of these names compete."""
+    return names[0] if len(names) == 1 else "volcano"
+
+
+def controllers_member(
+    cluster: Cluster,
+    informers: Informers,
+    clock: Clock,
+    random: Random,
+    common: Common,
+    metrics: Registry,
+    chosen: str,
+    scheduler_names: tuple[str, ...],
+) -> Member:
+    """Return the controllers as a part of this process; ``chosen`` is the text of ``--controllers``."""
+    from strato.controllers import ControllerManager, choose_controllers
+
+    manager = ControllerManager(
+        cluster,
+        informers,
+        clock,
+        random,
+        enabled=choose_controllers(chosen.split(",")),
+        scheduler_names=scheduler_names,
+        metrics=metrics,
+        settings=controller_settings(common),
+    )
+    return Member(name="controllers", work=manager.run, lease=_CONTROLLERS_LEASE)
 
 
 @click.command()
@@ -46,7 +80,7 @@ def scheduler(
     from strato.scheduler.replicas import from_environment
 
     replicas = from_environment(os.environ)
-    lease = names[0] if len(names) == 1 else "volcano"
+    lease = scheduler_lease(names)
     if replicas is not None:
         lease = f"{lease}-{replicas.name}"  # one leader for each share
 
@@ -94,22 +128,10 @@ def controllers(
     """Run the controllers of Volcano's kinds."""
 
     async def main() -> None:
-        from strato.controllers import ControllerManager, choose_controllers
-
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
         informers = Informers(cluster, clock, random)
-        part = ControllerManager(
-            cluster,
-            informers,
-            clock,
-            random,
-            enabled=choose_controllers(controllers.split(",")),
-            scheduler_names=names,
-            metrics=metrics,
-            settings=controller_settings(common),
-        )
-        member = Member(name="controllers", work=part.run, lease=CONTROLLERS_LEASE)
+        member = controllers_member(cluster, informers, clock, random, common, metrics, controllers, names)
         await serve(cluster, random, common, [member], metrics)
 
     run_loop(main)

@@ -12,11 +12,10 @@ from strato.cli.run.common import (
     Common,
     Member,
     component_options,
-    controller_settings,
     ensure_namespace,
     serve,
 )
-from strato.cli.run.components import CONTROLLERS_LEASE
+from strato.cli.run.components import controllers_member, scheduler_lease
 from strato.cli.run.webhook import WebhookFlags, build_webhook, webhook_options
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
@@ -49,7 +48,6 @@ def run_all(
     """
 
     async def main() -> None:
-        from strato.controllers import ControllerManager, choose_controllers
         from strato.scheduler import Scheduler
         from strato.scheduler.cache.audit import AUDIT_SECONDS
         from strato.scheduler.placement import warm_up
@@ -70,16 +68,6 @@ def run_all(
             metrics=metrics,
             audit_seconds=AUDIT_SECONDS,
         )
-        manager = ControllerManager(
-            cluster,
-            informers,
-            clock,
-            random,
-            enabled=choose_controllers(controllers.split(",")),
-            scheduler_names=names,
-            metrics=metrics,
-            settings=controller_settings(common),
-        )
         webhook = build_webhook(cluster, clock, metrics, flags, names)
 
         async def admit() -> None:
@@ -87,10 +75,8 @@ def run_all(
             await webhook.run()
 
         members = [
-            Member(
-                name="scheduler", work=scheduler.run, lease=names[0] if len(names) == 1 else "volcano", prepare=warm_up
-            ),
-            Member(name="controllers", work=manager.run, lease=CONTROLLERS_LEASE),
+            Member(name="scheduler", work=scheduler.run, lease=scheduler_lease(names), prepare=warm_up),
+            controllers_member(cluster, informers, clock, random, common, metrics, controllers, names),
             Member(name="webhook", work=admit),
         ]
         await serve(cluster, random, common, members, metrics)
