@@ -6,20 +6,23 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any, cast
 
 import aiohttp
 import pytest
 
-from strato.cli.monitoring import serve_metrics, split_address
+from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint, split_address
 from strato.cli.run import ensure_namespace
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.errors import AlreadyExists, ApiError, Forbidden, Unavailable, UsageError
 from strato.metrics import Registry
+from strato.pki import Authority
 
 
 class Answers:
@@ -58,9 +61,10 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def serving(registry: Registry) -> AsyncIterator[str]:
+async def serving(registry: Registry | None, tls: TlsFiles | None = None) -> AsyncIterator[str]:
     port = free_port()
-    task = asyncio.ensure_future(serve_metrics(f"127.0.0.1:{port}", registry))
+    endpoint = Endpoint(flag="--listen-address", address=f"127.0.0.1:{port}", metrics=registry, tls=tls)
+    task = asyncio.ensure_future(serve_endpoint(endpoint))
     try:
         while True:
             assert not task.done(), task.exception()
@@ -70,7 +74,7 @@ async def serving(registry: Registry) -> AsyncIterator[str]:
                 await writer.wait_closed()
                 break
             await asyncio.sleep(0.01)
-        yield f"http://127.0.0.1:{port}"
+        yield f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -90,6 +94,22 @@ async def test_metrics_and_health_are_served() -> None:
             assert answer.status == 404
 
 
+async def test_health_alone_may_be_served_over_tls(tmp_path: Path) -> None:
+    now = SystemClock().now()
+    authority = Authority.make("test", now_seconds=now, days=1)
+    issued = authority.server("health", ["127.0.0.1"], now_seconds=now, days=1)
+    files = TlsFiles(certificate=tmp_path / "tls.crt", key=tmp_path / "tls.key", authority=tmp_path / "ca.crt")
+    files.certificate.write_bytes(issued.certificate)
+    files.key.write_bytes(issued.private_key)
+    files.authority.write_bytes(authority.pair.certificate)
+    context = ssl.create_default_context(cafile=str(files.authority))
+    async with serving(None, files) as address, aiohttp.ClientSession() as session:
+        async with session.get(f"{address}/healthz", ssl=context) as answer:
+            assert (answer.status, await answer.text()) == (200, "ok")
+        async with session.get(f"{address}/metrics", ssl=context) as answer:
+            assert answer.status == 404
+
+
 async def test_serving_metrics_leaves_signals_to_the_caller() -> None:
     before = signal.getsignal(signal.SIGTERM)
     async with serving(Registry()):
@@ -102,25 +122,25 @@ async def test_a_taken_address_is_named() -> None:
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(UsageError, match=address):
-            await serve_metrics(address, Registry())
+            await serve_endpoint(Endpoint(flag="--healthz-address", address=address, metrics=None))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        pytest.param(":8080", ("127.0.0.1", 8080), id="an empty host is this machine"),
+        pytest.param(":8080", ("", 8080), id="an empty host is every address, as in Go"),
         pytest.param("0.0.0.0:1", ("0.0.0.0", 1), id="everybody"),
         pytest.param("[::1]:9", ("::1", 9), id="IPv6 in brackets"),
     ],
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
-    assert split_address(text) == expected
+    assert split_address(text, "--listen-address") == expected
 
 
 @pytest.mark.parametrize("text", ["8080", "host:", "host:http", "host:99999"])
 def test_addresses_that_are_none(text: str) -> None:
-    with pytest.raises(UsageError, match="write host:port"):
-        split_address(text)
+    with pytest.raises(UsageError, match=r"--healthz-address .*write host:port"):
+        split_address(text, "--healthz-address")
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.controllers import choose_controllers
 from strato.controllers.manager import DEFAULT, UnknownController
 from strato.controllers.queue import next_state
-from strato.errors import NotFound
+from strato.errors import NotFound, UsageError
 from tests.controllers.world import World, play, task, vcjob
 
 STATES = [
@@ -135,8 +135,12 @@ def test_a_finished_job_expires_with_its_pods() -> None:
 
 
 def test_controllers_are_chosen_by_name() -> None:
-    assert choose_controllers(["*"]) == DEFAULT
+    assert choose_controllers(["*", "-sharding-controller"]) == choose_controllers([""]) == DEFAULT
+    assert set(choose_controllers(["*"])) == {*DEFAULT, "sharding-controller"}
+    assert "kube-garbage-collector" not in choose_controllers(["*"])
     assert "gc-controller" not in choose_controllers(["*", "-gc-controller"])
     assert choose_controllers(["+job-controller"]) == ("job-controller",)
     with pytest.raises(UnknownController, match="nope"):
         choose_controllers(["nope"])
+    with pytest.raises(UsageError, match="named twice"):
+        choose_controllers(["gc-controller", "-gc-controller"])

@@ -67,6 +67,27 @@ def vresume() -> NoReturn:
     _main(_bus_tool("vresume", "ResumeJob", "Resume a suspended job."), sys.argv[1:])
 
 
+def vc_scheduler() -> NoReturn:
+    """Run the scheduler with Volcano's flags."""
+    _component("scheduler")
+
+
+def vc_controller_manager() -> NoReturn:
+    """Run the controllers with Volcano's flags."""
+    _component("controllers")
+
+
+def vc_webhook_manager() -> NoReturn:
+    """Run the admission webhook with Volcano's flags."""
+    _component("webhook")
+
+
+def _component(part: str) -> NoReturn:
+    from strato.cli.main import main
+
+    main(["run", part, *sys.argv[1:]])
+
+
 def hoist(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     """Take the global flags out of a command line, wherever they stand.
 

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -78,7 +78,7 @@ def cli(
     ctx.obj = {"master": master, "kubeconfig": kubeconfig, "context": context_name, "home": home}
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit; no error of ours or of the user shows a traceback."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:

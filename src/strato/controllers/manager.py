@@ -60,7 +60,13 @@ def _queue(parts: Parts) -> Controller:
 
 
 def _podgroup(parts: Parts) -> Controller:
-    return PodGroupController(parts.cluster, parts.informers, parts.clock, scheduler_names=tuple(parts.scheduler_names))
+    return PodGroupController(
+        parts.cluster,
+        parts.informers,
+        parts.clock,
+        scheduler_names=tuple(parts.scheduler_names),
+        inherit_owner_annotations=parts.settings.inherit_owner_annotations,
+    )
 
 
 def _gc(parts: Parts) -> Controller:
@@ -141,27 +147,29 @@ class UnknownController(UsageError):
 
 
 def choose_controllers(words: Iterable[str]) -> tuple[str, ...]:
-    """Read a list like ``*,-gc-controller``: ``*`` is all default ones, ``+name`` or ``name`` adds, ``-name`` removes.
+    """Read a list like ``*,-gc-controller``: ``*`` is all of Volcano's, ``+name`` or ``name`` adds, ``-name`` removes.
+
+    No word at all is what runs by default. The stock controllers (``kube-…``) run only when they are named.
 
     Raises:
         UnknownController: A name is no controller's.
+        UsageError: A controller is named twice: which word should count cannot be told.
     """
-    chosen: dict[str, None] = {}
-    removed = set()
+    asked: dict[str, bool] = {}
+    everything = False
     for word in (text.strip() for text in words):
-        if not word:
+        if word in ("", "*"):
+            everything = everything or word == "*"
             continue
-        if word == "*":
-            chosen.update(dict.fromkeys(DEFAULT))
-            continue
-        name = word.removeprefix("+").removeprefix("-") if word[0] in "+-" else word
+        name = word[1:] if word[0] in "+-" else word
         if name not in _FACTORIES:
             raise UnknownController(name)
-        if word.startswith("-"):
-            removed.add(name)
-        else:
-            chosen[name] = None
-    return tuple(name for name in chosen if name not in removed)
+        if name in asked:
+            raise UsageError(f"controller {name!r} is named twice in the list of controllers; name it once")
+        asked[name] = word[0] != "-"
+    if not asked and not everything:
+        return DEFAULT
+    return tuple(name for name in _FACTORIES if asked.get(name, everything and name in VOLCANO))
 
 
 class ControllerManager:

@@ -35,6 +35,8 @@ class ControllerSettings:
     """Time between full passes of the sharding controller."""
     shard_on_events: bool = True
     """Whether changes of nodes and pods start such a pass too."""
+    inherit_owner_annotations: bool = True
+    """Whether PodGroups of plain pods take over annotations of what owns the pods."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

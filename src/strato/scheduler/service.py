@@ -74,6 +74,7 @@ class Scheduler:
         workers: Writes under way at once.
         shard_mode: How the own NodeShard is used, one of `strato.scheduler.shards.MODES`.
         shard_name: Name of the own NodeShard.
+        node_labels: Only nodes with one of these labels are used; empty is all nodes.
         replicas: The other active schedulers; None when there is one.
         audit_seconds: Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without.
 
@@ -96,6 +97,7 @@ class Scheduler:
         workers: int = 64,
         shard_mode: str = NONE,
         shard_name: str = "volcano",
+        node_labels: frozenset[tuple[str, str]] = frozenset(),
         replicas: Replicas | None = None,
         audit_seconds: float = 0.0,
     ) -> None:
@@ -122,7 +124,7 @@ class Scheduler:
             cluster, clock, self.world, self._recorder, self.wake, bound=self._on_bound, workers=workers
         )
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
-        self._feed = Feed(self.world, self.wake, self._on_refused, replicas)
+        self._feed = Feed(self.world, self.wake, self._on_refused, replicas, node_labels)
         owns = replicas.owns if replicas is not None else lambda _: True
         self._audit = Audit(cluster, clock, self.world, self._recorder, registry, self.wake, audit_seconds, owns)
         self._audit_seconds = audit_seconds

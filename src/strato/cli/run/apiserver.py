@@ -10,20 +10,24 @@ from pathlib import Path
 import click
 
 from strato.cli.connect import home_of
+from strato.cli.goflags import GoCommand
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
 from strato.clock import SystemClock
 from strato.errors import UsageError
 from strato.metrics import Registry
 
 
-@click.command()
+@click.command(cls=GoCommand)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one.")
 @click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The journal, instead of HOME/data.")
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
-@click.option("-v", "--verbose", is_flag=True, help="Log details.")
+@click.option("-v", "--v", "level", type=int, default=3, metavar="LEVEL", help="5 and more logs details.")
+@click.option("--verbose", is_flag=True, help="Log details.")
 @click.pass_context
-def apiserver(ctx: click.Context, host: str, port: int, data_dir: Path | None, in_memory: bool, verbose: bool) -> None:
+def apiserver(
+    ctx: click.Context, host: str, port: int, data_dir: Path | None, in_memory: bool, level: int, verbose: bool
+) -> None:
     """Run the embedded Kubernetes API alone, with admission in it.
 
     HOME/kubeconfig is the administrator's; kubeconfig.scheduler, .controllers, .node and .webhook are the components'.
@@ -33,7 +37,7 @@ def apiserver(ctx: click.Context, host: str, port: int, data_dir: Path | None, i
     pid = home.running_pid()
     if pid is not None:
         raise UsageError(f"the cluster of {home.path} already runs (process {pid}); name another --home")
-    configure_logging(verbose)
+    configure_logging(verbose or level >= 5)
 
     async def main() -> None:
         from strato.cli.apiserver import open_api

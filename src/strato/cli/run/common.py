@@ -11,11 +11,13 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 import click
 
-from strato.api.meta import Key
+from strato import __version__
+from strato.cli.goflags import switch
+from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint
+from strato.cli.run.foreign import COMMON, foreign_options
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
 from strato.client.cluster import Cluster
 from strato.client.leases import LeaderElector, LeaseTiming
@@ -24,12 +26,12 @@ from strato.errors import AlreadyExists, ApiError, Unavailable
 from strato.metrics import Registry
 from strato.units import duration_seconds
 
-if TYPE_CHECKING:
-    from strato.controllers import ControllerSettings
-
 _log = logging.getLogger(__name__)
 
 Work = Callable[[], Awaitable[None]]
+
+_DETAILS = 5
+"""From this level of ``-v`` on, details of decisions are logged; Volcano's charts ask for 3 and 4."""
 
 
 class DurationType(click.ParamType[float]):
@@ -56,70 +58,106 @@ class Common:
 
     leader_elect: bool
     lease_namespace: str
+    lease_name: str
+    """Instead of the component's own; empty is that one."""
     timing: LeaseTiming
-    listen_address: str
+    metrics_address: str
+    """Where metrics and health are served; empty is nowhere."""
+    health_address: str
+    """Where health alone is served; empty is nowhere."""
 
 
-def component_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options all components share; ``command`` gets them as one `Common`.
+def component_options(metrics_address: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that adds the options all components share; the command gets them as one `Common`.
+
+    Args:
+        metrics_address: Where metrics are served when they are asked for without saying where.
 
     Raises:
         UsageError: The durations of the lease contradict each other.
     """
 
-    @functools.wraps(command)
-    def bundled(
-        *,
-        kubeconfig_file: str | None,
-        leader_elect: bool,
-        no_leader_elect: bool,
-        leader_elect_resource_namespace: str,
-        leader_elect_lease_duration: float,
-        leader_elect_renew_deadline: float,
-        leader_elect_retry_period: float,
-        listen_address: str,
-        verbose: bool,
-        **own: object,
-    ) -> None:
-        timing = LeaseTiming(
-            duration_seconds=leader_elect_lease_duration,
-            renew_deadline_seconds=leader_elect_renew_deadline,
-            retry_seconds=leader_elect_retry_period,
-        )
-        if kubeconfig_file:
-            click.get_current_context().find_root().obj["kubeconfig"] = kubeconfig_file
-        configure_logging(verbose)
-        common = Common(
-            leader_elect=leader_elect and not no_leader_elect,
-            lease_namespace=leader_elect_resource_namespace,
-            timing=timing,
-            listen_address=listen_address,
-        )
-        command(common=common, **own)
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command = foreign_options(COMMON)(command)
 
-    options = (
+        @functools.wraps(command)
+        def bundled(
+            *,
+            master_url: str | None,
+            kubeconfig_file: str | None,
+            leader_elect: bool,
+            no_leader_elect: bool,
+            leader_elect_resource_namespace: str,
+            leader_elect_resource_name: str,
+            lock_object_namespace: str,
+            leader_elect_lease_duration: float,
+            leader_elect_renew_deadline: float,
+            leader_elect_retry_period: float,
+            listen_address: str,
+            enable_metrics: bool | None,
+            enable_healthz: bool,
+            healthz_address: str,
+            level: int,
+            verbose: bool,
+            **own: object,
+        ) -> None:
+            timing = LeaseTiming(
+                duration_seconds=leader_elect_lease_duration,
+                renew_deadline_seconds=leader_elect_renew_deadline,
+                retry_seconds=leader_elect_retry_period,
+            )
+            choices = click.get_current_context().find_root().obj
+            choices["kubeconfig"] = kubeconfig_file or choices["kubeconfig"]
+            choices["master"] = master_url or choices["master"]
+            configure_logging(verbose or level >= _DETAILS)
+            metrics = _metrics_address(listen_address, enable_metrics, default=metrics_address)
+            common = Common(
+                leader_elect=leader_elect and not no_leader_elect,
+                lease_namespace=lock_object_namespace or leader_elect_resource_namespace,
+                lease_name=leader_elect_resource_name,
+                timing=timing,
+                metrics_address=metrics,
+                health_address=healthz_address if enable_healthz and healthz_address != metrics else "",
+            )
+            command(common=common, **own)
+
+        for option in reversed(_shared_options(metrics_address)):
+            bundled = option(bundled)
+        return bundled
+
+    return decorate
+
+
+def _metrics_address(listen: str, enabled: bool | None, *, default: str) -> str:
+    """Return where to serve metrics: an address alone asks for them, and so does the switch."""
+    if enabled is False:
+        return ""
+    return listen or (default if enabled else "")
+
+
+def _shared_options(metrics_address: str) -> tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]:
+    return (
+        click.option("--master", "master_url", default=None, metavar="URL", help="Address of the API server."),
         click.option("--kubeconfig", "kubeconfig_file", default=None, metavar="FILE", help="Kubeconfig to use."),
-        # both spellings: --leader-elect=false as Go's flags, and --no-leader-elect
+        switch("--leader-elect", default=True, show_default=True, help="One at a time works."),
+        switch("--no-leader-elect", hidden=True),
         click.option(
-            "--leader-elect",
-            type=bool,
-            is_flag=False,
-            flag_value="true",
-            default=True,
-            show_default=True,
-            help="One at a time works.",
+            "--leader-elect-resource-namespace", default="volcano-system", show_default=True, help="Of the lease."
         ),
-        click.option("--no-leader-elect", is_flag=True, hidden=True),
-        click.option("--leader-elect-resource-namespace", default="volcano-system", show_default=True),
+        click.option("--leader-elect-resource-name", default="", help="Name of the lease, instead of the usual one."),
+        click.option("--leader-elect-resource-lock", type=click.Choice(["leases"]), expose_value=False, hidden=True),
+        click.option("--lock-object-namespace", default="", hidden=True),
         duration_option("--leader-elect-lease-duration", "15s", "How long others wait for a silent leader."),
         duration_option("--leader-elect-renew-deadline", "10s", "After how long without renewal the leader stops."),
         duration_option("--leader-elect-retry-period", "2s", "Time between attempts to take or renew the lease."),
         click.option("--listen-address", default="", help="Serve /metrics and /healthz here, for example :8080."),
-        click.option("-v", "--verbose", is_flag=True, help="Log details of decisions."),
+        switch("--enable-metrics", default=None, help=f"Serve them; at {metrics_address} unless told where."),
+        switch("--enable-healthz", help="Serve /healthz at an address of its own."),
+        click.option("--healthz-address", default=":11251", show_default=True, help="That address."),
+        click.option("-v", "--v", "level", type=int, default=3, metavar="LEVEL", help="5 and more logs details."),
+        click.option("--verbose", is_flag=True, help="Log details of decisions."),
+        click.version_option(__version__, prog_name="strato"),
     )
-    for option in reversed(options):
-        bundled = option(bundled)
-    return bundled
 
 
 def duration_option(name: str, default: str, text: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -139,32 +177,39 @@ class Member:
     """What takes seconds and holds up everything else; done in a thread, before the lease is asked for."""
 
 
-async def serve(cluster: Cluster, random: Random, common: Common, members: Sequence[Member], metrics: Registry) -> None:
-    """Run the members until a signal, each under its lease if leaders are elected, with metrics if asked for."""
+async def serve(
+    cluster: Cluster,
+    random: Random,
+    common: Common,
+    members: Sequence[Member],
+    metrics: Registry,
+    *,
+    tls: TlsFiles | None = None,
+) -> None:
+    """Run the members until a signal, each under its lease if leaders are elected.
+
+    Args:
+        cluster: Closed at the end.
+        random: Of the leases.
+        common: What all components are told.
+        members: What runs.
+        metrics: What ``/metrics`` shows.
+        tls: Certificate of the health endpoint; plain HTTP when None.
+    """
     parts: list[tuple[str, Awaitable[object]]]
     parts = [(member.name, _run_member(cluster, random, common, member)) for member in members]
-    if common.listen_address:
-        from strato.cli.monitoring import serve_metrics
-
-        parts.append(("metrics server", serve_metrics(common.listen_address, metrics)))
+    if common.metrics_address:
+        endpoint = Endpoint(flag="--listen-address", address=common.metrics_address, metrics=metrics)
+        parts.append(("metrics server", serve_endpoint(endpoint)))
+    if common.health_address:
+        endpoint = Endpoint(flag="--healthz-address", address=common.health_address, metrics=None, tls=tls)
+        parts.append(("health server", serve_endpoint(endpoint)))
     stop = asyncio.Event()
     try:
         with stop_on_signals(stop):
             await run_together(parts, stop)
     finally:
         await cluster.close()
-
-
-def controller_settings(common: Common) -> ControllerSettings:
-    """Return the controllers' settings: their ConfigMaps are in the namespace of the leases."""
-    from strato.controllers import ControllerSettings
-
-    defaults = ControllerSettings()
-    here = common.lease_namespace
-    return ControllerSettings(
-        topology_configmap=Key(here, defaults.topology_configmap.name),
-        sharding_configmap=Key(here, defaults.sharding_configmap.name),
-    )
 
 
 async def _run_member(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
@@ -183,7 +228,7 @@ async def _lead(cluster: Cluster, random: Random, common: Common, member: Member
         cluster,
         clock,
         random,
-        name=member.lease,
+        name=common.lease_name or member.lease,
         namespace=common.lease_namespace,
         identity=f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
         timing=common.timing,

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
 import click
 
 from strato.cli.connect import connect
-from strato.cli.run.common import (
-    DURATION,
-    Common,
-    Member,
-    component_options,
-    ensure_namespace,
-    serve,
-)
-from strato.cli.run.components import controllers_member, scheduler_lease
-from strato.cli.run.webhook import WebhookFlags, build_webhook, webhook_options
+from strato.cli.goflags import GoCommand
+from strato.cli.run import controlling, scheduling
+from strato.cli.run.common import Common, component_options, serve
+from strato.cli.run.components import names_option
+from strato.cli.run.controlling import ControllerFlags, controller_options, controllers_member
+from strato.cli.run.scheduling import SchedulerFlags, scheduler_member, scheduler_options
+from strato.cli.run.webhook import WebhookFlags, webhook_member, webhook_options
 from strato.cli.serving import make_random, run_loop
 from strato.client.informer import Informers
 from strato.clock import SystemClock
 from strato.metrics import Registry
 
 
-@click.command()
-@component_options
+@click.command(cls=GoCommand)
+@component_options(metrics_address=":8080")
 @webhook_options
-@click.option("--scheduler-name", "names", multiple=True, default=("volcano",), show_default=True)
-@click.option("--scheduler-conf", type=click.Path(path_type=Path), default=None, help="Configuration file.")
-@click.option("--schedule-period", type=DURATION, default="1s", show_default=True, help="Longest time between cycles.")
-@click.option("--default-queue", default="default", show_default=True)
-@click.option("--controllers", default="*", show_default=True, help="Names to run, * for all, -name to leave out.")
+@scheduler_options
+@controller_options
+@names_option
 @click.pass_context
 def run_all(
     ctx: click.Context,
     common: Common,
-    flags: WebhookFlags,
+    webhook: WebhookFlags,
+    scheduler: SchedulerFlags,
+    controllers: ControllerFlags,
     names: tuple[str, ...],
-    scheduler_conf: Path | None,
-    schedule_period: float,
-    default_queue: str,
-    controllers: str,
 ) -> None:
     """Run scheduler, controllers and webhook in one process.
 
@@ -48,37 +41,17 @@ def run_all(
     """
 
     async def main() -> None:
-        from strato.scheduler import Scheduler
-        from strato.scheduler.cache.audit import AUDIT_SECONDS
-        from strato.scheduler.placement import warm_up
-
         clock, random, metrics = SystemClock(), make_random(), Registry()
         cluster = connect(ctx)
         # one set of informers: an event is decoded once
         informers = Informers(cluster, clock, random)
-        scheduler = Scheduler(
-            cluster,
-            informers,
-            clock,
-            random,
-            config=scheduler_conf,
-            names=names,
-            period_seconds=schedule_period,
-            default_queue=default_queue,
-            metrics=metrics,
-            audit_seconds=AUDIT_SECONDS,
-        )
-        webhook = build_webhook(cluster, clock, metrics, flags, names)
-
-        async def admit() -> None:
-            await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
-            await webhook.run()
-
+        placed, grouped = names or scheduling.DEFAULT_NAMES, names or controlling.DEFAULT_NAMES
         members = [
-            Member(name="scheduler", work=scheduler.run, lease=scheduler_lease(names), prepare=warm_up),
-            controllers_member(cluster, informers, clock, random, common, metrics, controllers, names),
-            Member(name="webhook", work=admit),
+            scheduler_member(cluster, informers, clock, random, metrics, scheduler, placed),
+            controllers_member(cluster, informers, clock, random, common, metrics, controllers, grouped),
+            webhook_member(cluster, clock, common, metrics, webhook, grouped),
         ]
-        await serve(cluster, random, common, members, metrics)
+        # two parts lead here: one name cannot be both leases
+        await serve(cluster, random, replace(common, lease_name=""), members, metrics)
 
     run_loop(main)

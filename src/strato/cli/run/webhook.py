@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from strato.cli.connect import connect
+from strato.cli.goflags import GoCommand, switch
+from strato.cli.monitoring import TlsFiles
 from strato.cli.run.common import DURATION, Common, Member, component_options, ensure_namespace, serve
+from strato.cli.run.controlling import DEFAULT_NAMES
+from strato.cli.run.tls import tls_options
 from strato.cli.serving import make_random, run_loop
 from strato.client.cluster import Cluster
 from strato.clock import Clock, SystemClock
@@ -39,7 +43,7 @@ class WebhookFlags:
     service_port: int
     url: str
     secret: str
-    tls_files: tuple[Path, Path, Path] | None
+    tls: TlsFiles | None
     """Certificate, key and authority that somebody else keeps."""
     admission_conf: Path | None
     failure_policy: str
@@ -68,10 +72,8 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
         webhook_service_port: int,
         webhook_url: str,
         webhook_secret: str,
-        tls_cert_file: Path | None,
-        tls_private_key_file: Path | None,
-        ca_cert_file: Path | None,
-        admission_conf: Path | None,
+        tls: TlsFiles | None,
+        admission_conf: str,
         failure_policy: str,
         exclude_namespace: tuple[str, ...],
         enable_queue_allocated_pods_check: bool,
@@ -96,8 +98,8 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
             service_port=webhook_service_port,
             url=webhook_url,
             secret=webhook_secret,
-            tls_files=_tls_files(tls_cert_file, tls_private_key_file, ca_cert_file),
-            admission_conf=admission_conf,
+            tls=tls,
+            admission_conf=Path(admission_conf) if admission_conf else None,
             failure_policy=failure_policy,
             excluded_namespaces=exclude_namespace,
             check_allocated_pods=enable_queue_allocated_pods_check,
@@ -105,42 +107,33 @@ def webhook_options(command: Callable[..., None]) -> Callable[..., None]:
             protect_root_queue=enable_root_queue_protection,
             graceful_seconds=graceful_shutdown_time,
         )
-        command(flags=flags, **own)
+        command(webhook=flags, **own)
 
-    file = click.Path(path_type=Path)
+    decorated = tls_options(bundled)
     options = (
         click.option("--port", default=8443, show_default=True, type=click.IntRange(1, 65535), help="HTTPS port."),
         click.option("--webhook-address", default="", help="Address to serve HTTPS on; all of them without it."),
         click.option("--enabled-admission", default=DEFAULT_SERVICES, help="Services to offer; all without it."),
         click.option("--webhook-namespace", default="volcano-system", show_default=True, help="Of service and Secret."),
         click.option("--webhook-service-name", default="", help="Service through which the API server calls."),
-        click.option("--webhook-service-port", default=443, show_default=True, type=click.IntRange(1, 65535)),
+        click.option("--webhook-service-port", default=443, show_default=True, type=click.IntRange(1, 65535),
+                     help="Its port."),
         click.option("--webhook-url", default="", metavar="URL", help="Address instead of a service: https://HOST:PORT."),
         click.option("--webhook-secret", default="volcano-admission-secret", show_default=True, help="Certificates."),
-        click.option("--tls-cert-file", type=file, default=None, help="Certificate somebody else renews."),
-        click.option("--tls-private-key-file", type=file, default=None, help="Its key."),
-        click.option("--ca-cert-file", type=file, default=None, help="Its authority, to publish."),
-        click.option("--admission-conf", type=file, default=None, help="Resource groups of pods, followed."),
+        click.option("--admission-conf", default="", metavar="FILE", help="Resource groups of pods, followed."),
         click.option("--failure-policy", type=click.Choice(["Fail", "Ignore"]), default="Fail", show_default=True,
                      help="What happens to our own kinds while no webhook answers; pods always pass."),
         click.option("--exclude-namespace", multiple=True, help="Namespace never asked about, beside kube-system."),
-        click.option("--enable-queue-allocated-pods-check", is_flag=True, help="Keep queues that have pods."),
-        click.option("--max-queue-depth", default=5, show_default=True, type=click.IntRange(1, 64)),
-        click.option("--enable-root-queue-protection/--no-enable-root-queue-protection", default=True),
-        click.option("--graceful-shutdown-time", type=DURATION, default="30s", show_default=True),
+        switch("--enable-queue-allocated-pods-check", help="Keep queues that have pods."),
+        click.option("--max-queue-depth", default=5, show_default=True, type=click.IntRange(1, 64),
+                     help="Levels of queues."),
+        switch("--enable-root-queue-protection", default=True, show_default=True, help="Keep the root queue."),
+        click.option("--graceful-shutdown-time", type=DURATION, default="30s", show_default=True,
+                     help="For open requests."),
     )  # fmt: skip
     for option in reversed(options):
-        bundled = option(bundled)
-    return bundled
-
-
-def _tls_files(*files: Path | None) -> tuple[Path, Path, Path] | None:
-    certificate, key, ca = files
-    if certificate is not None and key is not None and ca is not None:
-        return certificate, key, ca
-    if certificate is not None or key is not None or ca is not None:
-        raise UsageError("--tls-cert-file, --tls-private-key-file and --ca-cert-file go together: give all or none")
-    return None
+        decorated = option(decorated)
+    return decorated
 
 
 def build_webhook(
@@ -182,8 +175,8 @@ def build_webhook(
         resource_groups=groups is not None,
     )
     certificates: Certificates
-    if flags.tls_files is not None:
-        certificates = FileCertificates(*flags.tls_files)
+    if flags.tls is not None:
+        certificates = FileCertificates(flags.tls.certificate, flags.tls.key, flags.tls.authority)
     else:
         certificates = SecretCertificates(
             cluster, clock, namespace=flags.namespace, name=flags.secret, hosts=endpoint.hosts
@@ -200,28 +193,55 @@ def build_webhook(
     return WebhookServer(cluster, clock, certificates, options, metrics, reload_chain=reload)
 
 
-@click.command()
-@component_options
+def webhook_member(
+    cluster: Cluster,
+    clock: Clock,
+    common: Common,
+    metrics: Registry,
+    flags: WebhookFlags,
+    names: tuple[str, ...],
+) -> Member:
+    """Return the webhook as a part of this process; without a lease, since every replica answers.
+
+    Raises:
+        InvalidInput: The admission configuration is wrong.
+        UsageError: An enabled service does not exist.
+    """
+    part = build_webhook(cluster, clock, metrics, flags, names)
+
+    async def work() -> None:
+        await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
+        await part.run()
+
+    return Member(name="webhook", work=work)
+
+
+@click.command(cls=GoCommand)
+@component_options(metrics_address=":8082")
 @webhook_options
-@click.option("--scheduler-name", "names", multiple=True, default=("volcano",), show_default=True)
+@click.option("--scheduler-name", "names", multiple=True, help="Value of schedulerName; may be repeated.")
 @click.pass_context
-def webhook(ctx: click.Context, common: Common, flags: WebhookFlags, names: tuple[str, ...]) -> None:
+def webhook(ctx: click.Context, common: Common, webhook: WebhookFlags, names: tuple[str, ...]) -> None:
     """Run the admission webhook: it fills in and judges jobs, queues, pod groups and the rest.
 
     It makes its own certificates, keeps them in a Secret, renews them and writes them into the cluster's webhook
     configurations, which it creates when they are missing and its role allows that.
     """
+    # Volcano's flag of this name is where HTTPS is served, without a port; ours is where metrics are, with one
+    if common.metrics_address and not _has_port(common.metrics_address):
+        webhook = replace(webhook, address=webhook.address or common.metrics_address)
+        common = replace(common, metrics_address="")
 
     async def main() -> None:
         clock, metrics = SystemClock(), Registry()
         cluster = connect(ctx)
-        part = build_webhook(cluster, clock, metrics, flags, names)
-
-        async def work() -> None:
-            await ensure_namespace(cluster, clock, flags.namespace, common.timing.retry_seconds)
-            await part.run()
-
-        # no lease: every replica answers
-        await serve(cluster, make_random(), common, [Member(name="webhook", work=work)], metrics)
+        member = webhook_member(cluster, clock, common, metrics, webhook, names or DEFAULT_NAMES)
+        await serve(cluster, make_random(), common, [member], metrics)
 
     run_loop(main)
+
+
+def _has_port(address: str) -> bool:
+    """Whether an address is ``host:port`` and not a name or an IP address alone."""
+    host, _, port = address.rpartition(":")
+    return port.isdigit() and (":" not in host or host.endswith("]"))

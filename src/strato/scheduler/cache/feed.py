@@ -33,13 +33,22 @@ class Feed:
         wake: Called after a batch that changed something.
         refused: Called for objects that cannot be read (a quantity that is none).
         replicas: Among which the objects are shared out; None when all are ours.
+        node_labels: Only nodes with one of these labels are known; empty is all nodes.
     """
 
-    def __init__(self, world: World, wake: Wake, refused: Refused, replicas: Replicas | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        wake: Wake,
+        refused: Refused,
+        replicas: Replicas | None = None,
+        node_labels: frozenset[tuple[str, str]] = frozenset(),
+    ) -> None:
         self._world = world
         self._wake = wake
         self._refused = refused
         self._replicas = replicas
+        self._node_labels = node_labels
         self._attached: set[Kind] = set()
         self.absent: frozenset[Kind] = frozenset()
         """Kinds the API server does not have; they are done without."""
@@ -83,7 +92,7 @@ class Feed:
         """Take nodes; heartbeats change nothing."""
         before = self._world.version
         for change in changes:
-            if change.new is None or (self._replicas is not None and not self._replicas.owns(change.new)):
+            if change.new is None or not self._uses(change.new):
                 self._world.remove_node(change.key.name)
                 continue
             try:
@@ -92,6 +101,12 @@ class Feed:
                 self._refuse(change.new, error)
         if self._world.version != before:
             self._wake()
+
+    def _uses(self, node: Node) -> bool:
+        """Whether a node is of our share and has one of the labels asked for."""
+        if self._replicas is not None and not self._replicas.owns(node):
+            return False
+        return not self._node_labels or not self._node_labels.isdisjoint((node.metadata.labels or {}).items())
 
     def _on_others(self, known: WorldKind, changes: Sequence[Change[Object]]) -> None:
         """Take objects of any other kind."""

@@ -1,0 +1,133 @@
+"""The controllers' options and how they are put together: the same alone and beside the others in one process."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+import click
+
+from strato.cli.goflags import switch
+from strato.cli.run.common import DURATION, Common, Member
+from strato.cli.run.foreign import CONTROLLERS, foreign_options
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.metrics import Registry
+
+DEFAULT_NAMES = ("volcano",)
+"""Schedulers whose pods get pod groups when nobody says otherwise."""
+DEFAULT_CONTROLLERS = "*,-sharding-controller"
+_LEASE = "vc-controller-manager"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerFlags:
+    """What the controllers are told on their command line (spec volcano-cli C3)."""
+
+    chosen: tuple[str, ...]
+    """Words such as ``*`` and ``-gc-controller``."""
+    max_requeue: int
+    inherit_owner_annotations: bool
+    scheduler_configs: tuple[str, ...]
+    """Empty is the built-in one."""
+    shard_sync_seconds: float
+    shard_on_events: bool
+    sharding_configmap: str
+    sharding_configmap_namespace: str
+    """Empty is the namespace of the leases."""
+
+
+def controller_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the controllers' options; ``command`` gets them as one `ControllerFlags`."""
+    command = foreign_options(CONTROLLERS)(command)
+
+    @functools.wraps(command)
+    def bundled(
+        *,
+        controllers: tuple[str, ...],
+        max_requeue_num: int,
+        inherit_owner_annotations: bool,
+        scheduler_configs: tuple[str, ...],
+        shard_sync_period: float,
+        enable_node_event_trigger: bool,
+        sharding_configmap: str,
+        sharding_configmap_namespace: str,
+        **own: object,
+    ) -> None:
+        flags = ControllerFlags(
+            chosen=tuple(part for word in controllers for part in word.split(",")),
+            max_requeue=max_requeue_num,
+            inherit_owner_annotations=inherit_owner_annotations,
+            scheduler_configs=tuple(part for word in scheduler_configs for part in word.split(",") if part),
+            shard_sync_seconds=shard_sync_period,
+            shard_on_events=enable_node_event_trigger,
+            sharding_configmap=sharding_configmap,
+            sharding_configmap_namespace=sharding_configmap_namespace,
+        )
+        command(controllers=flags, **own)
+
+    options = (
+        click.option("--controllers", multiple=True, default=(DEFAULT_CONTROLLERS,), show_default=True,
+                     help="Names to run, * for all, -name to leave out."),
+        click.option("--max-requeue-num", default=15, show_default=True, type=int,
+                     help="Attempts before a job that cannot be handled is terminated; negative is no limit."),
+        switch("--inherit-owner-annotations", default=True, show_default=True,
+               help="Pod groups take annotations of what owns their pods."),
+        click.option("--scheduler-configs", multiple=True, metavar="NAME:TYPE:…",
+                     help="Schedulers to share nodes among when there is no ConfigMap; deprecated."),
+        click.option("--shard-sync-period", type=DURATION, default="60s", show_default=True,
+                     help="Time between passes of the sharding controller."),
+        switch("--enable-node-event-trigger", default=True, show_default=True,
+               help="Changes of nodes start such a pass too."),
+        click.option("--sharding-configmap", default="volcano-sharding-configmap", show_default=True,
+                     help="Configuration of the sharding controller."),
+        click.option("--sharding-configmap-namespace", default="", help="Its namespace; that of the leases without."),
+    )  # fmt: skip
+    for option in reversed(options):
+        bundled = option(bundled)
+    return bundled
+
+
+def controllers_member(
+    cluster: Cluster,
+    informers: Informers,
+    clock: Clock,
+    random: Random,
+    common: Common,
+    metrics: Registry,
+    flags: ControllerFlags,
+    names: tuple[str, ...],
+) -> Member:
+    """Return the controllers as a part of this process; their ConfigMaps are in the namespace of the leases.
+
+    Raises:
+        UnknownController: A name is no controller's.
+    """
+    from strato.api.meta import Key
+    from strato.controllers import ControllerManager, ControllerSettings, choose_controllers
+
+    defaults = ControllerSettings()
+    here = common.lease_namespace
+    settings = ControllerSettings(
+        topology_configmap=Key(here, defaults.topology_configmap.name),
+        sharding_configmap=Key(flags.sharding_configmap_namespace or here, flags.sharding_configmap),
+        scheduler_configs=flags.scheduler_configs or defaults.scheduler_configs,
+        shard_sync_seconds=flags.shard_sync_seconds,
+        shard_on_events=flags.shard_on_events,
+        inherit_owner_annotations=flags.inherit_owner_annotations,
+    )
+    manager = ControllerManager(
+        cluster,
+        informers,
+        clock,
+        random,
+        enabled=choose_controllers(flags.chosen),
+        scheduler_names=names,
+        metrics=metrics,
+        max_requeue=flags.max_requeue,
+        settings=settings,
+    )
+    return Member(name="controllers", work=manager.run, lease=_LEASE)

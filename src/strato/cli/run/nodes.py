@@ -1,0 +1,54 @@
+"""``strato run node``: hollow nodes as a process of their own."""
+
+from __future__ import annotations
+
+import click
+
+from strato.cli.connect import connect
+from strato.cli.goflags import GoCommand
+from strato.cli.run.common import Common, Member, component_options, serve
+from strato.cli.serving import make_random, run_loop
+from strato.clock import SystemClock
+from strato.metrics import Registry
+
+
+class QuantityType(click.ParamType[str]):
+    """A Kubernetes quantity such as ``4``, ``500m`` or ``16Gi``, kept as written."""
+
+    name = "quantity"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Check the text."""
+        from strato.api.quantity import InvalidQuantity, parse
+
+        text = str(value)
+        try:
+            parse(text)
+        except InvalidQuantity as error:
+            self.fail(f"{error}; write for example 4, 500m or 16Gi", param, ctx)
+        return text
+
+
+QUANTITY = QuantityType()
+
+
+@click.command(cls=GoCommand)
+@component_options(metrics_address=":8083")
+@click.option("--hollow-nodes", default=1, show_default=True, type=click.IntRange(1), help="How many nodes to pretend.")
+@click.option("--prefix", default="hollow", show_default=True, help="Nodes are called PREFIX-0, PREFIX-1, …")
+@click.option("--cpu", default="32", show_default=True, type=QUANTITY, help="Cpus of each.")
+@click.option("--memory", default="256Gi", show_default=True, type=QUANTITY, help="Memory of each.")
+@click.pass_context
+def node(ctx: click.Context, common: Common, hollow_nodes: int, prefix: str, cpu: str, memory: str) -> None:
+    """Run hollow nodes: they pretend to run what is bound to them."""
+
+    async def main() -> None:
+        from strato.node.hollow import HollowNodes
+
+        clock, random = SystemClock(), make_random()
+        cluster = connect(ctx)
+        part = HollowNodes(cluster, None, clock, random, count=hollow_nodes, name_prefix=prefix, cpu=cpu, memory=memory)
+        # no lease: every process has nodes of its own
+        await serve(cluster, random, common, [Member(name="nodes", work=part.run)], Registry())
+
+    run_loop(main)

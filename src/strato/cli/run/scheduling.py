@@ -1,0 +1,143 @@
+"""The scheduler's options and how it is put together: the same alone and beside the others in one process."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import click
+
+from strato.cli.goflags import switch
+from strato.cli.run.common import DURATION, Member
+from strato.cli.run.foreign import SCHEDULER, foreign_options
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.errors import UsageError
+from strato.metrics import Registry
+
+DEFAULT_NAMES = ("volcano", "poseidon")
+"""``spec.schedulerName`` of the pods that are served when nobody says otherwise; the second one's go by flow."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerFlags:
+    """What the scheduler is told on its command line (spec volcano-cli C2)."""
+
+    config: Path | None
+    period_seconds: float
+    default_queue: str
+    shard_mode: str
+    shard_name: str
+    node_labels: frozenset[tuple[str, str]]
+
+
+def scheduler_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the scheduler's options; ``command`` gets them as one `SchedulerFlags`, the names beside them.
+
+    Raises:
+        UsageError: The built-in configuration is forbidden and no other one is named.
+    """
+    command = foreign_options(SCHEDULER)(command)
+
+    @functools.wraps(command)
+    def bundled(
+        *,
+        scheduler_conf: str,
+        disable_default_scheduler_config: bool,
+        schedule_period: float,
+        default_queue: str,
+        scheduler_sharding_mode: str,
+        scheduler_sharding_name: str,
+        node_selector: tuple[str, ...],
+        **own: object,
+    ) -> None:
+        if disable_default_scheduler_config and not scheduler_conf:
+            raise UsageError("--disable-default-scheduler-config: there is no other one; give --scheduler-conf FILE")
+        flags = SchedulerFlags(
+            config=Path(scheduler_conf) if scheduler_conf else None,
+            period_seconds=schedule_period,
+            default_queue=default_queue,
+            shard_mode=scheduler_sharding_mode,
+            shard_name=scheduler_sharding_name,
+            node_labels=labels_of(node_selector),
+        )
+        command(scheduler=flags, **own)
+
+    modes = click.Choice(["none", "hard", "soft"])
+    options = (
+        click.option("--scheduler-conf", default="", metavar="FILE", help="Configuration, read again when it changes."),
+        switch("--disable-default-scheduler-config", help="Refuse to start without a configuration file."),
+        click.option("--schedule-period", type=DURATION, default="1s", show_default=True,
+                     help="Longest time between cycles."),
+        click.option("--default-queue", default="default", show_default=True, help="Of pod groups that name none."),
+        click.option("--scheduler-sharding-mode", type=modes, default="none", show_default=True,
+                     help="Whether nodes outside the own NodeShard are used, and when."),
+        click.option("--scheduler-sharding-name", default="volcano", show_default=True, help="Name of the NodeShard."),
+        click.option("--node-selector", multiple=True, metavar="KEY:VALUE,…",
+                     help="Only nodes with one of these labels."),
+    )  # fmt: skip
+    for option in reversed(options):
+        bundled = option(bundled)
+    return bundled
+
+
+def labels_of(words: Sequence[str]) -> frozenset[tuple[str, str]]:
+    """Read ``key:value`` labels, comma-separated or repeated; as in Volcano those without a value do not count."""
+    pairs = (part.strip().partition(":") for word in words for part in word.split(","))
+    return frozenset((key, value) for key, _, value in pairs if key and value)
+
+
+def lease_of(names: Sequence[str]) -> str:
+    """Return the name of the lease for which schedulers of these names compete."""
+    return names[0] if len(names) == 1 else "volcano"
+
+
+def scheduler_member(
+    cluster: Cluster,
+    informers: Informers,
+    clock: Clock,
+    random: Random,
+    metrics: Registry,
+    flags: SchedulerFlags,
+    names: tuple[str, ...],
+) -> Member:
+    """Return the scheduler as a part of this process.
+
+    Several work side by side, each on its share, when the environment says so (`strato.scheduler.replicas`).
+
+    Raises:
+        InvalidInput: The configuration is wrong.
+        UsageError: The environment's share is none.
+    """
+    from strato.scheduler import Scheduler
+    from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.placement import warm_up
+    from strato.scheduler.replicas import from_environment
+
+    replicas = from_environment(os.environ)
+    lease = lease_of(names)
+    if replicas is not None:
+        lease = f"{lease}-{replicas.name}"  # one leader for each share
+    part = Scheduler(
+        cluster,
+        informers,
+        clock,
+        random,
+        config=flags.config,
+        names=names,
+        period_seconds=flags.period_seconds,
+        default_queue=flags.default_queue,
+        metrics=metrics,
+        shard_mode=flags.shard_mode,
+        shard_name=flags.shard_name,
+        node_labels=flags.node_labels,
+        replicas=replicas,
+        audit_seconds=AUDIT_SECONDS,
+    )
+    # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
+    return Member(name="scheduler", work=part.run, lease=lease, prepare=warm_up)
