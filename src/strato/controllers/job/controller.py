@@ -1,9 +1,9 @@
 """The job controller: informer events in, procedures out.
 
 Events are turned into requests when they arrive (a few microseconds each); only those some policy may answer are
-kept one by one, everything else merely says that a sync is due. A burst of pod events therefore ends in one sync,
-at most one per `COALESCING_SECONDS` and at once when the job was quiet. One job is worked on by one worker at a
-time; failures are retried, and past the limit the job is terminated.
+kept one by one, everything else merely says that a sync is due, if a sync could find anything to do. A burst of pod
+events therefore ends in one sync (`agenda` says when). One job is worked on by one worker at a time; failures are
+retried, and past the limit the job is terminated.
 
 Source: volcano-controllers A1 to A3.
 """
@@ -27,7 +27,7 @@ from strato.client.workqueue import RetryLimiter, WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.job.delays import Delayed
 from strato.controllers.job.effects import JobEffects, NameTaken
-from strato.controllers.job.group import job_of_group
+from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
 from strato.controllers.job.happenings import pod_request
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.procedures import Procedures
@@ -42,9 +42,6 @@ from strato.metrics import Registry
 from strato.units import format_duration
 
 _log = logging.getLogger(__name__)
-
-COALESCING_SECONDS = 0.02
-"""A job that keeps changing is synced this often; pods of a gang change together."""
 
 ASSUMED_CHECK_SECONDS = 5.0
 """How long after a create we look whether the watch has told of it."""
@@ -151,7 +148,7 @@ class JobController:
         record = self._record(key)
         is_news = record.job is None
         if record.set_job(change.new):
-            self._mark(record, soon=True)
+            self._sync_soon(record)
         if is_news and not record.policies.is_empty:
             for pod in list(record.pods()):  # known before the job was: tell its policies now
                 self._pod_happened(record, None, pod)
@@ -175,12 +172,14 @@ class JobController:
         record = self._record(key)
         task = record.task(state.task)
         known = task.pods.get(state.name)
-        if known is not None and (known.uid != state.uid or (state.task, state.name) in record.assumed):
+        if known is not None and known.uid != state.uid:
             known = None
-        before = _visible(known)
-        if not record.put_pod(state) or before == _visible(state):
+        same = _visible(known) == _visible(state)
+        assumed = (state.task, state.name) in record.assumed
+        if not record.put_pod(state) or (same and not assumed):
             return
-        self._pod_happened(record, known, state)
+        # the first news of a pod we made is a happening, but nothing that the sync that made it has not counted
+        self._pod_happened(record, None if assumed else known, state, counted=same)
 
     def _pod_gone(self, record: JobRecord, state: PodState) -> None:
         known = record.drop_pod(state.task, state.name, state.uid)
@@ -190,9 +189,15 @@ class JobController:
         self._pod_happened(record, known or state, None, known=known is not None)
 
     def _pod_happened(
-        self, record: JobRecord, old: PodState | None, new: PodState | None, *, known: bool = True
+        self,
+        record: JobRecord,
+        old: PodState | None,
+        new: PodState | None,
+        *,
+        known: bool = True,
+        counted: bool = False,
     ) -> None:
-        """Queue a request when some policy may answer it; otherwise a sync is due."""
+        """Queue a request when some policy may answer it; otherwise a sync is due unless the pod is counted."""
         policies = record.policies
         state = new if new is not None else old
         assert state is not None
@@ -205,7 +210,8 @@ class JobController:
                 record.requests.append(request)
                 self._queue.add(record.key)
                 return
-        self._mark(record, soon=False)
+        if not counted:
+            self._sync_later(record)
 
     def _max_retry(self, record: JobRecord, task: str) -> int:
         for spec in record.job.spec.tasks if record.job is not None else ():
@@ -220,17 +226,18 @@ class JobController:
             return
         if change.new is None:
             record.drop_group(group.metadata.uid)
-            self._mark(record, soon=True)
+            self._sync_soon(record)
             return
-        if not record.put_group(change.new):
+        before = record.group
+        if not record.put_group(group):
             return
-        phase = change.new.status.phase
-        if change.old is None or change.old.status.phase != phase:
-            if phase == "Unknown" and record.policies.may_match(JobEvent.UNKNOWN):
-                record.requests.append(Request(event=JobEvent.UNKNOWN))
-            self._mark(record, soon=True)
-        elif change.old.status.conditions != change.new.status.conditions:
-            self._mark(record, soon=False)
+        phase = group.status.phase
+        is_news = change.old is None or change.old.status.phase != phase
+        if phase == "Unknown" and is_news and record.policies.may_match(JobEvent.UNKNOWN):
+            record.requests.append(Request(event=JobEvent.UNKNOWN))
+            self._queue.add(record.key)
+        if _concerns_job(record, before, group):
+            self._sync_soon(record)
 
     def _on_command(self, change: Change[Command]) -> None:
         command = change.new
@@ -239,15 +246,14 @@ class JobController:
         if command.target.kind == JOB_KIND and command.target.api_version == JOB_API_VERSION:
             self._commands.add(command.key)
 
-    def _mark(self, record: JobRecord, *, soon: bool) -> None:
-        """Ask for a sync: now, or with what else happens within the coalescing time."""
-        if record.dirty and not soon:
-            return
-        record.dirty = True
-        delay = 0.0 if soon else record.next_sync - self._clock.monotonic()
-        if delay <= 0:
-            self._queue.add(record.key)
-        else:
+    def _sync_soon(self, record: JobRecord) -> None:
+        record.agenda.dirty = True
+        self._queue.add(record.key)
+
+    def _sync_later(self, record: JobRecord) -> None:
+        """Ask for a sync with what else happens within the coalescing time."""
+        delay = record.agenda.stir(self._clock.monotonic())
+        if delay is not None:
             self._queue.add_after(record.key, delay)
 
     def _forget_if_empty(self, record: JobRecord) -> None:
@@ -285,6 +291,7 @@ class JobController:
         if record is None or record.job is None:
             return None
         job = record.job
+        record.agenda.at_work = True
         try:
             again = await self._handle_all(record)
         except StratoError as error:
@@ -292,6 +299,8 @@ class JobController:
                 return 0.0  # another life of the job: start over
             await self._failed(record, error)
             return None
+        finally:
+            record.agenda.at_work = False
         record.failures = 0
         return again
 
@@ -307,31 +316,28 @@ class JobController:
                 raise
         if record.assumed:
             self._check_assumed(record)
-        if not record.dirty or record.job is None:
+        agenda = record.agenda
+        if record.job is None:
             return None
-        record.dirty = False
-        record.next_sync = self._clock.monotonic() + COALESCING_SECONDS
-        try:
-            await self._execute(record, Action.SYNC_JOB, Target())
-        except NameTaken:
-            record.dirty = True
-            return NAME_TAKEN_RETRY_SECONDS
-        except BaseException:
-            record.dirty = True
-            raise
-        record.next_sync = self._clock.monotonic() + COALESCING_SECONDS
-        if record.dirty:
-            return 0.0  # the sync itself moved the job on
-        if record.counters_due is not None:
-            record.dirty = True
-            return max(0.0, record.counters_due - self._clock.monotonic())
-        return ASSUMED_CHECK_SECONDS if record.assumed else None
+        if agenda.is_due(self._clock.monotonic()):
+            agenda.begin(self._clock.monotonic())
+            try:
+                await self._execute(record, Action.SYNC_JOB, Target())
+            except NameTaken:
+                agenda.dirty = True
+                return NAME_TAKEN_RETRY_SECONDS
+            except BaseException:
+                agenda.dirty = True
+                raise
+            agenda.end(self._clock.monotonic())
+        again = agenda.next_in(self._clock.monotonic())
+        return ASSUMED_CHECK_SECONDS if again is None and record.assumed else again
 
     def _check_assumed(self, record: JobRecord) -> None:
         before = len(record.assumed)
         self._procedures.check_assumed(record)
         if len(record.assumed) != before:
-            record.dirty = True
+            record.agenda.dirty = True
 
     async def _handle(self, record: JobRecord, request: Request) -> None:
         job = record.job
@@ -339,7 +345,7 @@ class JobController:
         record.delays.observe(request)
         decision = record.policies.match(request, job_uid=job.metadata.uid, job_version=job.status.version)
         if decision.action == Action.SYNC_JOB:
-            record.dirty = True
+            record.agenda.dirty = True
         elif decision.delay_seconds > 0:
             self._delay(record, decision.action, decision.delay_seconds, request)
         else:
@@ -354,7 +360,7 @@ class JobController:
         await self._procedures.carry_out(record, operation(job.status.state.phase, action), action, target)
         record.delays.done(action, target)
         if action != Action.SYNC_JOB:
-            record.dirty = True  # whatever was decided, look at the job again
+            record.agenda.dirty = True  # whatever was decided, look at the job again
 
     async def _failed(self, record: JobRecord, error: StratoError) -> None:
         """Count a failure and raise it for a retry; past the limit, terminate the job."""
@@ -368,7 +374,7 @@ class JobController:
         assert job is not None
         failed = record.requests.popleft().action if record.requests else Action.SYNC_JOB
         record.failures = 0
-        record.dirty = False
+        record.agenda.dirty = record.agenda.stirred = False
         self._recorder.event(
             job, "Normal", "ExecuteAction", f"Job failed on action {failed or Action.SYNC_JOB} for retry limit reached"
         )
@@ -411,6 +417,18 @@ def _concerns_nobody(old: Pod, new: Pod) -> bool:
         and old.status.container_statuses == new.status.container_statuses
         and old.status.init_container_statuses == new.status.init_container_statuses
     )
+
+
+def _concerns_job(record: JobRecord, before: PodGroup | None, group: PodGroup) -> bool:
+    """Return whether a sync would see a change of the group: its admission, or a condition users are warned of."""
+    if before is not None and before.metadata.uid != group.metadata.uid:
+        return True
+    if is_admitted(before) != is_admitted(group):
+        return True
+    if before is None or before.status.conditions == group.status.conditions:
+        return False
+    newest = newest_condition(group)
+    return bool(record.group_warning) or (newest is not None and newest[0] != "Scheduled")
 
 
 def _visible(pod: PodState | None) -> tuple[object, ...] | None:

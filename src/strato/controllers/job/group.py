@@ -124,6 +124,11 @@ def job_of_group(group: PodGroup) -> Key:
     return group.metadata.key
 
 
+def is_admitted(group: PodGroup | None) -> bool:
+    """Return whether the scheduler lets the group's pods be made."""
+    return group is not None and group.status.phase not in ("", terms.Phase.PENDING)
+
+
 def newest_condition(group: PodGroup) -> tuple[str, str] | None:
     """Return type and message of the newest condition that holds."""
     holding = [c for c in group.status.conditions if c.status == "True"]

@@ -28,7 +28,7 @@ from strato.controllers.job.plugins.registry import JobPlugins, UnknownPlugin, c
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Target
-from strato.controllers.job.states import Counts, Operation, Outcome, Procedure, Transition, stay
+from strato.controllers.job.states import Counts, Operation, Outcome, Procedure, Transition, after_sync_running, stay
 from strato.controllers.job.status import Status
 from strato.controllers.job.sync import plan_pods
 from strato.controllers.job.telemetry import JobMetrics
@@ -36,12 +36,6 @@ from strato.controllers.job.terms import Phase
 from strato.controllers.parallel import off_loop
 from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound, StratoError
-
-COUNTERS_SECONDS = 0.05
-"""How long a status write may wait that would only change counters."""
-
-LONG_COUNTERS_SECONDS = 1.0
-"""The same while pods wait for their nodes, or other jobs for their turn: most such writes are void before that."""
 
 
 class Procedures:
@@ -80,9 +74,9 @@ class Procedures:
         """
         job = record.job
         if operation.procedure is not Procedure.SYNC:
-            record.counters_due = None  # a kill writes its own counters; nothing is held back any more
+            record.agenda.counters_due = None  # a kill writes its own counters; nothing is held back any more
         if job is None or job.metadata.deletion_timestamp is not None:
-            record.counters_due = None
+            record.agenda.counters_due = None
             return
         if record.plugins is None:
             record.plugins = JobPlugins(job.spec.plugins)
@@ -169,7 +163,7 @@ class Procedures:
         job = _job(record)
         group = self.current_group(record)
         self._report_group(record, group)
-        if group is None or group.status.phase in ("", Phase.PENDING):
+        if group is None or not groups.is_admitted(group):
             await self._wait_for_admission(record, transition, controlled)
             return
         await self._sync_pods(record, group, forwarded=forwarded)
@@ -286,7 +280,7 @@ class Procedures:
         self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]
     ) -> None:
         """No pods before the scheduler admits the group; the phase rule sees the stored counters."""
-        record.counters_due = None
+        record.agenda.counters_due = None
         job = _job(record)
         status = job.status
         counts = Counts(
@@ -347,16 +341,18 @@ class Procedures:
     async def _write_synced(self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]) -> None:
         job = _job(record)
         old = statuses.to_json(job.status)
+        if record.agenda.stirred and plan_pods(job, record.tasks).is_empty:
+            record.agenda.stirred = False  # what moved while we wrote is counted here
         counts = record.counts()
         new = statuses.synced(old, counts, record.task_status_count(), job.spec.min_available, controlled)
         outcome = transition(record.facts, counts, job.status.retry_count)
         new = statuses.moved(new, outcome)
         if new == old:
-            record.counters_due = None
+            record.agenda.counters_due = None
             return
         if outcome is None and self._may_wait(record):
             return
-        record.counters_due = None
+        record.agenda.counters_due = None
         if outcome is not None:
             if outcome.phase in terms.FINISHED_PHASES and self._nothing_to_kill(record):
                 await self._finish(record, outcome)
@@ -391,14 +387,8 @@ class Procedures:
 
     def _may_wait(self, record: JobRecord) -> bool:
         """Hold back a write of mere counters for a moment: while pods start, a change of phase soon makes it void."""
-        now = self._clock.monotonic()
-        if record.counters_due is None:
-            record.counters_since = now
-            is_pending = _job(record).status.state.phase == Phase.PENDING
-            record.counters_due = now + (LONG_COUNTERS_SECONDS if is_pending else COUNTERS_SECONDS)
-        elif now >= record.counters_due and now - record.counters_since < LONG_COUNTERS_SECONDS and self._is_busy():
-            record.counters_due = now + COUNTERS_SECONDS
-        return now < record.counters_due
+        is_pending = _job(record).status.state.phase == Phase.PENDING
+        return record.agenda.may_hold_counters(self._clock.monotonic(), is_pending=is_pending, is_busy=self._is_busy())
 
     # Shared
 
@@ -409,11 +399,27 @@ class Procedures:
             {"op": "add", "path": "/status", "value": status},
         ]
         meta = job.metadata
-        written = await self._cluster.patch(
-            Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
-        )
-        if record.job is not None and record.job.metadata.uid == meta.uid and record.set_job(written):
-            record.dirty = True
+        before, after = job.status.state.phase, statuses.phase_of(status)
+        record.moving_to = after
+        try:
+            written = await self._cluster.patch(
+                Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
+            )
+        finally:
+            record.moving_to = None
+        if record.job is None or record.job.metadata.uid != meta.uid:
+            return
+        if record.set_job(written) or not self._goes_on(record, before, after):
+            record.agenda.dirty = True
+
+    def _goes_on(self, record: JobRecord, before: str, after: str) -> bool:
+        """Return whether a phase just written leaves nothing to do that the sync that wrote it has not done."""
+        if before == after or (not before and after == Phase.PENDING):
+            return True
+        if before not in ("", Phase.PENDING) or after != Phase.RUNNING or not record.plugins_fresh:
+            return False
+        follows = after_sync_running(record.facts, record.counts(), _job(record).status.retry_count)
+        return follows is None
 
     async def _step(self, record: JobRecord, reason: str, message: str, step: Any) -> Any:
         """Await a step of the initiation; a failure is told on the job."""

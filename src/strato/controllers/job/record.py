@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
+from strato.controllers.job.agenda import Agenda
 from strato.controllers.job.blueprint import Blueprint
 from strato.controllers.job.delays import DelayedActions
 from strato.controllers.job.plugins.registry import JobPlugins
@@ -31,12 +32,10 @@ class JobRecord:
 
     __slots__ = (
         "_gone_groups",
+        "agenda",
         "assumed",
         "blueprints",
-        "counters_due",
-        "counters_since",
         "delays",
-        "dirty",
         "facts",
         "failures",
         "group",
@@ -44,7 +43,7 @@ class JobRecord:
         "group_warning",
         "job",
         "key",
-        "next_sync",
+        "moving_to",
         "plugins",
         "plugins_fresh",
         "policies",
@@ -57,6 +56,8 @@ class JobRecord:
         self.key = key
         self.job: Job | None = None
         self.revision = 0
+        self.moving_to: str | None = None
+        """The phase that a write of ours under way changes to; who writes it decides what follows."""
         self.facts = JobFacts((), 0, 0)
         self.policies = _NO_POLICIES
         self.plugins: JobPlugins | None = None
@@ -76,20 +77,18 @@ class JobRecord:
         self.delays = DelayedActions()
         self.requests: deque[Request] = deque()
         """Happenings that some policy may answer, oldest first."""
-        self.dirty = False
-        """Whether a sync is due."""
+        self.agenda = Agenda()
+        """When to look at the job again."""
         self.failures = 0
         """Attempts in a row that failed."""
-        self.next_sync = 0.0
-        self.counters_since = 0.0
-        """When the first of the counters that are held back changed (monotonic)."""
-        self.counters_due: float | None = None
-        """Pod events before this monotonic instant wait for it, so that a burst is one sync."""
 
     # The job
 
     def set_job(self, job: Job) -> bool:
-        """Take a newer state of the job; returns whether spec or phase differ from what was known."""
+        """Take a newer state of the job; returns whether spec or phase differ from what was known.
+
+        A phase that we are just writing is no news.
+        """
         known = self.job
         revision = revision_of(job.metadata.resource_version)
         same_life = known is not None and known.metadata.uid == job.metadata.uid
@@ -101,9 +100,10 @@ class JobRecord:
         if known is None or not same_life or known.metadata.generation != job.metadata.generation:
             self._take_spec(job)
             return True
-        return known.status.state.phase != job.status.state.phase or (
-            known.metadata.deletion_timestamp != job.metadata.deletion_timestamp
-        )
+        if known.metadata.deletion_timestamp != job.metadata.deletion_timestamp:
+            return True
+        phase = job.status.state.phase
+        return known.status.state.phase != phase and phase != self.moving_to
 
     def drop_job(self) -> None:
         """Forget the job; its pods stay known until they are gone."""
@@ -113,11 +113,10 @@ class JobRecord:
     def _start_life(self) -> None:
         self.group = None
         self.failures = 0
-        self.next_sync = 0.0
-        self.counters_due = None
+        self.agenda.clear()
         self.delays.clear()
         self.requests.clear()
-        self.dirty = False
+        self.moving_to = None
         self.group_warning = ""
         self._drop_derived()
 

@@ -20,6 +20,11 @@ class PodPlan:
     create: list[tuple[TaskSpec, list[int]]] = field(default_factory=list)
     delete: list[PodState] = field(default_factory=list)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is to be done."""
+        return not self.create and not self.delete
+
 
 def plan_pods(job: Job, tasks: Mapping[str, TaskPods]) -> PodPlan:
     """Decide which pods a job lacks and which it has too many of.

@@ -1,0 +1,113 @@
+"""When a job is looked at, and what its life costs in requests: nothing is done twice, nothing is forgotten."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.api import catalog
+from strato.api.wire import Request, Response
+from strato.client.local import LocalCluster
+from strato.controllers.job.agenda import COALESCING_SECONDS, Agenda
+from tests.controllers.world import ADMIN, World, play, task, vcjob
+
+
+def test_pods_that_move_wait_for_each_other_and_are_served_together() -> None:
+    agenda = Agenda()
+    agenda.begin(1.0)
+    agenda.end(1.0)
+    assert agenda.stir(1.005) == pytest.approx(COALESCING_SECONDS - 0.005)
+    assert agenda.stir(1.006) is None
+    assert agenda.is_due(1.02)
+
+
+def test_pods_that_move_while_a_worker_is_at_the_job_are_left_to_it() -> None:
+    agenda = Agenda()
+    agenda.at_work = True
+    agenda.begin(1.0)
+    assert agenda.stir(1.001) is None
+    agenda.end(1.002)
+    assert agenda.next_in(1.002) == pytest.approx(COALESCING_SECONDS)
+
+
+def test_counters_are_held_back_until_their_time_whatever_happens_meanwhile() -> None:
+    agenda = Agenda()
+    assert agenda.may_hold_counters(1.0, is_pending=True, is_busy=False)
+    assert agenda.next_in(1.2) == pytest.approx(0.8)
+    agenda.stir(1.2)
+    agenda.begin(1.2)
+    assert agenda.may_hold_counters(1.2, is_pending=True, is_busy=False)
+    assert not agenda.is_due(1.9)
+    assert agenda.is_due(2.0)
+    assert not agenda.may_hold_counters(2.0, is_pending=True, is_busy=False)
+
+
+@given(st.floats(0, 1e7), st.floats(0, 2))
+def test_a_timer_that_rings_on_time_is_never_too_early(now: float, later: float) -> None:
+    """Instants are sums of floats; a timer that found nothing due would ring for ever."""
+    agenda = Agenda()
+    agenda.may_hold_counters(now, is_pending=True, is_busy=False)
+    left = agenda.next_in(now + later)
+    assert left is not None
+    assert agenda.is_due(now + later + left)
+
+
+# What a life costs
+
+
+class Counting(LocalCluster):
+    """Counts what is asked of the server, by method and kind."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server, ADMIN)
+        self.requests: Counter[str] = Counter()
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        kind = next((part for part in request.path.split("/") if part in ("jobs", "podgroups", "pods")), "")
+        if kind and not stream:
+            self.requests[f"{request.method} {kind}"] += 1
+        return await super().exchange(request, stream=stream)
+
+
+@pytest.mark.parametrize("replicas", [1, 30], ids=["a job of one pod", "a gang of thirty"])
+def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int) -> None:
+    async def scenario(world: World) -> None:
+        await world.stop_controllers()
+        cluster = Counting(world)
+        await world.start_controllers(cluster)
+        await world.settle(1)
+        cluster.requests.clear()
+        body = vcjob("j", task(replicas=replicas), minAvailable=replicas)
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.until_phase("j", "Running")
+        await world.settle(10)
+        assert (await world.job("j")).status.running == replicas
+        assert cluster.requests == {
+            "PATCH jobs": 2,  # Pending, Running with all its counters
+            "POST podgroups": 1,
+            "GET jobs": 1,
+            "POST pods": replicas,
+        }
+
+    play(scenario, enabled=("job-controller",))
+
+
+def test_pods_that_trickle_in_are_counted_in_the_end() -> None:
+    """Each pod alone changes nothing but counters; the last word must be right all the same."""
+
+    async def scenario(world: World) -> None:
+        body = vcjob("j", task(replicas=6), minAvailable=1)
+        body["spec"]["tasks"][0]["template"]["metadata"]["annotations"]["test/unbound"] = "yes"
+        await world.cluster.create(catalog.VCJOB, body, "default")
+        await world.settle(2)
+        for number in range(6):
+            await world.cluster.bind("default", f"j-w-{number}", "n")
+            await world.clock.sleep(0.03)
+        await world.settle(3)
+        status = (await world.job("j")).status
+        assert (status.state.phase, status.running, status.pending) == ("Running", 6, 0)
+
+    play(scenario, enabled=("job-controller", "queue-controller"))
