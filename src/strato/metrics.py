@@ -12,6 +12,7 @@ from typing import NamedTuple
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 __all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry", "Sample"]
@@ -70,6 +71,10 @@ class Registry:
     def collect_gauges(self, source: Callable[[], Iterable[Sample]]) -> None:
         """Ask ``source`` for gauges whenever metrics are rendered: what nobody looks at costs nothing."""
         self._collector.register(_Source(source, GaugeMetricFamily))
+
+    def watch_process(self) -> None:
+        """Add what this process takes: processor time, memory, open files, its start."""
+        ProcessCollector(registry=self._collector)
 
     def render(self) -> bytes:
         """Return all metrics in the text format."""

@@ -164,14 +164,81 @@ class ClusterWorld(World):
         assert done.returncode == 0, f"no strato on the cluster of {self.kubeconfig}: strato install\n{done.stderr}"
 
 
-class KubeWorld(World):
+class PartsWorld(World):
+    """A cluster whose parts are separate processes, each with its log."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start_part(self, part: str, *options: str, name: str = "") -> None:
+        """Start one of our components as a process of its own; ``name`` tells several of one kind apart."""
+        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self._account(part)), *options])
+
+    def _account(self, part: str) -> Path:
+        """Return the kubeconfig a component uses."""
+        del part
+        return self.kubeconfig
+
+    def kill_part(self, name: str) -> None:
+        """Kill one component without a chance to say goodbye."""
+        process = self.processes.pop(name)
+        process.kill()
+        process.wait()
+
+    def stop_part(self, name: str) -> int:
+        """Ask one component to stop, and return its exit status."""
+        process = self.processes.pop(name)
+        process.terminate()
+        return process.wait(timeout=60)
+
+    def log(self, name: str) -> str:
+        """Return what a process has written so far."""
+        return (self.directory / f"{name}.log").read_text(errors="replace")
+
+    def _spawn(self, name: str, command: Sequence[str]) -> None:
+        with (self.directory / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+    def stop(self) -> None:
+        for process in reversed(self.processes.values()):
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+class SplitWorld(PartsWorld):
+    """The embedded API server as a process of its own; parts connect with the kubeconfigs it wrote for them."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.home = directory / "home"
+        self.kubeconfig = self.home / "kubeconfig"
+
+    def start_server(self, *options: str) -> str:
+        """Start the server, wait until it serves, and return its address."""
+        self._spawn("apiserver", [*STRATO, "--home", str(self.home), "run", "apiserver", "--port", "0", *options])
+        ready = self.home / "ready.json"
+        eventually(ready.exists, what="the API server is ready")
+        address: str = json.loads(ready.read_text())["address"]
+        return address
+
+    def _account(self, part: str) -> Path:
+        path = self.home / f"kubeconfig.{part}"
+        return path if path.exists() else self.kubeconfig
+
+
+class KubeWorld(PartsWorld):
     """kube-apiserver, etcd and kube-controller-manager, with our parts as separate processes against them."""
 
     def __init__(self, directory: Path, *, hollow_nodes: int = 4, cpu: str = "4", memory: str = "16Gi") -> None:
-        self.directory = directory
+        super().__init__(directory)
         self.kubeconfig = directory / "kubeconfig"
         self.nodes = ("--hollow-nodes", str(hollow_nodes), "--cpu", cpu, "--memory", memory)
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.webhook_port = 0
         self.binaries = self._binaries()
 
@@ -252,10 +319,6 @@ class KubeWorld(World):
         )
         eventually(lambda: self.get("namespace", "default"), what="namespace default exists")
 
-    def start_part(self, part: str, *options: str, name: str = "") -> None:
-        """Start one of our components as a process of its own; ``name`` tells several of one kind apart."""
-        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self._account(part)), *options])
-
     def _account(self, part: str) -> Path:
         """Return a kubeconfig of a component's own service account: it may do what its role says and no more."""
         account = {
@@ -291,36 +354,6 @@ class KubeWorld(World):
             return "cannot be itself" in done.stderr
 
         eventually(is_asked, what="the API server asks the webhook")
-
-    def kill_part(self, name: str) -> None:
-        """Kill one component without a chance to say goodbye."""
-        process = self.processes.pop(name)
-        process.kill()
-        process.wait()
-
-    def stop_part(self, name: str) -> int:
-        """Ask one component to stop, and return its exit status."""
-        process = self.processes.pop(name)
-        process.terminate()
-        return process.wait(timeout=30)
-
-    def log(self, name: str) -> str:
-        """Return what a process has written so far."""
-        return (self.directory / f"{name}.log").read_text(errors="replace")
-
-    def _spawn(self, name: str, command: Sequence[str]) -> None:
-        with (self.directory / f"{name}.log").open("ab") as log:
-            self.processes[name] = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-
-    def stop(self) -> None:
-        for process in reversed(self.processes.values()):
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(timeout=15)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
 
 
 @contextlib.contextmanager

@@ -199,6 +199,7 @@ async def serve(
     parts: list[tuple[str, Awaitable[object]]]
     parts = [(member.name, _run_member(cluster, random, common, member)) for member in members]
     if common.metrics_address:
+        metrics.watch_process()
         endpoint = Endpoint(flag="--listen-address", address=common.metrics_address, metrics=metrics)
         parts.append(("metrics server", serve_endpoint(endpoint)))
     if common.health_address:

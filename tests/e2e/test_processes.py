@@ -1,0 +1,258 @@
+"""Every component as a real process: it serves health and metrics, one of several leads, SIGTERM ends it with status 0.
+
+The first part runs on the embedded API server (itself such a process), the second one the same on a real control plane.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_components import leader, leads
+from tests.e2e.test_jobs import pods_of, submit, vcjob
+from tests.e2e.worlds import STRATO, KubeWorld, PartsWorld, SplitWorld, World, eventually, free_port
+
+NODES = ("--hollow-nodes", "2", "--cpu", "4", "--memory", "16Gi")
+
+
+def fetch(address: str, path: str, context: ssl.SSLContext | None = None) -> tuple[int, str]:
+    """Return status and text of an answer; status 0 when nobody answers."""
+    try:
+        with urllib.request.urlopen(f"{address}{path}", timeout=10, context=context) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+def is_healthy(address: str) -> None:
+    eventually(lambda: fetch(address, "/healthz") == (200, "ok"), what=f"{address} is healthy")
+
+
+def served() -> tuple[tuple[str, ...], str, str]:
+    """Return the options that serve metrics and health apart, and both addresses."""
+    metrics, health = free_port(), free_port()
+    options = ("--listen-address", f"127.0.0.1:{metrics}", "--enable-healthz=true")
+    options = (*options, "--healthz-address", f"127.0.0.1:{health}", "--leader-elect-retry-period", "200ms")
+    return options, f"http://127.0.0.1:{metrics}", f"http://127.0.0.1:{health}"
+
+
+@pytest.fixture
+def split(tmp_path: Path) -> Iterator[SplitWorld]:
+    """Return an API server as a process of its own, and nothing else yet."""
+    world = SplitWorld(tmp_path)
+    try:
+        world.start_server()
+        yield world
+    finally:
+        world.stop()
+
+
+def run_all(world: PartsWorld, name: str = "all", *options: str, webhook_port: int = 0) -> None:
+    port = webhook_port or free_port()
+    url = ("--webhook-url", f"https://127.0.0.1:{port}", "--port", str(port))
+    world.start_part("all", *url, *options, name=name)
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(400)
+def test_api_server_nodes_and_all_the_rest_are_three_processes(split: SplitWorld) -> None:
+    """Together they finish a job; each is healthy, counts, and stops when it is asked to."""
+    node_options, node_metrics, node_health = served()
+    all_options, all_metrics, all_health = served()
+    split.start_part("node", *NODES, *node_options)
+    run_all(split, "all", *all_options)
+    for address in (node_metrics, node_health, all_metrics, all_health):
+        is_healthy(address)
+    eventually(lambda: split.get("queue", "default"), what="the scheduler has made its queues")
+    submit(split, "default", vcjob("first", replicas=4))
+    eventually(lambda: split.job_phase("first") == "Completed", what="job is Completed")
+    assert {pod["spec"]["nodeName"] for pod in pods_of(split, "default", "first")} <= {"hollow-0", "hollow-1"}
+    _, text = fetch(all_metrics, "/metrics")
+    for series in (
+        "volcano_e2e_scheduling_latency_milliseconds_count",
+        "volcano_queue_weight",
+        "process_resident_memory_bytes",
+    ):
+        assert series in text, series
+    assert fetch(all_health, "/metrics")[0] == 404
+    for lease in ("volcano", "vc-controller-manager"):
+        assert leader(split, lease) == str(split.processes["all"].pid)
+    for part in ("all", "node", "apiserver"):
+        assert split.stop_part(part) == 0, split.log(part)
+        assert "Traceback" not in split.log(part)
+    assert leaders_given_back(split)
+
+
+def leaders_given_back(split: SplitWorld) -> bool:
+    """Start the server again on its journal: the leases of what has stopped are nobody's."""
+    (split.home / "ready.json").unlink(missing_ok=True)
+    split.start_server()
+    return [leader(split, lease) for lease in ("volcano", "vc-controller-manager")] == ["", ""]
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(300)
+def test_the_api_server_alone_serves_health_and_metrics_and_keeps_what_it_was_given(split: SplitWorld) -> None:
+    address = json.loads((split.home / "ready.json").read_text())["address"]
+    context = ssl.create_default_context(cafile=str(split.home / "pki" / "ca.crt"))
+    for path in ("/healthz", "/readyz", "/livez"):
+        assert fetch(address, path, context)[0] == 200, path
+    assert split.kubectl("get", "--raw", "/metrics").count("apiserver_request") > 0
+    second = subprocess.run(
+        [*STRATO, "--home", str(split.home), "run", "apiserver", "--port", "0"],
+        text=True,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 2
+    assert "already runs" in second.stderr
+    split.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    assert split.stop_part("apiserver") == 0, split.log("apiserver")
+    split.start_server()
+    assert split.get("configmap", "kept")["data"] == {"a": "b"}
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(400)
+def test_of_two_processes_with_everything_one_leads_until_it_stops(split: SplitWorld) -> None:
+    """The lease would last for minutes: only its release lets the other in."""
+    split.start_part("node", *NODES)
+    run_all(split, "one", "--leader-elect-lease-duration", "300s", "--leader-elect-renew-deadline", "200s")
+    for lease in ("volcano", "vc-controller-manager"):
+        _leads(split, "one", lease)
+    options, metrics, _ = served()
+    run_all(split, "two", *options)
+    is_healthy(metrics)  # a follower is healthy
+    assert split.stop_part("one") == 0, split.log("one")
+    for lease in ("volcano", "vc-controller-manager"):
+        _leads(split, "two", lease)
+    submit(split, "default", vcjob("after", replicas=2))
+    eventually(lambda: split.job_phase("after") == "Completed", what="job is Completed")
+
+
+def _leads(world: PartsWorld, name: str, lease: str) -> None:
+    pid = str(world.processes[name].pid)
+    eventually(lambda: leader(world, lease) == pid, what=f"{name} ({pid}) leads by {lease}", every=0.2)
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(400)
+def test_the_arguments_of_volcanos_manifests_start_our_components(split: SplitWorld, tmp_path: Path) -> None:
+    """Word for word but for ports, which are this test's own; what has no meaning is told about once."""
+    from tests.cli.test_volcano_flags import VOLCANOS
+
+    config = tmp_path / "volcano-scheduler.conf"
+    config.write_text('actions: "enqueue, allocate, backfill"\ntiers:\n- plugins:\n  - name: gang\n')
+    split.start_part("node", *NODES)
+    addresses = {}
+    for part in ("scheduler", "controllers"):
+        words = [word for word in VOLCANOS[part] if not word.startswith("--scheduler-conf")]
+        words += [f"--scheduler-conf={config}"] if part == "scheduler" else []
+        port, health = free_port(), free_port()
+        addresses[part] = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{health}"
+        split.start_part(part, *words, f"--listen-address=:{port}", f"--healthz-address=:{health}")
+    for part, (metrics, health_address) in addresses.items():
+        is_healthy(metrics)
+        is_healthy(health_address)
+        assert split.log(part).count("flag --kube-api-qps has no effect") == 1
+    eventually(lambda: split.get("queue", "default"), what="the scheduler has made its queues")
+    assert split.get("lease", "volcano", "-n", "volcano-system") is None  # --leader-elect=false
+    submit(split, "default", vcjob("theirs", replicas=2))
+    eventually(lambda: split.job_phase("theirs") == "Completed", what="job is Completed")
+    for part in ("scheduler", "controllers"):
+        assert split.stop_part(part) == 0, split.log(part)
+
+
+IMPOSSIBLE: list[Any] = [
+    pytest.param(("scheduler", "--listen-address", "nowhere"), "write host:port", id="no address"),
+    pytest.param(("node", "--cpu", "much"), "write for example 4, 500m", id="no quantity"),
+    pytest.param(("node", "--hollow-nodes", "0"), "0 is not in the range", id="no nodes"),
+    pytest.param(("controllers", "--controllers", "x"), "unknown controller 'x'; known are", id="no controller"),
+    pytest.param(("webhook",), "say how the API server finds this webhook", id="no address of the webhook"),
+    pytest.param(("webhook", "--webhook-url", "http://x"), "API servers call https://", id="no https"),
+    pytest.param(("scheduler", "--scheduler-conf", "/no/file"), "/no/file", id="no configuration"),
+    pytest.param(("scheduler", "--disable-default-scheduler-config"), "give --scheduler-conf", id="no default"),
+    pytest.param(("scheduler", "--tls-cert-file", "x"), "go together", id="a certificate without its key"),
+    pytest.param(("scheduler", "--leader-elect=perhaps"), "not a valid boolean", id="no boolean"),
+    pytest.param(("scheduler", "--no-such-flag"), "No such option", id="no flag"),
+]
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("words", "message"), IMPOSSIBLE)
+def test_what_cannot_be_done_is_said_at_once_with_status_2(
+    split_home: Path, words: tuple[str, ...], message: str
+) -> None:
+    done = subprocess.run(
+        [*STRATO, "-k", str(split_home), "run", *words], text=True, capture_output=True, timeout=100, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert message in done.stderr
+
+
+@pytest.fixture(scope="module")
+def split_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the kubeconfig of an API server that several tests share."""
+    world = SplitWorld(tmp_path_factory.mktemp("split"))
+    try:
+        world.start_server()
+        yield world.kubeconfig
+    finally:
+        world.stop()
+
+
+@pytest.fixture
+def bare(world: World) -> Iterator[KubeWorld]:
+    """Return the real control plane without our scheduler, controllers and webhook; they are back afterwards."""
+    if not isinstance(world, KubeWorld):
+        pytest.skip("needs components that are processes of their own on a real control plane")
+    parts = ("scheduler", "controllers", "webhook")
+    for part in parts:
+        assert world.stop_part(part) == 0, world.log(part)
+    yield world
+    for name in [name for name in world.processes if name.startswith("all")]:
+        assert world.stop_part(name) == 0, world.log(name)
+    for part in ("scheduler", "controllers"):
+        world.start_part(part)
+    world.start_webhook()
+
+
+@pytest.mark.kube
+@pytest.mark.timeout(400)
+def test_one_process_is_scheduler_controllers_and_webhook(bare: KubeWorld, namespace: str) -> None:
+    options, metrics, health = served()
+    run_all(bare, "all", *options, webhook_port=bare.webhook_port)
+    is_healthy(metrics)
+    is_healthy(health)
+    for lease in ("volcano", "vc-controller-manager"):
+        leads(bare, "all", lease)
+    wrong = vcjob("wrong", replicas=2, min_available=3)
+
+    def refused() -> bool:
+        done = bare.kubectl_process("create", "-n", namespace, "-f", "-", stdin=json.dumps(wrong), check=False)
+        return "job 'minAvailable' should not be greater than total replicas" in done.stderr
+
+    eventually(refused, what="the webhook judges jobs")
+    submit(bare, namespace, vcjob("right", replicas=2))
+    eventually(lambda: bare.job_phase("right", namespace) == "Completed", what="job is Completed")
+    assert "volcano_e2e_scheduling_latency_milliseconds_count" in fetch(metrics, "/metrics")[1]
+    assert bare.stop_part("all") == 0, bare.log("all")
+    for lease in ("volcano", "vc-controller-manager"):
+        assert leader(bare, lease) == ""
