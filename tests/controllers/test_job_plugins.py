@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from strato.admission.jobs import KNOWN_PLUGINS
 from strato.api import catalog
 from strato.api.core import Pod, Secret, Service
+from strato.api.crds import jobrules
 from strato.api.volcano.batch import Job
 from strato.controllers.job.blueprint import Blueprint, templates_of
 from strato.controllers.job.plugins.base import PluginRefusal
@@ -71,7 +71,7 @@ def with_container(made: dict[str, Any], **members: Any) -> dict[str, Any]:
 
 
 def test_admission_and_controller_know_the_same_plugins() -> None:
-    assert set(PLUGINS) == KNOWN_PLUGINS
+    assert set(PLUGINS) == set(jobrules.PLUGINS)
 
 
 TF_TASKS = (task("ps", 1), task("worker", 2), task("extra", 1))

@@ -27,6 +27,15 @@ ALL_WEBHOOKS = (
 """Paths of the services, as ``--enabled-admission`` names them."""
 
 
+_COVERS = {
+    "/jobs/validate": catalog.VCJOB,
+    "/queues/validate": catalog.QUEUE,
+    "/jobflows/validate": catalog.JOBFLOW,
+    "/cronjobs/validate": catalog.VCCRONJOB,
+}
+"""Kinds for which a service enforces every rule of the kind's definition, and more."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainOptions:
     """What the chain does."""
@@ -75,6 +84,11 @@ class Chain:
 
     def __post_init__(self) -> None:
         self._mutations, self._validations = _plan(self.options)
+
+    @property
+    def covers(self) -> frozenset[Kind]:
+        """Kinds whose definitions' rules in CEL need not be evaluated: the chain enforces them, in Volcano's words."""
+        return frozenset(kind for path, kind in _COVERS.items() if path in self.options.enabled)
 
     def mutate(self, request: AdmissionRequest, world: World) -> None:
         """Fill in what the rules say, in place.

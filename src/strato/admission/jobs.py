@@ -13,7 +13,9 @@ from strato.admission.podgroups import TIER_CONFLICT, has_tier_conflict
 from strato.admission.policies import policy_problem
 from strato.admission.queue_reads import ROOT, children_of, queue_problem
 from strato.admission.request import AdmissionRequest, Denied, Json, World
+from strato.admission.sameness import same
 from strato.api import names
+from strato.api.crds.jobrules import IMMUTABLE, PLUGINS
 from strato.api.defaults.pod import default_template_spec
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.validation.podspec import validate_template
@@ -21,16 +23,11 @@ from strato.api.validation.podspec import validate_template
 WEBHOOK = "validatejob.volcano.sh"
 DEFAULT_RETRIES = 3
 DEFAULT_QUEUE = "default"
-KNOWN_PLUGINS = frozenset({"ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray"})
 DISTRIBUTED_PLUGINS = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
 """Plugins whose pods find each other by name, and so need ``svc``."""
 
 _MUTABLE_SPEC = ("minAvailable", "priorityClassName", "tasks", "volumes")
 _MUTABLE_TASK = ("replicas", "minAvailable")
-_IMMUTABLE_MESSAGE = (
-    "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and "
-    "`PriorityClassName`"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ def validate_create(request: AdmissionRequest, world: World) -> None:
         problems.append("job 'minAvailable' should not be greater than total replicas in tasks;")
     if problem := policy_problem(spec.get("policies") or ()):
         problems.append(problem)
-    unknown = [plugin for plugin in spec.get("plugins") or () if plugin not in KNOWN_PLUGINS]
+    unknown = [plugin for plugin in spec.get("plugins") or () if plugin not in PLUGINS]
     problems += [f"unable to find job plugin: {plugin};" for plugin in unknown]
     if problem := volume_problem(spec.get("volumes") or ()):
         problems.append(problem)
@@ -260,25 +257,22 @@ def _update_problem(new: Json, old: Json, job_name: str) -> str:
         return TIER_CONFLICT
     if len(tasks) != len(old_tasks):
         return "job updates may not add or remove tasks"
-    if _frozen(new) != _frozen(old):
-        return _IMMUTABLE_MESSAGE
+    if not same(_frozen(new), _frozen(old)):
+        return IMMUTABLE
     return ""
 
 
 def _frozen(spec: Json) -> Json:
-    """Return what of a spec may not change; absent, null and empty are the same."""
-    kept = {key: value for key, value in spec.items() if key not in _MUTABLE_SPEC and not _is_empty(value)}
+    """Return what of a spec may not change."""
+    kept = {key: value for key, value in spec.items() if key not in _MUTABLE_SPEC}
     kept["tasks"] = [
-        {key: value for key, value in task.items() if key not in _MUTABLE_TASK and not _is_empty(value)}
-        for task in spec.get("tasks") or ()
+        {key: value for key, value in task.items() if key not in _MUTABLE_TASK} for task in spec.get("tasks") or ()
     ]
+    # A plugin without arguments is not nothing.
+    kept["plugins"] = [[name, *(arguments or ())] for name, arguments in sorted((spec.get("plugins") or {}).items())]
     # The controller fills in the name of a claim it made.
     kept["volumes"] = [
         {key: value for key, value in volume.items() if key != "volumeClaimName" or volume.get("volumeClaim") is None}
         for volume in spec.get("volumes") or ()
     ]
     return kept
-
-
-def _is_empty(value: object) -> bool:
-    return value is None or value == {} or value == [] or value == ""

@@ -5,21 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from strato.admission.request import Json
-
-EVENTS = ("*", "PodFailed", "PodEvicted", "PodPending", "Unknown", "TaskCompleted", "TaskFailed", "JobUpdated")
-"""Events a user may name."""
-
-ACTIONS = (
-    "AbortJob",
-    "RestartJob",
-    "RestartTask",
-    "RestartPod",
-    "RestartPartition",
-    "TerminateJob",
-    "CompleteJob",
-    "ResumeJob",
-)
-"""Actions a user may name."""
+from strato.api.crds.jobrules import ACTIONS, EVENTS
 
 
 def policy_problem(policies: Sequence[Json]) -> str:

@@ -3,8 +3,8 @@
 Supported: literals, ``self``-style names, field and index access, ``has()``, arithmetic, comparison, ``in``, logic
 with CEL's error-tolerant ``||`` and ``&&``, the conditional operator, lists and maps, the macros ``all``, ``exists``,
 ``exists_one``, ``filter`` and ``map``, and the functions of ``_METHODS`` and ``_FUNCTIONS``; quantities and semantic
-versions, which selectors of devices compare. Not supported: time and duration types, URLs, IPs, ``format``, optional
-types, cost limits. An expression that needs
+versions, which selectors of devices compare; optional values as they are given (`Optional`). Not supported: time and
+duration types, URLs, IPs, ``format``, ``?.``, cost limits. An expression that needs
 more is refused when compiled (`UnsupportedExpression`), never evaluated halfway.
 """
 
@@ -469,6 +469,38 @@ def semver(text: str, *, normalize: bool = False) -> Version:
     return Version((int(match[1]), int(match[2]), int(match[3])), match[4] or "")
 
 
+class Optional:
+    """A value that may not be there, as rules see ``oldSelf`` when they ask for it to be optional."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        """None when there is none."""
+
+    def value(self) -> Any:
+        """Return the value.
+
+        Raises:
+            EvaluationError: There is none.
+        """
+        if self.inner is None:
+            raise EvaluationError("optional.none() dereference")
+        return self.inner
+
+
+def _position(items: Any, wanted: Any) -> int:
+    if isinstance(items, str):
+        return items.find(wanted)
+    return next((at for at, item in enumerate(items) if _equal(item, wanted)), -1)
+
+
+def _last_position(items: Any, wanted: Any) -> int:
+    if isinstance(items, str):
+        return items.rfind(wanted)
+    return next((at for at in range(len(items) - 1, -1, -1) if _equal(items[at], wanted)), -1)
+
+
 _METHODS: dict[str, Callable[..., Any]] = {
     "size": len,
     "startsWith": str.startswith,
@@ -481,7 +513,11 @@ _METHODS: dict[str, Callable[..., Any]] = {
     "split": lambda text, separator: text.split(separator),
     "join": lambda items, separator="": separator.join(items),
     "replace": lambda text, old, new: text.replace(old, new),
-    "indexOf": str.find,
+    "indexOf": _position,
+    "lastIndexOf": _last_position,
+    "hasValue": lambda optional: optional.inner is not None,
+    "value": lambda optional: optional.value(),
+    "orValue": lambda optional, other: other if optional.inner is None else optional.inner,
     "substring": lambda text, start, end=None: text[start:end],
     "isSorted": lambda items: all(a <= b for a, b in itertools.pairwise(items)),
     "sum": sum,

@@ -100,7 +100,7 @@ def _assemble(
     tokens: Tokens | None = None,
     root_certificate: str = "",
 ) -> ApiServer:
-    registry = Registry()
+    registry = Registry(covered=chain.covers)
     state = State(store, clock, rng, registry, AdmitAll())
     seed(state, bootstrap)
     if root_certificate:

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from strato.api import catalog
+from strato.api import catalog, crds
 from strato.api.kinds import Column, Kind
+from strato.server.schema import rules
 from strato.server.schema.structural import StructuralSchema, compiled
 
 
@@ -30,9 +31,16 @@ class Served:
 
 
 class Registry:
-    """The served kinds by group, version and plural."""
+    """The served kinds by group, version and plural.
 
-    def __init__(self, builtin: Iterable[Kind] = catalog.BUILTIN) -> None:
+    Args:
+        builtin: Kinds that no definition serves.
+        covered: Kinds of ours whose definitions' own rules in CEL admission enforces; here they are not evaluated.
+            Rules that somebody adds to such a definition are.
+    """
+
+    def __init__(self, builtin: Iterable[Kind] = catalog.BUILTIN, *, covered: frozenset[Kind] = frozenset()) -> None:
+        self._covered = covered
         self.revision = 1
         """Grows with every change of what is served; caches of discovery depend on it."""
         self._served = {(kind.group, kind.version, kind.plural): Served(kind) for kind in builtin}
@@ -63,7 +71,11 @@ class Registry:
         """Serve every served version of a CustomResourceDefinition, in place of what it served before."""
         name = crd["metadata"]["name"]
         self._remove(name)
-        added = [_from_version(crd["spec"], version) for version in crd["spec"]["versions"] if version.get("served")]
+        added = [
+            _from_version(crd["spec"], version, self._covered)
+            for version in crd["spec"]["versions"]
+            if version.get("served")
+        ]
         self._by_crd[name] = added
         for served in added:
             kind = served.kind
@@ -86,7 +98,7 @@ class Registry:
         return bool(gone)
 
 
-def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Served:
+def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: frozenset[Kind]) -> Served:
     names = spec["names"]
     subresources = version.get("subresources") or {}
     scale = subresources.get("scale")
@@ -112,7 +124,8 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any]) -> Served
     )
     if known is not None and _same_shape(known, kind):
         kind = known  # admission and views know our own kinds by identity
-    return Served(kind, compiled(schema), schema, _status_of(kind, schema))
+    evaluated = rules.without(schema, crds.rule_texts(kind)) if kind in covered else schema
+    return Served(kind, compiled(evaluated), schema, _status_of(kind, evaluated))
 
 
 def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from strato.api import catalog
-from strato.api.crds import infrastructure, jobs, scheduling
+from strato.api.crds import infrastructure, jobrules, jobs, scheduling
+from strato.api.crds.rules import Rule, add
 from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
 
@@ -30,6 +31,14 @@ _MEMBERS: dict[Kind, tuple[Callable[[], dict[str, Schema]], tuple[str, ...], str
         "How online and offline pods share a node.",
     ),
 }
+
+
+_OF_THE_WHOLE: dict[Kind, tuple[Rule, ...]] = {
+    catalog.VCJOB: jobrules.ROOT,
+    catalog.VCCRONJOB: jobs.CRON_ROOT,
+    catalog.QUEUE: scheduling.QUEUE_ROOT,
+}
+"""Rules that need the object's name."""
 
 
 def manifests() -> list[dict[str, Any]]:
@@ -93,7 +102,21 @@ def schema(kind: Kind) -> Schema:
     }
     if required:
         members["required"] = list(required)
+    if kind in _OF_THE_WHOLE:
+        add(members, *_OF_THE_WHOLE[kind])
     return members
+
+
+def rule_texts(kind: Kind) -> frozenset[str]:
+    """Return the rules in CEL of a kind's definition."""
+    found: set[str] = set()
+    places = [schema(kind)]
+    while places:
+        place = places.pop()
+        found.update(rule["rule"] for rule in place.get("x-kubernetes-validations", ()))
+        inner = [*place.get("properties", {}).values(), place.get("items"), place.get("additionalProperties")]
+        places += [one for one in inner if isinstance(one, dict)]
+    return frozenset(found)
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strato.api.crds.rules import Rule, add
 from strato.api.crds.schema import (
     SUBDOMAIN,
     Schema,
@@ -15,16 +16,22 @@ from strato.api.crds.schema import (
     time,
 )
 
-MEMBER_RULES = (
-    (
+MAX_MEMBERS = 16_000
+"""More names than fit into one object of etcd's 1.5 MB."""
+
+_SELECTOR = (
+    Rule(
         "has(self.exactMatch) || has(self.regexMatch) || has(self.labelMatch)",
         "Either ExactMatch or RegexMatch or LabelMatch must be specified",
     ),
-    (
+    Rule(
         "(has(self.exactMatch) ? 1 : 0) + (has(self.regexMatch) ? 1 : 0) + (has(self.labelMatch) ? 1 : 0) <= 1",
         "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified",
     ),
 )
+_PATTERN = Rule("''.matches(self) in [true, false]", "must be a regular expression (RE2)")
+"""Holds for every pattern that compiles; for others, asking fails with the parser's words."""
+_MEMBERS = Rule("has(self.members)", "member must have at least one member")
 
 
 def numatopology() -> dict[str, Schema]:
@@ -56,12 +63,14 @@ def hyper_node() -> dict[str, Schema]:
     exact = obj(
         {"name": text("Name of the member.", min_length=1, max_length=253, pattern=SUBDOMAIN)}, required=["name"]
     )
-    regex = obj({"pattern": text("Pattern of names (RE2).", min_length=1)}, required=["pattern"])
+    regex = obj(
+        {"pattern": add(text("Pattern of names (RE2).", min_length=1, max_length=512), _PATTERN)}, required=["pattern"]
+    )
     selector = obj(
         {"exactMatch": exact, "regexMatch": regex, "labelMatch": label_selector("Labels of nodes.")},
         "Exactly one of the three.",
-        rules=MEMBER_RULES,
     )
+    add(selector, *_SELECTOR)
     member = obj(
         {"type": text("What the member is.", enum=["Node", "HyperNode"]), "selector": selector}, required=["type"]
     )
@@ -69,7 +78,7 @@ def hyper_node() -> dict[str, Schema]:
         {
             "tier": integer("How far up; lower is nearer.", minimum=0, bits=0),
             "tierName": text("Name of the tier.", max_length=253),
-            "members": array(member, "What belongs to it.", min_items=1),
+            "members": array(member, "What belongs to it.", min_items=1, max_items=MAX_MEMBERS),
         },
         "A network domain.",
         required=["tier"],
@@ -80,7 +89,7 @@ def hyper_node() -> dict[str, Schema]:
             "nodeCount": integer("Nodes in it.", minimum=0, bits=64),
         }
     )
-    return {"spec": spec, "status": status}
+    return {"spec": add(spec, _MEMBERS), "status": status}
 
 
 def node_shard() -> dict[str, Schema]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from strato.api.crds import jobrules
+from strato.api.crds.rules import Rule, add
 from strato.api.crds.schema import (
     LABEL,
     SUBDOMAIN,
@@ -170,15 +172,58 @@ def job_status() -> Schema:
 
 def job() -> dict[str, Schema]:
     """Return ``spec`` and ``status`` of a Job."""
-    return {"spec": job_spec(), "status": job_status()}
+    return {"spec": jobrules.check_job_spec(job_spec()), "status": job_status()}
+
+
+_SCHEDULE = (
+    Rule("self != ''", "schedule is required"),
+    Rule("!self.contains('TZ')", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
+    Rule(
+        "self == '' || self.contains('TZ') || (self.startsWith('@') ? "
+        "self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.startsWith('@every ') : "
+        "self.trim().matches('^[-0-9A-Za-z*?/,]+([ \\t]+[-0-9A-Za-z*?/,]+){4}$'))",
+        "invalid schedule: expected exactly 5 fields, or a descriptor",
+        "'invalid schedule ' + self + ': expected exactly 5 fields, or a descriptor'",
+    ),
+)
+_TIME_ZONE = (
+    Rule("self != ''", "timeZone must be nil or non-empty string"),
+    Rule(
+        "self == '' || (self.matches('^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}(/[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13})*$') "
+        "&& !self.matches('(^|/)[.][.]?(/|$)'))",
+        "unknown timeZone",
+        "'unknown timeZone ' + self",
+    ),
+    Rule(
+        "self.lowerAscii() != 'local'",
+        "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+    ),
+)
+CRON_ROOT = (Rule("self.metadata.name.size() <= 52", "must be no more than 52 characters", on_create=True),)
+"""Of the whole object: runs get eleven characters more."""
+
+MAX_FLOWS = 250
+MAX_TARGETS = 128
+_FLOWS = (
+    Rule(
+        "[self.map(f, f.name)].all(names, self.all(f, !has(f.dependsOn) || !has(f.dependsOn.targets) || "
+        "f.dependsOn.targets.all(t, t in names)))",
+        "jobflow Flow is not DAG: a flow depends on one that is not there",
+    ),
+)
+_FLOW = Rule(
+    "!has(self.dependsOn) || !has(self.dependsOn.targets) || !(self.name in self.dependsOn.targets)",
+    "jobflow Flow is not DAG: a flow depends on itself",
+    "'jobflow Flow is not DAG: vertex ' + self.name + ' depends on itself'",
+)
 
 
 def cron_job() -> dict[str, Schema]:
     """Return ``spec`` and ``status`` of a CronJob."""
     spec = obj(
         {
-            "schedule": text("When, in cron's five fields or as @hourly, @daily, …"),
-            "timeZone": text("IANA time zone of the schedule."),
+            "schedule": add(text("When, in cron's five fields or as @hourly, @daily, …", max_length=1024), *_SCHEDULE),
+            "timeZone": add(text("IANA time zone of the schedule.", max_length=255), *_TIME_ZONE),
             "startingDeadlineSeconds": integer("How late a run may start.", minimum=0, bits=64),
             "concurrencyPolicy": text(
                 "What to do while the last run is active.", enum=["Allow", "Forbid", "Replace"], default="Allow"
@@ -238,7 +283,8 @@ def job_flow() -> dict[str, Schema]:
         {
             "name": text("Name of a JobTemplate.", min_length=1),
             "dependsOn": obj(
-                {"targets": array(text(), "Flows that come first."), "probe": _probe()}, "What must come first."
+                {"targets": array(text(), "Flows that come first.", max_items=MAX_TARGETS), "probe": _probe()},
+                "What must come first.",
             ),
             "patch": obj({"jobSpec": _without_defaults(job_spec("Merged over the template's spec; tasks by name."))}),
         },
@@ -277,7 +323,7 @@ def job_flow() -> dict[str, Schema]:
     )
     spec = obj(
         {
-            "flows": array(flow, "The steps."),
+            "flows": add(array(add(flow, _FLOW), "The steps.", max_items=MAX_FLOWS), *_FLOWS),
             "jobRetainPolicy": text("What becomes of the jobs when the flow succeeded.", enum=["retain", "delete"]),
         },
         "Which jobs in which order.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strato.api.crds.rules import TIERS, Rule, add
 from strato.api.crds.schema import (
     SUBDOMAIN,
     Schema,
@@ -17,13 +18,60 @@ from strato.api.crds.schema import (
     time,
 )
 
+MAX_RESOURCES = 128
+"""Kinds of resources in one list; the rules look at each."""
+
+_WHOLE = "k in ['cpu', 'memory', 'ephemeral-storage'] || quantity(string(self[k])).isInteger()"
+_AMOUNTS = (
+    Rule(
+        "self.all(k, !quantity(string(self[k])).isLessThan(quantity('0')))",
+        "amounts must be greater than or equal to 0",
+    ),
+    Rule(f"self.all(k, {_WHOLE})", "amounts of this resource must be an integer"),
+)
+"""Of a resource list of a queue (spec volcano-api 18.2)."""
+
+
+def _less(left: str, right: str) -> str:
+    return f"quantity(string({left})).isLessThan(quantity(string({right})))"
+
+
+_QUEUE = (
+    Rule(
+        "!has(self.guarantee) || !has(self.guarantee.resource) || self.guarantee.resource.all(k, has(self.deserved) && "
+        f"k in self.deserved && !{_less('self.deserved[k]', 'self.guarantee.resource[k]')})",
+        "deserved should be greater than or equal to guarantee",
+    ),
+    Rule(
+        "!has(self.deserved) || !has(self.capability) || self.deserved.all(k, !(k in self.capability) || "
+        f"!{_less('self.capability[k]', 'self.deserved[k]')})",
+        "deserved should be less than or equal to capability",
+    ),
+)
+QUEUE_ROOT = (
+    Rule(
+        "!has(self.spec) || !has(self.spec.parent) || self.metadata.name == 'root' || "
+        "self.spec.parent != self.metadata.name",
+        "the parent queue cannot be the queue itself",
+        "'the parent queue of queue `' + self.metadata.name + '` cannot be itself'",
+    ),
+)
+"""Of the whole object."""
+
+
+def _amounts(description: str) -> Schema:
+    schema = add(resources(description), *_AMOUNTS)
+    schema["maxProperties"] = MAX_RESOURCES
+    schema["additionalProperties"]["maxLength"] = 64
+    return schema
+
 
 def pod_group() -> dict[str, Schema]:
     """Return ``spec`` and ``status`` of a PodGroup."""
     policy = obj(
         {
             "name": text("Name of the policy.", max_length=253),
-            "networkTopology": network_topology(),
+            "networkTopology": add(network_topology(), TIERS),
             "subGroupSize": integer("Pods per sub-group.", minimum=1, default=1),
             "minSubGroups": integer("Sub-groups that must run.", minimum=0, default=0),
             "labelSelector": label_selector("Which pods of the group."),
@@ -39,7 +87,7 @@ def pod_group() -> dict[str, Schema]:
             "queue": text("Queue of the group.", max_length=253, pattern=SUBDOMAIN, default="default"),
             "priorityClassName": text("Priority class of the group.", max_length=253),
             "minResources": resources("What must be free for the group to be admitted; absent: nothing."),
-            "networkTopology": network_topology(),
+            "networkTopology": add(network_topology(), TIERS),
             "subGroupPolicy": array(policy, "Groups within the group."),
         },
         "What the group needs.",
@@ -83,10 +131,10 @@ def queue() -> dict[str, Schema]:
     spec = obj(
         {
             "weight": integer("Share of the queue.", minimum=1, maximum=65535, default=1),
-            "capability": resources("Upper limit; a resource that is absent has none."),
-            "deserved": resources("Share that others give back when asked."),
-            "guarantee": obj({"resource": resources("Amounts.")}, "Resources kept for this queue alone."),
-            "reclaimable": boolean("Whether other queues may reclaim from this one."),
+            "capability": _amounts("Upper limit; a resource that is absent has none."),
+            "deserved": _amounts("Share that others give back when asked."),
+            "guarantee": obj({"resource": _amounts("Amounts.")}, "Resources kept for this queue alone."),
+            "reclaimable": boolean("Whether other queues may reclaim from this one.", default=True),
             "extendClusters": array(cluster, "Other clusters that jobs may be forwarded to."),
             "affinity": obj(
                 {
@@ -119,7 +167,7 @@ def queue() -> dict[str, Schema]:
         },
         "How the queue is doing.",
     )
-    return {"spec": spec, "status": status}
+    return {"spec": add(spec, *_QUEUE), "status": status}
 
 
 def command() -> dict[str, Schema]:

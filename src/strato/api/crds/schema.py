@@ -98,11 +98,20 @@ def resources(description: str = "") -> Schema:
     return mapping(quantity(), description)
 
 
-def array(items: Schema, description: str = "", *, min_items: int | None = None, **extensions: object) -> Schema:
+def array(
+    items: Schema,
+    description: str = "",
+    *,
+    min_items: int | None = None,
+    max_items: int | None = None,
+    **extensions: object,
+) -> Schema:
     """Return the schema of a list; ``list_type="map", list_map_keys=[…]`` become Kubernetes' extensions."""
     schema: Schema = {"type": "array", "items": items}
     if min_items is not None:
         schema["minItems"] = min_items
+    if max_items is not None:
+        schema["maxItems"] = max_items
     for name, value in extensions.items():
         schema["x-kubernetes-" + name.replace("_", "-")] = value
     return _described(schema, description)
@@ -118,15 +127,12 @@ def obj(
     description: str = "",
     *,
     required: Sequence[str] = (),
-    rules: Sequence[tuple[str, str]] = (),
     atomic: bool = False,
 ) -> Schema:
-    """Return the schema of an object; ``rules`` are CEL expressions with their messages."""
+    """Return the schema of an object."""
     schema: Schema = {"type": "object", "properties": dict(properties)}
     if required:
         schema["required"] = list(required)
-    if rules:
-        schema["x-kubernetes-validations"] = [{"rule": rule, "message": message} for rule, message in rules]
     if atomic:
         schema["x-kubernetes-map-type"] = "atomic"
     return _described(schema, description)

@@ -136,6 +136,8 @@ class Blueprint:
             spec["schedulerName"] = job.scheduler_name
         if not spec.get("priorityClassName") and job.priority_class_name:
             spec["priorityClassName"] = job.priority_class_name
+        if spec.get("hostNetwork") and not spec.get("dnsPolicy"):
+            spec["dnsPolicy"] = "ClusterFirstWithHostNet"
         mounted: set[str] = set()
         for volume in job.volumes:
             claim = volume.volume_claim_name

@@ -16,6 +16,7 @@ from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
 from strato.controllers.job.agenda import Agenda
 from strato.controllers.job.blueprint import Blueprint
+from strato.controllers.job.completion import completed
 from strato.controllers.job.delays import DelayedActions
 from strato.controllers.job.plugins.registry import JobPlugins
 from strato.controllers.job.pods import PodState, TaskPods, revision_of
@@ -89,6 +90,7 @@ class JobRecord:
 
         A phase that we are just writing is no news.
         """
+        job = completed(job)
         known = self.job
         revision = revision_of(job.metadata.resource_version)
         same_life = known is not None and known.metadata.uid == job.metadata.uid

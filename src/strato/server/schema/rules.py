@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -26,9 +27,32 @@ _REASONS = {
 }
 
 
-def present(schema: Schema) -> bool:
-    """Whether any rule stands in the schema."""
-    return next(_rules(schema), None) is not None
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A schema as far as rules stand in it: where none is, nobody looks."""
+
+    rules: tuple[Mapping[str, Any], ...]
+    members: Mapping[str, Place]
+    extra: Place | None
+    items: Place | None
+    keys: tuple[str, ...]
+    """Map keys of a list of type map; empty when items have no identity."""
+    properties: frozenset[str]
+
+
+def compiled(schema: Schema) -> Place | None:
+    """Return where rules stand in a schema; None when there are none."""
+    properties: Mapping[str, Schema] = schema.get("properties") or {}
+    members = {name: place for name, inner in properties.items() if (place := compiled(inner)) is not None}
+    extra, items = schema.get("additionalProperties"), schema.get("items")
+    below = compiled(extra) if isinstance(extra, Mapping) else None
+    each = compiled(items) if isinstance(items, Mapping) else None
+    own = tuple(schema.get("x-kubernetes-validations") or ())
+    if not own and not members and below is None and each is None:
+        return None
+    is_map = schema.get("x-kubernetes-list-type") == "map"
+    keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map else ()
+    return Place(own, members, below, each, keys, frozenset(properties))
 
 
 def unsupported(schema: Schema) -> list[str]:
@@ -36,9 +60,22 @@ def unsupported(schema: Schema) -> list[str]:
     return [problem for rule in _rules(schema) if isinstance(problem := _program(rule["rule"]), str)]
 
 
-def evaluate(schema: Schema, value: Any, old: Any = None) -> list[Cause]:
+def without(schema: Schema, texts: frozenset[str]) -> Schema:
+    """Return a schema without the rules of these texts."""
+    body = dict(schema)
+    if rules := [rule for rule in body.pop("x-kubernetes-validations", ()) if rule["rule"] not in texts]:
+        body["x-kubernetes-validations"] = rules
+    if body.get("properties"):
+        body["properties"] = {name: without(inner, texts) for name, inner in body["properties"].items()}
+    for name in ("items", "additionalProperties"):
+        if isinstance(body.get(name), Mapping):
+            body[name] = without(body[name], texts)
+    return body
+
+
+def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
     """Return a cause for every rule that does not hold."""
-    return list(_evaluate(schema, value, old, ""))
+    return list(_evaluate(place, value, old, ""))
 
 
 def _rules(schema: Schema) -> Iterator[Mapping[str, Any]]:
@@ -60,48 +97,45 @@ def _program(text: str) -> cel.Program | str:
         return str(error)
 
 
-def _evaluate(schema: Schema, value: Any, old: Any, path: str) -> Iterator[Cause]:
+def _evaluate(place: Place, value: Any, old: Any, path: str) -> Iterator[Cause]:
     if value is None:
         return
-    for rule in schema.get("x-kubernetes-validations") or ():
+    for rule in place.rules:
         cause = _check(rule, value, old, path)
         if cause is not None:
             yield cause
     if isinstance(value, dict):
-        properties: Mapping[str, Schema] = schema.get("properties") or {}
-        extra = schema.get("additionalProperties")
-        for name, inner in value.items():
-            below = properties.get(name, extra)
-            if isinstance(below, Mapping):
+        for name, below in place.members.items():
+            if name in value:
                 before = old.get(name) if isinstance(old, dict) else None
-                yield from _evaluate(below, inner, before, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        olds = _by_key(schema, old)
+                yield from _evaluate(below, value[name], before, f"{path}.{name}" if path else name)
+        if place.extra is not None:
+            for name, inner in value.items():
+                if name not in place.properties:
+                    before = old.get(name) if isinstance(old, dict) else None
+                    yield from _evaluate(place.extra, inner, before, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and place.items is not None:
+        olds = {_key(place, item): item for item in old} if place.keys and isinstance(old, list) else {}
         for index, item in enumerate(value):
-            yield from _evaluate(schema["items"], item, olds.get(_key(schema, item)), f"{path}[{index}]")
+            yield from _evaluate(place.items, item, olds.get(_key(place, item)), f"{path}[{index}]")
 
 
-def _key(schema: Schema, item: Any) -> str:
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    return json.dumps([item.get(key) for key in keys]) if isinstance(item, dict) and keys else ""
-
-
-def _by_key(schema: Schema, old: Any) -> dict[str, Any]:
-    if not isinstance(old, list) or schema.get("x-kubernetes-list-type") != "map":
-        return {}
-    return {_key(schema, item): item for item in old}
+def _key(place: Place, item: Any) -> str:
+    return json.dumps([item.get(key) for key in place.keys]) if isinstance(item, dict) and place.keys else ""
 
 
 def _check(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> Cause | None:
     text = rule["rule"]
     transition = "oldSelf" in text
     program = _program(text)
-    if isinstance(program, str) or (transition and old is None and not rule.get("optionalOldSelf")):
+    optional = bool(rule.get("optionalOldSelf"))
+    if isinstance(program, str) or (transition and old is None and not optional):
         return None
+    before = cel.Optional(old) if optional else old
     try:
-        if program({"self": value, "oldSelf": old} if transition else {"self": value}):
+        if program({"self": value, "oldSelf": before} if transition else {"self": value}):
             return None
-        message = _message(rule, value, old)
+        message = _message(rule, value, before)
     except cel.EvaluationError as error:
         message = f"rule evaluation error: {error}"
     field = path + (rule.get("fieldPath") or "")

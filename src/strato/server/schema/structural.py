@@ -38,7 +38,7 @@ class StructuralSchema:
         self._known = _known(schema, resource=True)
         self._default = _default(schema)
         self._valid = _valid(schema)
-        self._has_rules = rules.present(schema)
+        self._rules = rules.compiled(schema)
 
     def prune(self, obj: dict[str, Any], report: list[str] | None = None) -> None:
         """Remove what the schema does not name; ``unknown field "spec.foo"`` is appended to ``report``."""
@@ -56,11 +56,11 @@ class StructuralSchema:
         Nulls that may not be are dropped from ``obj``, as a real server drops them.
         """
         causes = [] if self._valid(obj) else self._violations(obj)
-        if self._has_rules:
+        if self._rules is not None:
             if any(cause.reason in _BLOCKING for cause in causes):
                 causes.append(_UNCHECKED)
             else:
-                causes += rules.evaluate(self._schema, obj, old)
+                causes += rules.evaluate(self._rules, obj, old)
         return causes
 
     def _violations(self, obj: dict[str, Any]) -> list[Cause]:
