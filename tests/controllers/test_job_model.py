@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from strato.api import catalog
@@ -137,6 +137,7 @@ def test_the_controller_does_what_the_model_says(steps: list[Step]) -> None:
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=5), st.integers(0, 1 << 16))
+@example([("RestartJob", 0)], 18744)  # the answers to two writes are lost: it was carried out twice
 def test_faults_change_the_way_and_not_the_end(steps: list[Step], seed: int) -> None:
     async def scenario(world: World) -> None:
         await world.stop_controllers()

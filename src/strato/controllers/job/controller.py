@@ -308,12 +308,16 @@ class JobController:
         while record.requests and record.job is not None:
             request = record.requests.popleft()
             life = record.job.metadata.uid
+            if _is_done(record):
+                record.agenda.dirty = True
+                continue
             try:
                 await self._handle(record, request)
             except BaseException:
                 if record.job is not None and record.job.metadata.uid == life:
                     record.requests.appendleft(request)
                 raise
+            record.tried = None
         if record.assumed:
             self._check_assumed(record)
         agenda = record.agenda
@@ -373,6 +377,7 @@ class JobController:
         job = record.job
         assert job is not None
         failed = record.requests.popleft().action if record.requests else Action.SYNC_JOB
+        record.tried = None
         record.failures = 0
         record.agenda.dirty = record.agenda.stirred = False
         self._recorder.event(
@@ -405,6 +410,23 @@ class JobController:
             Request(action=entry.action, task=request.task, pod=request.pod, partition=request.partition)
         )
         self._queue.add(record.key)
+
+
+def _is_done(record: JobRecord) -> bool:
+    """Whether an earlier try of the first request has been carried out, though the answer to its last write was lost.
+
+    Every action that may be asked for counts up the job's version or retries, and nobody else does in between.
+    """
+    assert record.job is not None
+    status = record.job.status
+    now = (status.version, status.retry_count)
+    if record.tried is None:
+        record.tried = now
+        return False
+    if record.tried == now:
+        return False
+    record.tried = None
+    return True
 
 
 def _concerns_nobody(old: Pod, new: Pod) -> bool:

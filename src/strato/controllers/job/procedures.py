@@ -123,9 +123,9 @@ class Procedures:
             new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
             self._metrics.ended(job, outcome.phase)
         new = statuses.with_running_duration(new, job.metadata)
-        await self._write_status(record, new)
         if full:
             await self._delete_group(record)
+        await self._write_status(record, new)  # last: who finds it written need not do any of this again
 
     async def _remove_plugin_objects(self, record: JobRecord, job: Job) -> dict[str, str]:
         """Remove what plugins made; returns what remains controlled."""

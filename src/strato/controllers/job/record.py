@@ -51,6 +51,7 @@ class JobRecord:
         "requests",
         "revision",
         "tasks",
+        "tried",
     )
 
     def __init__(self, key: Key) -> None:
@@ -78,6 +79,8 @@ class JobRecord:
         self.delays = DelayedActions()
         self.requests: deque[Request] = deque()
         """Happenings that some policy may answer, oldest first."""
+        self.tried: tuple[int, int] | None = None
+        """Version and retries of the job when the first of the requests was tried first; None when it was not yet."""
         self.agenda = Agenda()
         """When to look at the job again."""
         self.failures = 0
@@ -118,6 +121,7 @@ class JobRecord:
         self.agenda.clear()
         self.delays.clear()
         self.requests.clear()
+        self.tried = None
         self.moving_to = None
         self.group_warning = ""
         self._drop_derived()
