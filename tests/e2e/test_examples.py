@@ -1,21 +1,64 @@
-"""The manifests in ``examples/``: every one is accepted as it is, and those that need nothing special run."""
+"""The manifests in ``examples/``: every one is accepted as it is, and does what the commands at its top promise.
+
+A manifest's leading comment holds a session: lines ``$ command``, each followed by what its output must contain. A new
+file is covered by itself; one that promises nothing fails.
+"""
 
 from __future__ import annotations
 
+import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import EXAMPLES
-from tests.e2e.worlds import EmbeddedWorld, World
-
-pytestmark = pytest.mark.e2e
+from tests.e2e.worlds import STRATO, EmbeddedWorld, World, eventually
 
 MANIFESTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("*.yaml"))
+_PROGRAMS = frozenset({"strato", "mkdir", "cp", "sh"})
+"""What a session may call."""
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One command of a session."""
+
+    words: tuple[str, ...]
+    shows: tuple[str, ...]
+    """What the output must contain, blanks aside."""
+
+
+def session(text: str) -> list[Step]:
+    """Read the session in the leading comment of a manifest."""
+    steps: list[Step] = []
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            break
+        if line.startswith("#   $ "):
+            steps.append(Step(tuple(shlex.split(line.removeprefix("#   $ "))), ()))
+        elif line.startswith("#   ") and steps:
+            last = steps[-1]
+            steps[-1] = Step(last.words, (*last.shows, _plain(line.removeprefix("#"))))
+    return steps
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
+def missing_programs(text: str) -> list[str]:
+    """Return the programs that a manifest says it needs and that are not here."""
+    found = re.search(r"^# Needs ([\w, ]+) on this machine", text, re.MULTILINE)
+    wanted = re.split(r", | and ", found[1]) if found else []
+    return [name for name in wanted if shutil.which(name, path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") is None]
+
+
+@pytest.mark.e2e
 @pytest.mark.parametrize("manifest", MANIFESTS)
 def test_a_manifest_is_accepted_as_it_is(world: World, namespace: str, manifest: str) -> None:
     """Without storing: queues are cluster-wide. Jobs of queues in the same file are told so, nothing else."""
@@ -26,15 +69,45 @@ def test_a_manifest_is_accepted_as_it_is(world: World, namespace: str, manifest:
     assert refusals == [], done.stderr
 
 
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_a_manifest_promises_something(manifest: str) -> None:
+    steps = session((EXAMPLES / manifest).read_text())
+    assert any(step.shows for step in steps), f"{manifest}: write what to type and what it shows into its first comment"
+    assert {step.words[0] for step in steps} <= _PROGRAMS
+    assert any(step.words[:2] == ("strato", "up") for step in steps)
+    assert any(Path(manifest).name in step.words for step in steps), "the session does not use the file"
+
+
+@pytest.mark.e2e
 @pytest.mark.embedded
-@pytest.mark.timeout(360)
-def test_mpirun_starts_its_ranks_in_three_worker_pods(laptop: Callable[..., EmbeddedWorld]) -> None:
-    """Real ssh between sandboxes with the job's own keys and names, real OpenMPI over it."""
-    if shutil.which("mpirun") is None or not Path("/usr/sbin/sshd").exists() or shutil.which("ssh") is None:
-        pytest.skip("OpenMPI or ssh is not installed; on Debian: apt-get install openmpi-bin openssh-server")
-    world = laptop("--cpus", "4")
-    world.kubectl("create", "-f", str(EXAMPLES / "mpi" / "job.yaml"))
-    world.own("job", "wait", "mpi", "--timeout", "240")
-    log = world.own("job", "logs", "mpi", "-t", "master")
-    ranks = sorted(line[line.index("rank") :] for line in log.splitlines() if "rank " in line)
-    assert ranks == [f"rank {rank} of 3 on mpi-worker-{rank}" for rank in range(3)]
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("manifest", MANIFESTS)
+def test_a_manifest_keeps_its_promise(laptop: Callable[..., EmbeddedWorld], tmp_path: Path, manifest: str) -> None:
+    """Typed as they stand, on a cluster of the test's own; sandboxes are real processes and sockets."""
+    path = EXAMPLES / manifest
+    missing = missing_programs(path.read_text())
+    if missing:
+        pytest.skip(f"{manifest} needs {', '.join(missing)}")
+    world: EmbeddedWorld | None = None
+    folder = shutil.copytree(path.parent, tmp_path / "example")
+
+    def typed(words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+        command = list(words)
+        if words[0] == "strato":
+            assert world is not None, "strato up comes first"
+            command = [*STRATO, "--home", str(world.home), *words[1:]]
+        return subprocess.run(command, cwd=folder, text=True, capture_output=True, timeout=400, check=False)
+
+    for step in session(path.read_text()):
+        if step.words[:2] == ("strato", "up"):
+            world = laptop(*step.words[2:])
+            continue
+        done = typed(step.words)
+        assert done.returncode == 0 or step.shows, f"{step.words}\n{done.stdout}{done.stderr}"
+        for shown in step.shows:
+            if shown not in _plain(done.stdout):
+                eventually(
+                    lambda shown=shown, step=step: shown in _plain(typed(step.words).stdout),
+                    what=f"{shlex.join(step.words)} shows {shown!r}; at first it showed\n{done.stdout}{done.stderr}",
+                    every=0.5,
+                )
