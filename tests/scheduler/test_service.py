@@ -234,6 +234,33 @@ def test_configuration_is_reloaded_and_bad_ones_are_not_taken(tmp_path: Path, ca
     virtually(story)
 
 
+@pytest.mark.parametrize("late", [0.05, 5.0], ids=["pods that run soon", "pods that take their time to run"])
+def test_group_is_written_once_when_admitted_and_once_when_it_runs(late: float) -> None:
+    """A group whose pods run soon after they are bound is called Running with its counters, not before them."""
+
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.group("train", 2, phase="Pending"))
+            await clock.sleep(0.5)
+            await create(cluster, worlds.pod("a", "train"), worlds.pod("b", "train"))
+            seen: list[tuple[str, int]] = []
+            start = (await cluster.get(PodGroup, "train", "ns")).metadata.resource_version
+            watch = asyncio.get_running_loop().create_task(follow(cluster, start, seen))
+            await clock.sleep(late)
+            for name in ("a", "b"):
+                await cluster.patch(Pod, name, "ns", {"status": {"phase": "Running"}}, subresource="status")
+            await clock.sleep(5.0)
+            watch.cancel()
+            assert seen == ([("Running", 2)] if late < 0.2 else [("Running", 0), ("Running", 2)])
+
+    virtually(story)
+
+
+async def follow(cluster: LocalCluster, start: str, seen: list[tuple[str, int]]) -> None:
+    async for events in cluster.watch(PodGroup, "ns", resource_version=start):
+        seen.extend((event.object.status.phase, event.object.status.running) for event in events)
+
+
 def test_quiet_cluster_writes_nothing() -> None:
     async def story(clock: VirtualClock) -> None:
         async with running(clock) as (cluster, _):

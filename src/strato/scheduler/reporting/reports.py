@@ -1,13 +1,13 @@
 """What users and other components read of the scheduler: PodGroup, pod and queue statuses and their events.
 
-Reports are coalesced: a phase that changes is written at once, counters at most once per period, and words about a pod
-that does not fit only after they have stood for a moment, because most such states are gone in milliseconds.
+Reports are coalesced: a phase that changes is written at once, or, where the pods that make a group Running are only
+bound, when they run, so that one write says all; counters at most once per period, and words about a pod that does not
+fit only after they have stood for a moment, because most such states are gone in milliseconds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from strato.api import catalog
@@ -16,22 +16,19 @@ from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.clock import Clock, format_time
 from strato.errors import NotFound
 from strato.scheduler.binder import Binder
+from strato.scheduler.cache.jobs import PHASE_RUNNING
 from strato.scheduler.cache.tasks import PENDING
 from strato.scheduler.cache.world import ALLOCATED_HYPERNODE, World
 from strato.scheduler.plan import GroupStatus, Plan, PodVerdict, QueueStatus
+from strato.scheduler.reporting.deadlines import Deadlines
 from strato.scheduler.reporting.status import status_differs
 from strato.scheduler.shards import ShardStatus
 
 _SETTLE_SECONDS = 0.2
-"""How long a verdict must stand before it is written."""
+"""How long a verdict must stand before it is written, and how long a group's pods may take from bound to running
+before the group is called Running without their counters."""
 _REPEAT_SECONDS = 5.0
 """Shortest time between two texts for the same pod or group and reason."""
-
-
-@dataclass(slots=True)
-class _Due:
-    at: float
-    item: Any
 
 
 class Reports:
@@ -58,8 +55,8 @@ class Reports:
         self._recorder = recorder
         self._binder = binder
         self._period = period
-        self._groups: dict[str, _Due] = {}
-        self._pods: dict[str, _Due] = {}
+        self._groups: Deadlines[GroupStatus] = Deadlines()
+        self._pods: Deadlines[PodVerdict] = Deadlines()
         self._queues: dict[str, QueueStatus] = {}
         self._queues_due = 0.0
         self._told: dict[str, tuple[float, str, str]] = {}
@@ -73,7 +70,7 @@ class Reports:
             self._take_group(status, now)
         for verdict in plan.pods:
             due = self._pods.get(verdict.task.key)
-            self._pods[verdict.task.key] = _Due(due.at if due is not None else now + _SETTLE_SECONDS, verdict)
+            self._pods.put(verdict.task.key, due.at if due is not None else now + _SETTLE_SECONDS, verdict)
         shard = self._world.shards.status()
         if shard is not None and shard != self._shard:
             self._write(lambda shard: self._shard_status(shard), shard)
@@ -93,29 +90,24 @@ class Reports:
             return
         due = self._groups.get(status.job.key)
         if group.status.phase != status.phase:
-            at = now
-        elif due is not None:
-            at = due.at
+            at = now + _SETTLE_SECONDS if _is_starting(status) else now
         else:
             unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
             at = now + (_SETTLE_SECONDS if unschedulable else self._period)
-        self._groups[status.job.key] = _Due(at, status)
+        self._groups.put(status.job.key, at if due is None else min(at, due.at), status)
 
     def next_due(self) -> float | None:
         """Return the monotonic instant of the next write, None when there is none."""
-        times = [d.at for d in self._groups.values()]
-        times += [d.at for d in self._pods.values()]
-        if self._queues:
-            times.append(self._queues_due)
-        return min(times, default=None)
+        times = [self._groups.next_at, self._pods.next_at, self._queues_due if self._queues else None]
+        return min((at for at in times if at is not None), default=None)
 
     def flush(self) -> None:
         """Hand everything that is due to the workers."""
         now = self._clock.monotonic()
-        for key in [key for key, due in self._groups.items() if due.at <= now]:
-            self._write(lambda status: self._group(status), self._groups.pop(key).item)
-        for key in [key for key, due in self._pods.items() if due.at <= now]:
-            self._tell_pod(self._pods.pop(key).item, now)
+        for status in self._groups.take_due(now):
+            self._write(self._group, status)
+        for verdict in self._pods.take_due(now):
+            self._tell_pod(verdict, now)
         if self._queues and self._queues_due <= now:
             for queue in self._queues.values():
                 self._write(lambda queue: self._queue(queue), queue)
@@ -195,7 +187,7 @@ class Reports:
             if told[2] == verdict.message:
                 return
             if now < told[0] + _REPEAT_SECONDS:
-                self._pods[task.key] = _Due(told[0] + _REPEAT_SECONDS, verdict)
+                self._pods.put(task.key, told[0] + _REPEAT_SECONDS, verdict)
                 return
         self._told[task.key] = (now, verdict.reason, verdict.message)
         self._write(self._pod, verdict)
@@ -241,3 +233,9 @@ class Reports:
             await self._cluster.patch(catalog.QUEUE, status.name, "", body, subresource=subresource)
         except NotFound:
             self._queue_written.pop(status.name, None)
+
+
+def _is_starting(status: GroupStatus) -> bool:
+    """Return whether a group counts as Running for pods that are bound and do not run yet."""
+    lives = status.running + status.succeeded + status.failed
+    return status.phase == PHASE_RUNNING and lives < status.job.min_available
