@@ -15,7 +15,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from strato.cli import states
 from strato.errors import InvalidInput
+from strato.scheduler.cache import kinds
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.dryrun.manifests import Manifests, read_paths, read_text
 from strato.scheduler.dryrun.run import dry_run, load
@@ -38,13 +40,27 @@ POD = "{kind: Pod, metadata: {name: %s}}"
 @pytest.mark.parametrize(
     ("text", "where"),
     [
-        pytest.param("kind: Pod\n---\nkind: Node", ["f: document 1", "f: document 2"], id="several documents"),
-        pytest.param("---\n---\nkind: Pod\n", ["f: document 2"], id="empty documents count but hold nothing"),
-        pytest.param('{"kind": "Pod"}', ["f: document 1"], id="JSON"),
-        pytest.param('{"kind": "Pod"}\n---\n{"kind": "Node"}', ["f: document 1", "f: document 2"], id="JSON in YAML"),
-        pytest.param("kind: List\nitems: [{kind: Pod}]", ["f: document 1: items[0]"], id="a List"),
+        pytest.param(
+            "kind: Pod\napiVersion: v1\n---\nkind: Node\napiVersion: v1",
+            ["f: document 1", "f: document 2"],
+            id="several documents",
+        ),
+        pytest.param(
+            "---\n---\nkind: Pod\napiVersion: v1\n", ["f: document 2"], id="empty documents count but hold nothing"
+        ),
+        pytest.param('{"kind": "Pod", "apiVersion": "v1"}', ["f: document 1"], id="JSON"),
+        pytest.param(
+            '{"kind": "Pod", "apiVersion": "v1"}\n---\n{"kind": "Node", "apiVersion": "v1"}',
+            ["f: document 1", "f: document 2"],
+            id="JSON in YAML",
+        ),
+        pytest.param("kind: List\nitems: [{kind: Pod, apiVersion: v1}]", ["f: document 1: items[0]"], id="a List"),
         pytest.param("kind: PodList\napiVersion: v1\nitems: [{}]", ["f: document 1: items[0]"], id="a typed list"),
-        pytest.param("- kind: Pod\n- kind: Node", ["f: document 1: [0]", "f: document 1: [1]"], id="a bare list"),
+        pytest.param(
+            "- {kind: Pod, apiVersion: v1}\n- {kind: Node, apiVersion: v1}",
+            ["f: document 1: [0]", "f: document 1: [1]"],
+            id="a bare list",
+        ),
     ],
 )
 def test_objects_are_found_wherever_they_are(text: str, where: list[str]) -> None:
@@ -57,9 +73,18 @@ def test_objects_are_found_wherever_they_are(text: str, where: list[str]) -> Non
     ("text", "place", "words"),
     [
         pytest.param("a: [", "f: document 1", "neither YAML nor JSON", id="broken YAML"),
-        pytest.param("kind: Pod\n---\na: [", "f: document 2", "neither YAML nor JSON", id="broken second document"),
+        pytest.param(
+            "kind: Pod\napiVersion: v1\n---\na: [",
+            "f: document 2",
+            "neither YAML nor JSON",
+            id="broken second document",
+        ),
         pytest.param("hello", "f: document 1", "is not an object but the text 'hello'", id="a bare word"),
         pytest.param("metadata: {}", "f: document 1: kind", "is missing", id="no kind"),
+        pytest.param("kind: Pod", "f: document 1: apiVersion", "is missing", id="no apiVersion"),
+        pytest.param(
+            "kind: Unheard", "f: document 1: apiVersion", "is missing", id="an unknown kind without apiVersion"
+        ),
         pytest.param("kind: 5", "f: document 1: kind", "is not a name", id="a kind that is a number"),
         pytest.param("kind: List\nitems: 5", "f: document 1: items", "is not a list", id="a list of nothing"),
         pytest.param("kind: Pod\nx: &a [*a]", "f: document 1", "aliases", id="an alias to itself"),
@@ -85,8 +110,8 @@ def test_dates_stay_text_and_nulls_are_absent() -> None:
 
 
 def test_directories_are_read_by_name_and_everything_unreadable_is_listed(tmp_path: Path) -> None:
-    (tmp_path / "b.yaml").write_text("kind: Pod")
-    (tmp_path / "a.json").write_text('{"kind": "Node"}')
+    (tmp_path / "b.yaml").write_text("kind: Pod\napiVersion: v1")
+    (tmp_path / "a.json").write_text('{"kind": "Node", "apiVersion": "v1"}')
     (tmp_path / "notes.txt").write_text("not looked at")
     (tmp_path / "c.yml").write_bytes(b"\xff\xfe")
     (tmp_path / "empty").mkdir()
@@ -121,6 +146,29 @@ def test_every_problem_of_every_object_has_its_path() -> None:
     ]
 
 
+LONELY: Json = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {
+        "name": "lonely",
+        "namespace": "ns",
+        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u"}],
+        "annotations": {"volcano.sh/preemptable": "true"},
+    },
+    "spec": {
+        "schedulerName": "volcano",
+        "containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}, "limits": {"volcano.sh/vgpu-number": 1}}}],
+        "initContainers": [{"name": "i", "restartPolicy": "Always"}],
+        "overhead": {"cpu": "1m"},
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+    },
+}
+REPLICA_SET: Json = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "metadata": {"name": "rs", "namespace": "ns", "annotations": {"volcano.sh/preemptable": "true"}},
+}
+VERSIONS = {known.kind.name: known.kind.api_version for known in kinds.KINDS}
 SMALL: list[Json] = [
     worlds.node("n", cpu="2", labels={"zone": "a"}, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]),
     worlds.queue("q", 2, capability={"cpu": "4"}, deserved={"cpu": "1"}),
@@ -212,6 +260,9 @@ SMALL: list[Json] = [
         },
     },
 ]
+for _obj in SMALL:
+    _obj.setdefault("apiVersion", VERSIONS[_obj["kind"]])
+SMALL += [LONELY, REPLICA_SET]
 EVERYTHING = """
 actions: 'enqueue, allocate, backfill, gangpreempt, gangreclaim, preempt, reclaim, shuffle'
 tiers:
@@ -226,6 +277,22 @@ tiers:
   - {name: resourcequota}
   - {name: nodegroup}
   - {name: network-topology-aware}
+"""
+OTHERS = """
+actions: 'enqueue, reclaim, allocate, backfill, preempt, shuffle'
+configurations: [{name: preempt, arguments: {enableTopologyAwarePreemption: true}}]
+tiers:
+- plugins: [{name: priority}, {name: gang, enableReclaimable: false}, {name: easy}]
+- plugins:
+  - {name: capacity, enableHierarchy: true, arguments: {ancestorReclaimLevel: 1}}
+  - {name: predicates}
+  - {name: task-topology}
+  - {name: numa-aware}
+  - {name: usage}
+  - {name: rescheduling}
+  - {name: deviceshare, arguments: {deviceshare.VGPUEnable: true, deviceshare.ScheduleWeight: 10}}
+  - name: resource-strategy-fit
+    arguments: {sra: {enable: true, resources: cpu}, proportional: {enable: true, resources: nvidia.com/gpu}}
 """
 SCALARS = st.one_of(
     st.none(),
@@ -262,12 +329,12 @@ def test_manifests_with_anything_in_any_place_run_or_are_refused(changes: list[t
         except (KeyError, IndexError, TypeError):
             continue  # an earlier change took the place away
     found = read(yaml.safe_dump(objects))
-    try:
-        world = load(found.objects, found.problems)
-    except InvalidInput:
-        return
     failures: list[Failure] = []
-    for config in (default_config(), parse_config(EVERYTHING)):
+    for config in (default_config(), parse_config(EVERYTHING), parse_config(OTHERS)):
+        try:
+            world, _ = states.prepare(state_of(found), Header())
+        except InvalidInput:
+            return
         json.dumps(dry_run(world, config, cycles=2, failures=failures), allow_nan=False)
     assert failures == []
 

@@ -18,6 +18,16 @@ if TYPE_CHECKING:
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
 @click.option("--cycles", type=click.IntRange(1), default=None, help="How many cycles to run.  [default: 1]")
 @click.option("--seed", type=click.IntRange(0), default=None, help="Decides what is left to chance.  [default: 0]")
+@click.option(
+    "--scheduler-sharding-mode",
+    "shard_mode",
+    type=click.Choice(["none", "hard", "soft"]),
+    default=None,
+    help="Whether other nodes than those of the own NodeShard may be used.  [default: none]",
+)
+@click.option(
+    "--scheduler-sharding-name", "shard_name", default=None, help="Name of the own NodeShard.  [default: volcano]"
+)
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option("--from-cluster", is_flag=True, help="Take the state from the cluster; manifests are added to it.")
 @click.option("--save", type=click.Path(path_type=Path), default=None, help="Write the state to a file for -f.")
@@ -28,6 +38,8 @@ def schedule(
     config: Path | None,
     cycles: int | None,
     seed: int | None,
+    shard_mode: str | None,
+    shard_name: str | None,
     output: str,
     from_cluster: bool,
     save: Path | None,
@@ -44,7 +56,15 @@ def schedule(
     if not paths and not from_cluster:
         raise UsageError("nothing to schedule on: name manifests with -f PATH, or a cluster with --from-cluster")
     found = states.read(paths, with_cluster(ctx, states.from_cluster) if from_cluster else ())
-    header = states.header_of(found, config=states.config_text(config), cycles=cycles, seed=seed, live=from_cluster)
+    header = states.header_of(
+        found,
+        config=states.config_text(config),
+        cycles=cycles,
+        seed=seed,
+        shard_mode=shard_mode,
+        shard_name=shard_name,
+        live=from_cluster,
+    )
     world, rules = states.prepare(found, header, config.parent if config is not None else Path())
     if save is not None:
         states.save(save, found.objects, header)

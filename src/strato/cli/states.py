@@ -39,12 +39,21 @@ def read(paths: Sequence[str], more: Iterable[Located] = ()) -> State:
 
 
 def header_of(
-    state: State, *, config: str | None = None, cycles: int | None = None, seed: int | None = None, live: bool = False
+    state: State,
+    *,
+    config: str | None = None,
+    cycles: int | None = None,
+    seed: int | None = None,
+    shard_mode: str | None = None,
+    shard_name: str | None = None,
+    live: bool = False,
 ) -> Header:
     """Return what to run: as told, else as saved with the state, else the defaults."""
     header = state.header or Header(now=SystemClock().now() if live else latest_date(state.objects))
     told: dict[str, Any] = {"config": config, "cycles": cycles, "seed": seed}
-    return replace(header, **{name: value for name, value in told.items() if value is not None})
+    shard: dict[str, Any] = {"mode": shard_mode, "name": shard_name}
+    sharding = replace(header.sharding, **{name: value for name, value in shard.items() if value is not None})
+    return replace(header, sharding=sharding, **{name: value for name, value in told.items() if value is not None})
 
 
 def config_text(path: Path | None) -> str | None:
@@ -68,7 +77,7 @@ def prepare(state: State, header: Header, base: Path = Path()) -> tuple[World, C
         InvalidInput: Listing everything that is wrong with the manifests and the configuration.
     """
     config, problems = _config_of(header, base, state.problems)
-    return load(with_groups(state.objects), problems), config
+    return load(with_groups(state.objects), problems, header.sharding), config
 
 
 def copy_of(state: State, header: Header, base: Path = Path()) -> Copy:

@@ -119,6 +119,6 @@ def test_shares_of_a_session_equal_shares_from_scratch() -> None:
     again = asking.session(world, HDRF)
     assert sum(held(world, "root-a-x", "root-a-y", "root-b")) == 9
     for q in world.queues.values():
-        left, right = ssn.queue_key(q)[0], again.queue_key(q)[0]
+        left, right = ssn.queue_key(q)[0].levels, again.queue_key(q)[0].levels
         assert [s for s, _ in left] == [s for s, _ in right]
         assert [v for _, v in left] == pytest.approx([v for _, v in right])

@@ -103,6 +103,19 @@ def test_scores_count_what_is_there_and_what_fits() -> None:
     assert asking.scores(ssn, "worker0") == {"here": 75.0, "one": 25.0, "two": 50.0, "full": 0.0}
 
 
+def test_what_a_role_avoids_counts_whatever_else_is_there() -> None:
+    """Near to `a` and apart from `b`: `a` draws by its bucket, and `b` pushes as much; they do not cancel twice."""
+    annotations = notes(affinity="a,w", anti_affinity="b,w")
+    nodes = [worlds.node("both", cpu="9"), worlds.node("none", cpu="9")]
+    ssn = asking.session(worlds.world(*nodes, *job(annotations, a=1, b=1, w=2)), "task-topology")
+    asking.place(ssn, "a0", "both")
+    drawn = asking.scores(ssn, "w0")
+    assert drawn["both"] > drawn["none"]
+    asking.place(ssn, "b0", "both")
+    shared = asking.scores(ssn, "w0")
+    assert shared["both"] == shared["none"]
+
+
 def test_order_of_tasks() -> None:
     annotations = notes(affinity="ps,worker", anti_affinity="ps", task_order="ps,worker")
     ssn = asking.session(worlds.world(*job(annotations, worker=3, ps=2, other=1)), "task-topology")

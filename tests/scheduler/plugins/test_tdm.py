@@ -82,7 +82,7 @@ BUDGETS = [
     pytest.param({}, 1, id="without a budget one"),
     pytest.param({"volcano.sh/jdb-min-available": "3"}, 1, id="running less what must stay"),
     pytest.param({"volcano.sh/jdb-min-available": "50%"}, 1, id="half of six must stay"),
-    pytest.param({"volcano.sh/jdb-min-available": "5"}, 0, id="fewer than the minimum run"),
+    pytest.param({"volcano.sh/jdb-min-available": "5"}, 1, id="fewer than the minimum run: as without a budget"),
     pytest.param({"volcano.sh/jdb-max-unavailable": "3"}, 2, id="one that does not run is unavailable already"),
     pytest.param({"volcano.sh/jdb-max-unavailable": "20%"}, 1, id="a percentage is rounded up"),
     pytest.param({"volcano.sh/jdb-max-unavailable": "1"}, 0, id="no more than are unavailable"),
@@ -134,3 +134,12 @@ def test_who_is_preempted() -> None:
     candidates = [asking.task(ssn, name) for name in ("a0", "a1", "a2", "b0")]
     assert asking.keys(ssn.preemptable(asking.task(ssn, "plain"), candidates)) == ["a0"]
     assert asking.keys(ssn.preemptable(asking.task(ssn, "soft"), candidates)) == []
+
+
+def test_a_window_that_is_closed_from_the_start_evicts_in_the_first_cycle() -> None:
+    world = worlds.world(
+        worlds.node("lent", labels=ZONE), worlds.queue(), worlds.group("a", 1), running("a0", "a", "lent")
+    )
+    tdm = {"name": "tdm", "arguments": {"tdm.revocable-zone.z": "10:00-21:00"}}
+    plan = worlds.cycle(world, asking.config(tdm, actions="shuffle"), now=at("22:00"))
+    assert [e.task.name for e in plan.evictions] == ["a0"]

@@ -16,6 +16,7 @@ from strato.scheduler.cache.tasks import (
     ALLOCATED,
     BINDING,
     BOUND,
+    FAILED,
     PENDING,
     PIPELINED,
     RUNNING,
@@ -139,6 +140,12 @@ class Job:
         """Tasks in allocated statuses."""
         c = self.counts
         return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED]
+
+    @property
+    def scheduled(self) -> int:
+        """Tasks that ran or are about to: Running, Bound, Succeeded, Failed."""
+        c = self.counts
+        return c[RUNNING] + c[BOUND] + c[SUCCEEDED] + c[FAILED]
 
     @property
     def valid(self) -> int:

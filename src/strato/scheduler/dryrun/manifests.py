@@ -165,7 +165,11 @@ def _take(document: Any, where: str, into: Manifests) -> None:
             into.headers.append((where, document["strato"]))
         _take_list(document, kind.removesuffix("List"), where, into)
     else:
-        into.objects.append((where, document))
+        version = document.get("apiVersion", "")
+        if not isinstance(version, str) or not version:
+            text = "is missing" if version == "" else f"is not a name: {describe(version)}"
+            problems.append(Problem(f"{where}: apiVersion", text))
+        into.objects.append((where, document if isinstance(version, str) else {**document, "apiVersion": ""}))
 
 
 def _take_list(document: Json, single: str, where: str, into: Manifests) -> None:

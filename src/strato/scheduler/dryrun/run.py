@@ -28,9 +28,10 @@ from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.decisions import to_json
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, describe
-from strato.scheduler.dryrun.states import START
+from strato.scheduler.dryrun.states import START, UNSHARED, Sharding
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Failure, Plan
+from strato.scheduler.shards import Shards
 
 SOLO = ("", "volcano", "default-scheduler", "poseidon")
 """Scheduler names whose pods are jobs of their own when they have no group."""
@@ -44,18 +45,19 @@ class Decoded(NamedTuple):
     view: Object
 
 
-def load(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> World:
+def load(objects: Sequence[Located], problems: Sequence[Problem] = (), sharding: Sharding = UNSHARED) -> World:
     """Build a world from manifests.
 
     Args:
         objects: Pairs of where an object was found (``file: document``) and the object. Kinds the scheduler does not
             read are passed over. Queues ``root`` and ``default`` are added when missing, as a scheduler would.
         problems: What is known to be wrong already; listed first.
+        sharding: Which part of the nodes is the scheduler's.
 
     Raises:
         InvalidInput: Listing everything that is wrong with any object, each with its place and path.
     """
-    return build(decode_all(objects, problems))
+    return build(decode_all(objects, problems), sharding)
 
 
 def decode_all(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> list[Decoded]:
@@ -85,21 +87,22 @@ def decode_all(objects: Sequence[Located], problems: Sequence[Problem] = ()) -> 
     ]
 
 
-def build(decoded: Iterable[Decoded]) -> World:
+def build(decoded: Iterable[Decoded], sharding: Sharding = UNSHARED) -> World:
     """Build a world of decoded objects.
 
     Raises:
         InvalidInput: Listing every object that cannot be used.
     """
     problems: list[Problem] = []
-    world = _try(decoded, problems)
+    world = _try(decoded, problems, sharding)
     if problems:
         raise InvalidInput("the state", problems)
     return world
 
 
-def _try(decoded: Iterable[Decoded], problems: list[Problem]) -> World:
+def _try(decoded: Iterable[Decoded], problems: list[Problem], sharding: Sharding = UNSHARED) -> World:
     world = World(solo=SOLO)
+    world.shards = Shards(world.nodes, sharding.mode, sharding.name)
     for where, known, view in decoded:
         try:
             known.take(world, view)
@@ -136,8 +139,8 @@ def _identity(kind: Kind, obj: Json, where: str, seen: dict[tuple[str, str, str]
 
 def _version(kind: Kind, obj: Json, where: str) -> list[Problem]:
     given = obj.get("apiVersion")
-    if given is None or given == kind.api_version:
-        return []
+    if not given or given == kind.api_version:
+        return []  # that a file leaves it out was said when it was read
     return [Problem(f"{where}: apiVersion", f"is {describe(given)}; the scheduler reads {kind.api_version}")]
 
 

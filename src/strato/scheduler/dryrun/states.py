@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
@@ -17,9 +17,26 @@ from strato import __version__
 from strato.clock import parse_time
 from strato.errors import Problem
 from strato.scheduler.dryrun.manifests import Json, Located, Manifests, describe
+from strato.scheduler.shards import MODES, NONE
 
 START = 1_700_000_000.0
 """Seconds since the epoch at the first cycle on objects that bear no dates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sharding:
+    """Which part of the nodes is the scheduler's, by the NodeShards among the objects.
+
+    Attributes:
+        mode: One of `strato.scheduler.shards.MODES`.
+        name: Name of the own NodeShard.
+    """
+
+    mode: str = NONE
+    name: str = "volcano"
+
+
+UNSHARED = Sharding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +48,14 @@ class Header:
         seed: Seed of chance.
         cycles: How many cycles to run.
         now: Seconds since the epoch at the first cycle.
+        sharding: Which part of the nodes is the scheduler's.
     """
 
     config: str = ""
     seed: int = 0
     cycles: int = 1
     now: float = START
+    sharding: Sharding = UNSHARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +92,18 @@ def _header(where: str, said: Json, problems: list[Problem]) -> Header | None:
             problems.append(Problem(f"{where}: strato.{key}", f"is not what was saved but {describe(value)}"))
         else:
             values[key] = value
-    return Header(**values) if len(values) == len(wanted) else None
+    sharding = _sharding(where, said.get("sharding"), problems)
+    return Header(**values, sharding=sharding) if len(values) == len(wanted) else None
+
+
+def _sharding(where: str, given: Any, problems: list[Problem]) -> Sharding:
+    if given is None:
+        return UNSHARED
+    known = isinstance(given, dict) and given.keys() == {"mode", "name"}
+    if not known or given["mode"] not in MODES or not isinstance(given["name"], str):
+        problems.append(Problem(f"{where}: strato.sharding", f"is not what was saved but {describe(given)}"))
+        return UNSHARED
+    return Sharding(given["mode"], given["name"])
 
 
 def render(objects: Iterable[Located], header: Header) -> bytes:
@@ -87,6 +117,7 @@ def render(objects: Iterable[Located], header: Header) -> bytes:
             "seed": header.seed,
             "cycles": header.cycles,
             "now": header.now,
+            **({} if header.sharding == UNSHARED else {"sharding": asdict(header.sharding)}),
         },
         "items": [obj for _, obj in objects],
     }

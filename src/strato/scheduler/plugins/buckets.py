@@ -50,10 +50,13 @@ class Topology:
 
     def affinity(self, role: str, counts: Mapping[str, int]) -> int:
         """Return how many tasks, of those counted by role, a role wants to be near to, less those it avoids."""
-        near, apart = self.near.get(role, ()), self.apart.get(role, ())
-        return sum(n for other, n in counts.items() if other in near) - sum(
-            n for other, n in counts.items() if other in apart
-        )
+        near = self.near.get(role, ())
+        return sum(n for other, n in counts.items() if other in near) - self.avoided(role, counts)
+
+    def avoided(self, role: str, counts: Mapping[str, int]) -> int:
+        """Return how many tasks, of those counted by role, a role avoids."""
+        apart = self.apart.get(role, ())
+        return sum(n for other, n in counts.items() if other in apart)
 
 
 def read_topology(annotations: Mapping[str, str], roles: Iterable[str]) -> Topology | None:

@@ -93,6 +93,32 @@ class Shares:
         return any(d >= 0.1 for c, d in enumerate(self.deserved.tolist()) if c != PODS)
 
 
+class Standing:
+    """Where a queue stands among the queues of a tree: compared by the ranks right below what two have in common.
+
+    Two that rank the same there are equal: what is below says nothing about how they stand to each other.
+    """
+
+    __slots__ = ("_path",)
+
+    def __init__(self, path: Sequence[tuple[str, tuple[bool, float]]]) -> None:
+        self._path = path
+
+    def _compare(self, other: Standing) -> int:
+        for (mine, rank), (theirs, other_rank) in zip(self._path, other._path, strict=False):
+            if mine != theirs:
+                return (rank > other_rank) - (rank < other_rank)
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Standing) and self._compare(other) == 0
+
+    def __lt__(self, other: Standing) -> bool:
+        return self._compare(other) < 0
+
+    __hash__ = None  # type: ignore[assignment] # equal ones may differ in what they are equal to
+
+
 class Capacity(Plugin):
     """Give each queue what it deserves, lend what is idle, take it back when it is needed."""
 
@@ -187,9 +213,17 @@ class Capacity(Plugin):
                     above.elastic = above.elastic + mine.elastic
                     above.request = above.request + mine.request
         root = self._shares[ROOT]
-        root.real_capability = root.capability
+        root.real_capability = root.capability = self._limit_of_root(root)
         self._entitle_below(root)
         return True
+
+    def _limit_of_root(self, root: Shares) -> FloatArray:
+        """Return what the whole tree may hold: of resources that nobody has or names, nothing."""
+        scalars = np.ones(len(root.capability), np.bool_)
+        scalars[[CPU, MEMORY]] = False
+        named = root.capability < np.inf if root.queue.capability else self._ssn.total > 0
+        named[PODS] = True
+        return np.where(scalars & ~named, 0.0, root.capability)
 
     def _entitle_below(self, parent: Shares) -> None:
         children = [self._shares[name] for name in parent.children]
@@ -220,11 +254,11 @@ class Capacity(Plugin):
         """Higher priority first; leaves before inner queues; then by share, level by level from the top."""
         mine = self._shares.get(queue.name)
         if mine is None:
-            return -queue.priority, False, (0.0, True)
+            return -queue.priority, False, Standing(()) if self.hierarchy else ((False, 0.0), True)
         if not self.hierarchy:
             return -queue.priority, False, (mine.rank, not mine.has_deserved)
-        levels = [self._shares[name].rank for name in mine.ancestors[1:]]
-        return -queue.priority, bool(mine.children), (*levels, mine.rank)
+        path = [(name, self._shares[name].rank) for name in mine.ancestors[1:]]
+        return -queue.priority, bool(mine.children), Standing([*path, (queue.name, mine.rank)])
 
     def victim_queue_order(self, queue: Queue, preemptor: Queue) -> int:
         """Closer relatives of the preemptor's queue give first."""

@@ -14,7 +14,7 @@ from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.resources import Vector, share
 from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import PERMIT, FloatArray, Plugin
-from strato.scheduler.plugins.hdrf import Tree, compare
+from strato.scheduler.plugins.hdrf import Standing, Tree, compare
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -70,10 +70,10 @@ class Drf(Plugin):
             return self.dominant_share(job.used)
         return self.dominant_share(job.used + self._memory.of(job.namespace, job.used.size))
 
-    def queue_order(self, queue: Queue) -> tuple[tuple[bool, float], ...]:
+    def queue_order(self, queue: Queue) -> Standing:
         """Level by level from the root: unsaturated before saturated, then smaller weighted share."""
         assert self._tree is not None
-        return self._tree.key(queue)
+        return Standing(self._tree.key(queue))
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Follow what jobs hold."""

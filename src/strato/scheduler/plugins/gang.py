@@ -103,7 +103,7 @@ class Gang(Plugin):
             return Condition("Scheduled", "True", READY_REASON, "")
         leaving = sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
         open_tasks = job.counts[PENDING] + job.counts[PIPELINED]
-        if leaving and not open_tasks and job.ready + leaving >= job.min_available:
+        if leaving and not open_tasks and job.scheduled + leaving >= job.min_available:
             return None
         lacking = job.min_available - job.ready - _almost(ssn, job)
         text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {ssn.fit_error(job)}"

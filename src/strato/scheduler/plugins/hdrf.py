@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import Vector
+from strato.scheduler.cache.resources import CPU, MEMORY, Vector
 from strato.scheduler.framework import FloatArray
 
 PATH_ANNOTATION = "volcano.sh/hierarchy"
@@ -140,7 +140,9 @@ class Tree:
         held, wanted = node.held, node.wanted
         if not len(node.jobs):
             held = wanted = np.zeros((0, len(self._total)))
-        served = (held != 0) & (wanted != 0) & ((held >= wanted) | ~self._demanding)
+        asked_of = held != 0
+        asked_of[:, [CPU, MEMORY]] = True
+        served = (wanted != 0) & (((held != 0) & (held >= wanted)) | (asked_of & ~self._demanding))
         saturated = np.append(served.any(axis=1), [child.saturated for child in children]).astype(np.bool_)
         shares = np.append(self._shares(held), [child.share for child in children])
         amounts = np.vstack([held, *[child.allocated for child in children]])
@@ -150,6 +152,23 @@ class Tree:
         node.share = float(self._shares(node.allocated[None, :])[0])
         node.saturated = bool(saturated.all())
         node.dirty = False
+
+
+class Standing:
+    """A queue's key level by level, ordered by the levels that two have in common."""
+
+    __slots__ = ("levels",)
+
+    def __init__(self, levels: tuple[tuple[bool, float], ...]) -> None:
+        self.levels = levels
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Standing) and compare(self.levels, other.levels) == 0
+
+    def __lt__(self, other: Standing) -> bool:
+        return compare(self.levels, other.levels) < 0
+
+    __hash__ = None  # type: ignore[assignment] # equal ones may differ in what they are equal to
 
 
 def compare(left: tuple[tuple[bool, float], ...], right: tuple[tuple[bool, float], ...]) -> int:

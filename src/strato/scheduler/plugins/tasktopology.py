@@ -76,7 +76,7 @@ class TaskTopology(Plugin):
         free = nodes.idle[rows] + nodes.releasing[rows]
         there = np.array([bucket.bound.get(row, 0) for row in rows.tolist()], np.float64)
         for row, counts in known.placed.items():
-            there[rows == row] += min(0, known.topology.affinity(task.role, counts))
+            there[rows == row] -= known.topology.avoided(task.role, counts)
         points: FloatArray = there + float(len(bucket.waiting)) - must_wait(task, bucket, free)
         points[(free < task.cls.request).any(axis=1)] = 0.0
         scaled: FloatArray = points * (self.args.weight * 100.0 / known.largest)

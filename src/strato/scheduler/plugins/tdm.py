@@ -88,7 +88,7 @@ class Tdm(Plugin):
         self._ssn = ssn
         local = datetime.fromtimestamp(ssn.now)  # windows are written in the machine's local time
         self._active = frozenset(name for name, window in self.args.zones.items() if window.contains(local))
-        ssn.world.memory.setdefault(self.name, ssn.now)
+        ssn.world.memory.setdefault(self.name, -math.inf)
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
@@ -194,8 +194,8 @@ def max_victims(job: Job) -> int:
     meta = job.group.metadata if job.group is not None else None
     total, running = len(job.tasks), job.counts[RUNNING]
     if meta is not None and meta.annotation(MIN_AVAILABLE):
-        least = _count(meta.annotation(MIN_AVAILABLE), total)
-        return max(0, running - least)
+        spare = running - _count(meta.annotation(MIN_AVAILABLE), total)
+        return spare if spare >= 0 else 1
     if meta is not None and meta.annotation(MAX_UNAVAILABLE):
         most = _count(meta.annotation(MAX_UNAVAILABLE), total)
         finished = job.counts[SUCCEEDED] + job.counts[FAILED]

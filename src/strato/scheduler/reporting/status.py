@@ -109,18 +109,23 @@ def status_differs(job: Job, status: GroupStatus) -> bool:
 
 
 def queue_statuses(ssn: Session) -> list[QueueStatus]:
-    """Return what every known queue holds; a queue's sum counts for each of its ancestors too."""
+    """Return what every known queue holds, promises aside; a queue's sum counts for each of its ancestors too."""
     queues = {name: q for name, q in ssn.world.queues.items() if q.view is not None}
-    sums = {name: q.used for name, q in queues.items()}
+    held = {name: q.used for name, q in queues.items()}
+    for task in {task.key: task for task in ssn.temporary if task.status == PIPELINED}.values():
+        if task.job is not None and task.job.queue_name in held:
+            held[task.job.queue_name] = held[task.job.queue_name] - task.cls.request
+    sums = dict(held)
     if "root" in queues:
         for queue in queues.values():
-            if not queue.used.any():
+            mine = held[queue.name]
+            if not mine.any():
                 continue
             seen = {queue.name}
             parent = queue.parent or ("root" if queue.name != "root" else "")
             while parent and parent in queues and parent not in seen:
                 seen.add(parent)
-                sums[parent] = sums[parent] + queue.used
+                sums[parent] = sums[parent] + mine
                 parent = queues[parent].parent or ("root" if parent != "root" else "")
     out = []
     for name in queues:
