@@ -88,7 +88,6 @@ def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int) -> Non
         assert cluster.requests == {
             "PATCH jobs": 2,  # Pending, Running with all its counters
             "POST podgroups": 1,
-            "GET jobs": 1,
             "POST pods": replicas,
         }
 

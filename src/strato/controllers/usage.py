@@ -5,7 +5,9 @@ Source: volcano-controllers A10, last rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from msgspec.structs import replace
 
@@ -18,8 +20,54 @@ Usage = dict[str, Quantity]
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
-def pod_usage(spec: PodSpec) -> Usage:
+_SHAPES = 1024
+"""How many shapes of pods are remembered; a cluster has few, and thousands of pods of each."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What the usage of a pod follows from, to find it by."""
+
+    key: Hashable
+    spec: PodSpec = field(compare=False)
+
+
+def pod_usage(spec: PodSpec) -> Mapping[str, Quantity]:
     """Return the quota usage of one pod; requests that are absent default to limits, as a server defaults them."""
+    return _usage_of(_shape(spec))
+
+
+def total_json(pods: Iterable[tuple[PodSpec, int]]) -> Mapping[str, str]:
+    """Return what pods use together, so many of each, as canonical text."""
+    return _total_of(tuple((_shape(spec), count) for spec, count in pods))
+
+
+def _shape(spec: PodSpec) -> _Shape:
+    level = spec.resources
+    key = (
+        tuple(_amounts(container.resources) for container in spec.containers),
+        tuple((container.restart_policy, _amounts(container.resources)) for container in spec.init_containers),
+        tuple(spec.overhead.items()),
+        None if level is None else _amounts(level),
+    )
+    return _Shape(key, spec)
+
+
+def _amounts(resources: ResourceRequirements) -> Hashable:
+    return tuple(resources.requests.items()), tuple(resources.limits.items())
+
+
+@lru_cache(_SHAPES)
+def _total_of(pods: tuple[tuple[_Shape, int], ...]) -> Mapping[str, str]:
+    total: Usage = {}
+    for shape, count in pods:
+        add(total, _usage_of(shape), count)
+    return to_json(total)
+
+
+@lru_cache(_SHAPES)
+def _usage_of(shape: _Shape) -> Usage:
+    spec = shape.spec
     usage: Usage = {"pods": Quantity(NANO), "count/pods": Quantity(NANO)}
     for name, amount in effective_requests(_mapped(spec, _defaulted)).items():
         usage[name] = amount

@@ -7,14 +7,17 @@ Source: volcano-controllers A6.3, A6.4, A7.7, A7.8, A9, Part B.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any
 
+import msgspec
+
 from strato.api import catalog
 from strato.api.core import PersistentVolumeClaim, Pod
-from strato.api.meta import Object
+from strato.api.meta import Object, ObjectMeta
 from strato.api.volcano.batch import Job
 from strato.client.cluster import Cluster, PatchType
 from strato.controllers.job import terms
@@ -28,6 +31,9 @@ from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
 
 CONCURRENT_WRITES = 64
 """Writes in flight per job: enough to fill one group commit of the embedded server."""
+
+KEPT_TEMPLATES = 512
+"""Jobs whose templates are kept between the first write and the pods: a few kilobytes each."""
 
 _MARK = {"metadata": {"annotations": {terms.OUT_OF_SYNC: "true"}}}
 
@@ -55,6 +61,8 @@ class JobEffects:
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster = cluster
         self._random = random
+        self._templates: OrderedDict[str, tuple[int, list[dict[str, Any]]]] = OrderedDict()
+        """Generation and templates of jobs just read whole, by uid: most are admitted in a moment."""
 
     # Pods
 
@@ -69,19 +77,35 @@ class JobEffects:
         job = record.job
         assert job is not None
         assert record.plugins is not None
-        whole = await self._cluster.get(catalog.VCJOB, job.metadata.name, job.metadata.namespace)
-        if whole["metadata"]["uid"] != job.metadata.uid or whole["metadata"].get("generation", 0) != (
-            job.metadata.generation
-        ):
-            raise JobError(f"job {record.key} changed while its pods were prepared")
+        generation, templates = self._templates.pop(job.metadata.uid, (-1, []))
+        if generation != job.metadata.generation:
+            templates = await self._read_templates(job)
         plugins = record.plugins.active
         record.blueprints = {
             task.name or terms.DEFAULT_TASK: Blueprint(
                 job, task, template, group=group, plugins=plugins, random=self._random, forwarded=forwarded
             )
-            for task, template in zip(job.spec.tasks, templates_of(whole), strict=True)
+            for task, template in zip(job.spec.tasks, templates, strict=True)
         }
         return record.blueprints
+
+    async def _read_templates(self, job: Job) -> list[dict[str, Any]]:
+        meta = job.metadata
+        whole = await self._cluster.get(catalog.VCJOB, meta.name, meta.namespace)
+        if whole["metadata"]["uid"] != meta.uid or whole["metadata"].get("generation", 0) != meta.generation:
+            raise JobError(f"job {meta.key} changed while its pods were prepared")
+        return templates_of(whole)
+
+    async def patch_status_whole(self, meta: ObjectMeta, operations: Sequence[Mapping[str, Any]]) -> Job:
+        """Write a job's status and return the job; the templates in the answer are kept for a while."""
+        whole = await self._cluster.patch(
+            catalog.VCJOB, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
+        )
+        job = msgspec.convert(whole, Job)
+        self._templates[job.metadata.uid] = job.metadata.generation, templates_of(whole)
+        if len(self._templates) > KEPT_TEMPLATES:
+            self._templates.popitem(last=False)
+        return job
 
     async def create_pods(self, record: JobRecord, blueprint: Blueprint, indexes: Sequence[int]) -> list[StratoError]:
         """Create replicas of one task concurrently; returns what failed. A pod of ours that exists is taken over."""

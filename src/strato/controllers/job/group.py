@@ -5,11 +5,12 @@ Source: volcano-controllers A10.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from strato.api.core import PodSpec
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, SubGroupPolicySpec
@@ -61,7 +62,7 @@ def group_spec(job: Job, priority_of: PriorityOf) -> dict[str, Any]:
         "minMember": spec.min_available,
         "queue": spec.queue,
         "minTaskMember": {task.name or terms.DEFAULT_TASK: _task_minimum(task) for task in spec.tasks},
-        "minResources": usage.to_json(min_resources(job, priority_of)),
+        "minResources": min_resources(job, priority_of),
     }
     if spec.priority_class_name:
         wanted["priorityClassName"] = spec.priority_class_name
@@ -78,6 +79,8 @@ def group_patch(group: PodGroup, wanted: dict[str, Any]) -> dict[str, Any] | Non
     changes: dict[str, Any] = {}
     for name in _UPDATED:
         old, new = present.get(name), wanted.get(name)
+        if old == new:
+            continue
         if name == "minResources":
             equal = usage.same(group.spec.min_resources, new)
         elif name == "subGroupPolicy":
@@ -95,11 +98,14 @@ def group_patch(group: PodGroup, wanted: dict[str, Any]) -> dict[str, Any] | Non
     return {"spec": changes} if changes else None
 
 
-def min_resources(job: Job, priority_of: PriorityOf) -> usage.Usage:
+def min_resources(job: Job, priority_of: PriorityOf) -> Mapping[str, str]:
     """Return what the smallest gang needs: pods of important tasks first, until ``minAvailable`` is reached."""
+    return usage.total_json(_smallest_gang(job, priority_of))
+
+
+def _smallest_gang(job: Job, priority_of: PriorityOf) -> list[tuple[PodSpec, int]]:
     tasks = sorted(job.spec.tasks, key=lambda t: -priority_of(t.template.spec.priority_class_name))
     need = job.spec.min_available
-    total: usage.Usage = {}
     wanted = sum(t.replicas if t.min_available is None else t.min_available for t in tasks)
     chosen = dict.fromkeys(range(len(tasks)), 0)
     if need >= wanted:
@@ -110,10 +116,7 @@ def min_resources(job: Job, priority_of: PriorityOf) -> usage.Usage:
         more = max(0, min(task.replicas - chosen[position], need))
         chosen[position] += more
         need -= more
-    for position, task in enumerate(tasks):
-        if chosen[position]:
-            usage.add(total, usage.pod_usage(task.template.spec), chosen[position])
-    return total
+    return [(task.template.spec, chosen[position]) for position, task in enumerate(tasks) if chosen[position]]
 
 
 def job_of_group(group: PodGroup) -> Key:
@@ -174,4 +177,6 @@ def _topology(view: NetworkTopologySpec) -> dict[str, Any]:
 
 def _normal(policies: Iterable[dict[str, Any]] | None) -> list[SubGroupPolicySpec]:
     """Bring sub-group policies to one form: written ones lack what decoded ones take as defaults."""
-    return msgspec.convert(list(policies or ()), list[SubGroupPolicySpec])
+    if not policies:
+        return []
+    return msgspec.convert(list(policies), list[SubGroupPolicySpec])

@@ -201,7 +201,7 @@ class Procedures:
         job = _job(record)
         status = {**statuses.to_json(job.status), "minAvailable": job.spec.min_available}
         status["state"] = {**status.get("state", {}), "phase": Phase.PENDING}
-        await self._write_status(record, statuses.stamped(status, self._clock.now()))
+        await self._write_status(record, statuses.stamped(status, self._clock.now()), keep_templates=True)
 
     async def _add_plugins(self, record: JobRecord) -> None:
         job = _job(record)
@@ -240,10 +240,14 @@ class Procedures:
             if not record.put_group(group):
                 raise JobError(f"the PodGroup of job {record.key} is still being deleted")
             return
+        if group.spec == record.group_fits:
+            return
         patch = groups.group_patch(group, record.group_spec)
         if patch is not None:
             meta = group.metadata
-            record.put_group(await self._cluster.patch(PodGroup, meta.name, meta.namespace, patch))
+            group = await self._cluster.patch(PodGroup, meta.name, meta.namespace, patch)
+            record.put_group(group)
+        record.group_fits = group.spec
 
     def current_group(self, record: JobRecord) -> PodGroup | None:
         """Return the job's PodGroup; one of the job's own name (of old versions) is honoured."""
@@ -251,11 +255,11 @@ class Procedures:
         known = record.group
         if known is not None:
             meta = known.metadata
-            seen = revision_of(self._groups.resource_version)
-            if seen >= revision_of(meta.resource_version) and meta.key not in self._groups:
-                record.drop_group(meta.uid)  # it came and went while the watch was away
-            else:
+            if meta.key in self._groups or revision_of(self._groups.resource_version) < revision_of(
+                meta.resource_version
+            ):
                 return known
+            record.drop_group(meta.uid)  # it came and went while the watch was away
         for key in (groups.group_key(job), record.key):
             found = self._groups.get(key)
             if found is not None and record.put_group(found):
@@ -392,7 +396,8 @@ class Procedures:
 
     # Shared
 
-    async def _write_status(self, record: JobRecord, status: Status) -> None:
+    async def _write_status(self, record: JobRecord, status: Status, *, keep_templates: bool = False) -> None:
+        """Write the status; ``keep_templates`` when pods are soon made of what the answer holds."""
         job = _job(record)
         operations: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
@@ -402,9 +407,12 @@ class Procedures:
         before, after = job.status.state.phase, statuses.phase_of(status)
         record.moving_to = after
         try:
-            written = await self._cluster.patch(
-                Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
-            )
+            if keep_templates:
+                written = await self._effects.patch_status_whole(meta, operations)
+            else:
+                written = await self._cluster.patch(
+                    Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
+                )
         finally:
             record.moving_to = None
         if record.job is None or record.job.metadata.uid != meta.uid:

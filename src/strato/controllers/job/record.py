@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+import msgspec
+
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
 from strato.controllers.job.agenda import Agenda
 from strato.controllers.job.blueprint import Blueprint
 from strato.controllers.job.completion import completed
@@ -40,6 +42,7 @@ class JobRecord:
         "facts",
         "failures",
         "group",
+        "group_fits",
         "group_spec",
         "group_warning",
         "job",
@@ -71,6 +74,8 @@ class JobRecord:
         self.group: PodGroup | None = None
         self.group_spec: dict[str, object] | None = None
         """What the PodGroup's spec should be, for this generation of the job."""
+        self.group_fits: PodGroupSpec | None = None
+        """A spec of the PodGroup that was found to be as it should be, for this generation of the job."""
         self.group_warning = ""
         """The last group condition that was reported as an event."""
         self._gone_groups: set[str] = set()
@@ -93,18 +98,19 @@ class JobRecord:
 
         A phase that we are just writing is no news.
         """
-        job = completed(job)
         known = self.job
         revision = revision_of(job.metadata.resource_version)
         same_life = known is not None and known.metadata.uid == job.metadata.uid
         if same_life and revision < self.revision:
             return False
-        self.job, self.revision = job, revision
+        self.revision = revision
         if not same_life:
             self._start_life()
         if known is None or not same_life or known.metadata.generation != job.metadata.generation:
-            self._take_spec(job)
+            self.job = completed(job)
+            self._take_spec(self.job)
             return True
+        self.job = msgspec.structs.replace(job, spec=known.spec)
         if known.metadata.deletion_timestamp != job.metadata.deletion_timestamp:
             return True
         phase = job.status.state.phase
@@ -129,6 +135,7 @@ class JobRecord:
     def _drop_derived(self) -> None:
         self.blueprints = None
         self.group_spec = None
+        self.group_fits = None
         self.plugins = None
         self.plugins_fresh = False
 
