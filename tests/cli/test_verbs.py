@@ -380,3 +380,108 @@ def test_the_single_purpose_tools(shell: Shell, monkeypatch: pytest.MonkeyPatch)
     assert shell.tool("vqueues", "-n", "default").splitlines()[1].split()[:2] == ["default", "1"]
     assert shell.tool("vcancel", "-n", "one") == "cancel job one successfully\n"
     assert "API Version: v1alpha1" in shell.tool("vcctl", "version")
+
+
+@pytest.mark.parametrize("words", [("vcctl",), ("vcctl", "job"), ("vcctl", "queue", "--help")])
+def test_volcanos_tools_without_a_verb_show_what_there_is(shell: Shell, words: tuple[str, ...]) -> None:
+    assert "Usage: vcctl" in shell.tool(*words)
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        pytest.param(("vcctl", "job", "list", "--bad"), "Failed to list job: No such option '--bad'.", id="a bad flag"),
+        pytest.param(("vcctl", "job", "nope"), "Failed to job: No such command 'nope'.", id="a bad verb"),
+        pytest.param(("vcctl", "queue", "get"), "Failed to get queue: Missing option", id="a missing flag"),
+        pytest.param(("vjobs", "--bad"), "Failed to: No such option '--bad'.", id="a tool of one purpose"),
+    ],
+)
+def test_unusable_words_are_told_in_one_line_that_names_the_verb(
+    shell: Shell, words: tuple[str, ...], line: str
+) -> None:
+    told = shell.tool(*words, code=255)
+    assert told.startswith(line)
+    assert told.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(("vcctl", "job", "list", "--all-namespaces=true", "-v=3"), id="values joined by an equals sign"),
+        pytest.param(("vcctl", "-v4", "job", "list", "-A"), id="a level glued to its flag"),
+        pytest.param(("vjobs", "--all-namespaces"), id="a switch alone"),
+    ],
+)
+def test_switches_are_written_as_in_go(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.job("one")
+    assert shell.tool(*words).splitlines()[1].split()[:2] == ["default", "one"]
+
+
+def test_a_switch_may_be_turned_off(shell: Shell) -> None:
+    shell.job("one")
+    assert shell.tool("vjobs", "--all-namespaces=false").splitlines()[0].split()[0] == "Name"
+
+
+def test_the_page_of_vjobs_has_no_conditions(shell: Shell) -> None:
+    conditions = [{"status": "Running", "lastTransitionTime": "2026-01-01T00:00:00Z"}]
+    container = {"name": "c", "image": "busybox"}
+    tasks = [{"name": "t", "replicas": 1, "template": {"spec": {"containers": [container]}}}]
+    status = {"state": {"phase": "Running"}, "conditions": conditions}
+    shell.create(catalog.VCJOB, "one", spec={"tasks": tasks}, status=status)
+    assert "Conditions:" in shell.tool("vcctl", "job", "view", "-N", "one")
+    assert "Conditions:" not in shell.tool("vjobs", "-n", "one")
+
+
+def test_jobs_are_selected_by_labels(shell: Shell) -> None:
+    shell.job("mine")
+    shell.create(catalog.VCJOB, "yours", metadata={"labels": {"team": "b"}}, spec=shell.job("other")["spec"])
+    assert [line.split()[0] for line in shell.strato("job", "list", "-l", "team=b").splitlines()[1:]] == ["yours"]
+
+
+def test_lists_say_what_their_items_are(shell: Shell) -> None:
+    shell.pod("p", shell.job("one"))
+    (pod,) = json.loads(shell.strato("pod", "list", "-o", "json"))["items"]
+    assert (pod["apiVersion"], pod["kind"], pod["metadata"]["name"]) == ("v1", "Pod", "p")
+    assert json.loads(shell.strato("jobflow", "list", "-A", "-o", "json"))["items"] == []
+    assert shell.strato("jobtemplate", "describe") == "No resources found\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("strato que", {"queue"}, id="a command"),
+        pytest.param("strato job l", {"list", "logs"}, id="a verb"),
+        pytest.param("strato job list --all", {"--all-namespaces"}, id="a flag"),
+        pytest.param("strato job list -o ", {"table", "json", "yaml"}, id="a choice"),
+        pytest.param("strato run s", {"scheduler"}, id="a component"),
+    ],
+)
+def test_a_shell_completes_what_is_typed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, line: str, expected: set[str]
+) -> None:
+    monkeypatch.setenv("_STRATO_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(line.count(" ")))
+    offered = {one.partition(",")[2] for one in shell.strato().splitlines()}
+    assert offered == expected
+
+
+def test_the_completion_script_asks_for_what_is_answered(shell: Shell) -> None:
+    for name in ("bash", "zsh", "fish"):
+        assert f"_STRATO_COMPLETE={name}_complete" in shell.strato("completion", name)
+
+
+def test_a_server_that_does_not_answer_is_named_with_what_to_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    config = tmp_path / "config"
+    cluster = {"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    body = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster], "contexts": [context]}
+    config.write_text(yaml.safe_dump({**body, "users": [{"name": "u", "user": {}}]}))
+    with pytest.raises(SystemExit) as caught:
+        main(["-k", str(config), "job", "list"])
+    told = capsys.readouterr().err
+    assert caught.value.code == 1
+    assert "Failed to list job: the server http://127.0.0.1:1 cannot be reached" in told
+    assert f"named by {config}); is it up? Another one is named by --master URL or --kubeconfig FILE" in told

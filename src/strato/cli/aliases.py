@@ -16,6 +16,7 @@ from typing import NoReturn
 import click
 
 from strato import __version__
+from strato.cli.goflags import GoCommand, switch
 from strato.errors import StratoError
 
 FAILED = 255
@@ -101,7 +102,7 @@ def hoist(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     rest: list[str] = []
     words = iter(args)
     for word in words:
-        flag, equals, value = word.partition("=")
+        flag, equals, value = _parted(word)
         if flag not in _WITH_VALUE and flag not in _LOGGING:
             rest.append(word)
             if word == "--":
@@ -116,7 +117,17 @@ def hoist(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return found, rest
 
 
+def _parted(word: str) -> tuple[str, bool, str]:
+    """Return a flag, whether its value is joined to it, and the value: ``-v=4``, ``-v4``, ``--v=4``."""
+    flag, equals, value = word.partition("=")
+    short = word[:2]
+    if not equals and not word.startswith("--") and len(word) > 2 and short in ("-s", "-k", "-v"):
+        return short, True, word[2:]
+    return flag, bool(equals), value
+
+
 def _main(command: click.Command, argv: Sequence[str]) -> NoReturn:
+    from strato.cli.main import stop_printing
     from strato.cli.verbs import FailureLine
 
     try:
@@ -130,20 +141,36 @@ def _main(command: click.Command, argv: Sequence[str]) -> NoReturn:
                 "home": os.environ.get("STRATO_HOME"),
             }
             command.invoke(ctx)
-    except FailureLine as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.message)
-        sys.exit(FAILED)
+    except FailureLine as error:
+        _fail(error.message)
     except StratoError as error:
-        click.echo(f"Failed to: {error}")
-        sys.exit(FAILED)
+        _fail(f"Failed to: {error}")
     except click.exceptions.Exit as error:
         sys.exit(error.exit_code)
+    except click.UsageError as error:
+        _fail(f"Failed to{_what_failed(error.ctx)}: {error.format_message()}")
     except click.ClickException as error:
-        click.echo(f"Failed to: {error.format_message()}")
-        sys.exit(FAILED)
+        _fail(f"Failed to: {error.format_message()}")
     except (KeyboardInterrupt, click.Abort):
         sys.exit(130)
+    except BrokenPipeError:
+        stop_printing()
+        sys.exit(141)
     sys.exit(0)
+
+
+def _fail(message: str) -> NoReturn:
+    """End as Volcano's tools do: one line on standard output."""
+    click.echo("; ".join(line.strip() for line in message.splitlines()))
+    sys.exit(FAILED)
+
+
+def _what_failed(ctx: click.Context | None) -> str:
+    """Return the commands from the leaf up, without the program: `` list job``."""
+    names = [] if ctx is None else ctx.command_path.split()[1:]
+    return "".join(f" {name}" for name in reversed(names))
 
 
 class _Vcctl(click.Group):
@@ -179,8 +206,9 @@ def _version() -> None:
     click.echo(f"Version: v{__version__}")
     click.echo("Git SHA: unknown")
     click.echo("Built At: unknown")
-    click.echo(f"Python Version: {platform.python_version()}")
-    click.echo(f"OS/Arch: {platform.system().lower()}/{platform.machine()}")
+    # the names scripts look for, although there is no Go here
+    click.echo(f"Go Version: none (Python {platform.python_version()})")
+    click.echo(f"Go OS/Arch: {platform.system().lower()}/{platform.machine()}")
 
 
 _job_name = click.option("-n", "--name", required=True, help="Name of the job.")
@@ -230,11 +258,11 @@ def _vsub(
     click.echo(f"run job {name} successfully")
 
 
-@click.command("vjobs", context_settings=_HELP)
+@click.command("vjobs", cls=GoCommand, context_settings=_HELP)
 @click.option("-n", "--name", default="", help="Show this job in full.")
 @_namespace
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
-@click.option("--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@switch("-A", "--all-namespaces", help="Jobs of every namespace.")
 @click.option("--selector", default="", help="Only jobs whose name contains this.")
 @click.pass_context
 def _vjobs(ctx: click.Context, name: str, namespace: str, scheduler: str, all_namespaces: bool, selector: str) -> None:
@@ -242,7 +270,7 @@ def _vjobs(ctx: click.Context, name: str, namespace: str, scheduler: str, all_na
     from strato.cli import job
 
     if name:
-        ctx.invoke(_command(job.job, "view"), namespace=namespace, name=name, output="table")
+        job.show_job(ctx, namespace, name, "table", conditions=False)
         return
     ctx.invoke(
         _command(job.job, "list"),
@@ -251,6 +279,7 @@ def _vjobs(ctx: click.Context, name: str, namespace: str, scheduler: str, all_na
         scheduler=scheduler,
         all_namespaces=all_namespaces,
         selector=selector,
+        labels="",
         output="table",
     )
 

@@ -11,7 +11,9 @@ from click.shell_completion import get_completion_class
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
     """Print the completion script of SHELL; for bash: source <(strato completion bash)."""
+    from strato.cli.main import COMPLETE_VARIABLE
+
     kind = get_completion_class(shell)
     assert kind is not None
     root = ctx.find_root().command
-    click.echo(kind(root, {}, "strato", "_STRATO_COMPLETE").source())
+    click.echo(kind(root, {}, "strato", COMPLETE_VARIABLE).source())

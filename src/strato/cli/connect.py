@@ -17,7 +17,7 @@ import click
 from strato.cli.home import Home
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
-from strato.errors import UsageError
+from strato.errors import Unavailable, UsageError
 
 T = TypeVar("T")
 
@@ -39,10 +39,24 @@ def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) ->
         cluster = connect(ctx)
         try:
             return await work(cluster)
+        except Unavailable as error:
+            raise Unavailable(
+                f"{error} (named by {_named_by(ctx)}); is it up? "
+                "Another one is named by --master URL or --kubeconfig FILE"
+            ) from error
         finally:
             await cluster.close()
 
     return asyncio.run(run())
+
+
+def _named_by(ctx: click.Context) -> str:
+    if _options(ctx)["master"]:
+        return "--master"
+    try:
+        return ", ".join(map(str, kubeconfig_paths(ctx))) or "the service account of this pod"
+    except UsageError:
+        return "the embedded cluster, which has gone"
 
 
 def connect(ctx: click.Context) -> Cluster:

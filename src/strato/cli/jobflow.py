@@ -12,7 +12,7 @@ import click
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.cli.connect import with_cluster
-from strato.cli.output import NOTHING_FOUND, fitted_table
+from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fitted_table, output_option, print_objects
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
 from strato.clock import SystemClock, parse_time
@@ -47,23 +47,31 @@ def _create(kind: Kind, group: click.Group) -> None:
 def _list(kind: Kind, group: click.Group) -> None:
     @group.command(name="list")
     @_namespace
-    @click.option("--all-namespaces", is_flag=True, help="Of every namespace.")
+    @all_namespaces_option("Of every namespace.")
+    @output_option
     @click.pass_context
-    def list_all(ctx: click.Context, namespace: str, all_namespaces: bool) -> None:
+    def list_all(ctx: click.Context, namespace: str, all_namespaces: bool, output: str) -> None:
         """List them."""
         page = with_cluster(ctx, lambda cluster: cluster.list(kind, "" if all_namespaces else namespace))
-        click.echo(_table(kind, page.items) if page.items else NOTHING_FOUND)
+        if output != "table":
+            print_objects(kind, page.items, output)
+        else:
+            click.echo(_table(kind, page.items) if page.items else NOTHING_FOUND)
 
 
 def _get(kind: Kind, group: click.Group) -> None:
     @group.command()
     @click.option("-N", "--name", required=True, help="Its name.")
     @_namespace
+    @output_option
     @click.pass_context
-    def get(ctx: click.Context, name: str, namespace: str) -> None:
+    def get(ctx: click.Context, name: str, namespace: str, output: str) -> None:
         """Show one."""
         found = with_cluster(ctx, lambda cluster: cluster.get(kind, name, namespace))
-        click.echo(_table(kind, [found]))
+        if output != "table":
+            print_objects(kind, [found], output, single=True)
+        else:
+            click.echo(_table(kind, [found]))
 
 
 def _describe(kind: Kind, group: click.Group) -> None:
@@ -81,7 +89,8 @@ def _describe(kind: Kind, group: click.Group) -> None:
         async def work(cluster: Cluster) -> Sequence[Json]:
             return [await cluster.get(kind, name, namespace)] if name else (await cluster.list(kind, namespace)).items
 
-        click.echo("\n\n\n".join(_text(item, format) for item in with_cluster(ctx, work)))
+        found = with_cluster(ctx, work)
+        click.echo("\n\n\n".join(_text(item, format) for item in found) if found else NOTHING_FOUND)
 
 
 def _delete(kind: Kind, group: click.Group) -> None:

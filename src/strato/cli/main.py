@@ -39,6 +39,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 
 
+COMPLETE_VARIABLE = "_STRATO_COMPLETE"
+"""Set by a shell that wants to know how a word goes on."""
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
@@ -94,13 +98,22 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except (KeyboardInterrupt, click.Abort):
         code = 130
     except BrokenPipeError:
-        # The reader went away (``strato job list | head``); there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_printing()
         code = 141
     sys.exit(code)
 
 
+def stop_printing() -> None:
+    """Print to nowhere: the reader went away (``strato job list | head``), and there is nobody left to tell."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _invoke(args: list[str]) -> int:
+    instruction = os.environ.get(COMPLETE_VARIABLE)
+    if instruction:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(cli, {}, "strato", COMPLETE_VARIABLE, instruction)
     with cli.make_context("strato", args) as ctx:
         result: Any = cli.invoke(ctx)
     return result if isinstance(result, int) else 0

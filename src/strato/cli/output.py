@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import click
 import yaml
+
+from strato.api.kinds import Kind
+from strato.cli.goflags import switch
+from strato.client.cluster import Json
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 NOTHING_FOUND = "No resources found"
 
@@ -16,9 +22,15 @@ output_option = click.option(
 )
 
 
-def print_objects(items: Sequence[Mapping[str, Any]], output: str, *, single: bool = False) -> None:
-    """Print objects as JSON or YAML; several as a ``List``."""
-    body: Any = items[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(items)}
+def all_namespaces_option(text: str) -> Callable[[F], F]:
+    """Return the switch that goes beyond one namespace."""
+    return switch("-A", "--all-namespaces", help=text)
+
+
+def print_objects(kind: Kind, items: Sequence[Json], output: str, *, single: bool = False) -> None:
+    """Print objects of a kind as JSON or YAML; several as a ``List``, each with the kind that lists leave out."""
+    whole = [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in items]
+    body: Any = whole[0] if single else {"apiVersion": "v1", "kind": "List", "items": whole}
     if output == "json":
         click.echo(json.dumps(body, indent=2))
     else:

@@ -11,7 +11,7 @@ import click
 
 from strato.api import catalog
 from strato.cli.connect import with_cluster
-from strato.cli.output import NOTHING_FOUND, fixed_table, output_option, print_objects
+from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fixed_table, output_option, print_objects
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
 
@@ -40,7 +40,7 @@ def pod() -> None:
 @click.option("-q", "--queue", default="", help="Only pods of this queue.")
 @click.option("-j", "--job", "job_name", default="", help="Only pods of this job.")
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
-@click.option("--all-namespaces", is_flag=True, help="Pods of every namespace.")
+@all_namespaces_option("Pods of every namespace.")
 @output_option
 @click.pass_context
 def list_pods(ctx: click.Context, queue: str, job_name: str, namespace: str, all_namespaces: bool, output: str) -> None:
@@ -53,7 +53,9 @@ def list_pods(ctx: click.Context, queue: str, job_name: str, namespace: str, all
         wanted = select([PodRow(item["metadata"], ()) for item in page.items], queue, job_name)
         kept = {(row.metadata.get("namespace"), row.metadata["name"]) for row in wanted}
         print_objects(
-            [i for i in page.items if (i["metadata"].get("namespace"), i["metadata"]["name"]) in kept], output
+            catalog.POD,
+            [i for i in page.items if (i["metadata"].get("namespace"), i["metadata"]["name"]) in kept],
+            output,
         )
         return
     rows = with_cluster(ctx, lambda cluster: read_rows(cluster, scope, _selector(queue, job_name)))

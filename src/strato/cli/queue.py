@@ -108,7 +108,7 @@ async def _read(cluster: Cluster, name: str | None) -> tuple[Sequence[Json], Cou
 
 def _show(queues: Sequence[Json], counts: Counter[tuple[str, str]], output: str, *, single: bool) -> None:
     if output != "table":
-        print_objects(queues, output, single=single)
+        print_objects(catalog.QUEUE, queues, output, single=single)
     elif not queues:
         click.echo(NOTHING_FOUND)
     else:

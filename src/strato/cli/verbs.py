@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from strato.errors import ApiError, StratoError
+from strato.cli.goflags import GoCommand
+from strato.errors import StratoError, UsageError
 
 
 class VerbFailed(StratoError):
@@ -14,15 +15,18 @@ class VerbFailed(StratoError):
 
 
 class VerbGroup(click.Group):
-    """A group like ``job``: failures name the verb and the group."""
+    """A group like ``job``: failures name the verb and the group, flags are written as Go's or as click's."""
+
+    command_class = GoCommand
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb."""
         try:
             return super().invoke(ctx)
-        except (ApiError, VerbFailed) as error:
+        except StratoError as error:
             verb = ctx.invoked_subcommand or ""
-            raise FailureLine(f"Failed to {verb} {ctx.info_name}: {error}") from error
+            line = UnusableLine if isinstance(error, UsageError) else FailureLine
+            raise line(f"Failed to {verb} {ctx.info_name}: {error}") from error
 
 
 class FailureLine(click.ClickException):
@@ -31,3 +35,9 @@ class FailureLine(click.ClickException):
     def show(self, file: Any = None) -> None:
         """Print the line as it is."""
         click.echo(self.message, err=True)
+
+
+class UnusableLine(FailureLine):
+    """The same for what a person gave that cannot be used, exit status 2."""
+
+    exit_code = UsageError.exit_code

@@ -14,12 +14,12 @@ from strato.cli.job.listing import job_table
 from strato.cli.job.manifest import job_from_file, job_from_flags
 from strato.cli.job.view import render_job
 from strato.cli.job.wait import wait_for_jobs
-from strato.cli.output import NOTHING_FOUND, output_option, print_objects
+from strato.cli.output import NOTHING_FOUND, all_namespaces_option, output_option, print_objects
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
 from strato.clock import SystemClock
 
-__all__ = ["job"]
+__all__ = ["job", "show_job"]
 
 namespace_option = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 name_option = click.option("-N", "--name", required=True, help="Name of the job.")
@@ -88,18 +88,27 @@ def run(
 @click.option("-q", "--queue", default="", help="Only jobs of this queue.")
 @namespace_option
 @click.option("-S", "--scheduler", default="", help="Only jobs of this scheduler.")
-@click.option("--all-namespaces", is_flag=True, help="Jobs of every namespace.")
+@all_namespaces_option("Jobs of every namespace.")
 @click.option("--selector", default="", help="Only jobs whose name contains this.")
+@click.option("-l", "--labels", default="", metavar="SELECTOR", help="Only jobs with these labels: team=a,tier!=test.")
 @output_option
 @click.pass_context
 def list_jobs(
-    ctx: click.Context, queue: str, namespace: str, scheduler: str, all_namespaces: bool, selector: str, output: str
+    ctx: click.Context,
+    queue: str,
+    namespace: str,
+    scheduler: str,
+    all_namespaces: bool,
+    selector: str,
+    labels: str,
+    output: str,
 ) -> None:
     """List jobs."""
-    page = with_cluster(ctx, lambda cluster: cluster.list(catalog.VCJOB, "" if all_namespaces else namespace))
+    scope = "" if all_namespaces else namespace
+    page = with_cluster(ctx, lambda cluster: cluster.list(catalog.VCJOB, scope, label_selector=labels))
     jobs = [item for item in page.items if _selected(item, queue, scheduler, selector)]
     if output != "table":
-        print_objects(jobs, output)
+        print_objects(catalog.VCJOB, jobs, output)
     elif not page.items:
         click.echo(NOTHING_FOUND)
     else:
@@ -122,6 +131,11 @@ def _selected(item: Json, queue: str, scheduler: str, selector: str) -> bool:
 @click.pass_context
 def view(ctx: click.Context, namespace: str, name: str, output: str) -> None:
     """Show one job with its events."""
+    show_job(ctx, namespace, name, output)
+
+
+def show_job(ctx: click.Context, namespace: str, name: str, output: str, *, conditions: bool = True) -> None:
+    """Print one job: its page, with or without the section of its conditions, or the whole object."""
 
     async def work(cluster: Cluster) -> tuple[Json, Sequence[Json]]:
         found = await cluster.get(catalog.VCJOB, name, namespace)
@@ -130,9 +144,9 @@ def view(ctx: click.Context, namespace: str, name: str, output: str) -> None:
 
     found, events = with_cluster(ctx, work)
     if output != "table":
-        print_objects([found], output, single=True)
+        print_objects(catalog.VCJOB, [found], output, single=True)
     else:
-        click.echo(render_job(found, events))
+        click.echo(render_job(found, events, conditions=conditions))
 
 
 @job.command()

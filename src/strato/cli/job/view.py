@@ -24,9 +24,9 @@ _COUNTERS = (
 )
 
 
-def render_job(job: Json, events: Sequence[Json]) -> str:
-    """Lay out a job and those events of its namespace that are about it."""
-    lines = [*_head(job), *_spec(job.get("spec", {})), *_status(job.get("status", {}))]
+def render_job(job: Json, events: Sequence[Json], *, conditions: bool = True) -> str:
+    """Lay out a job and those events of its namespace that are about it; ``vjobs`` leaves the conditions out."""
+    lines = [*_head(job), *_spec(job.get("spec", {})), *_status(job.get("status", {}), conditions)]
     return "\n".join([*lines, *_events(job["metadata"]["name"], events)])
 
 
@@ -99,7 +99,7 @@ def _container(container: Mapping[str, Any]) -> Iterator[str]:
         yield _line(5, "Working Dir", container["workingDir"])
 
 
-def _status(status: Mapping[str, Any]) -> Iterator[str]:
+def _status(status: Mapping[str, Any], conditions: bool) -> Iterator[str]:
     yield _line(0, "Status")
     for title, member in _COUNTERS:
         if status.get(member):
@@ -110,7 +110,7 @@ def _status(status: Mapping[str, Any]) -> Iterator[str]:
         yield _line(1, "Controlled Resources")
         for name, value in status["controlledResources"].items():
             yield _line(2, name, value)
-    if status.get("conditions"):
+    if conditions and status.get("conditions"):
         yield _line(1, "Conditions")
         for condition in status["conditions"]:
             yield _line(2, "Status", condition.get("status", ""))
