@@ -6,16 +6,25 @@ in one process (or a thousand simulations) do not share counters.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+    UnknownMetricFamily,
+)
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample as _Sample
 
-__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry", "Sample"]
+__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry", "Sample", "Spread"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -24,9 +33,43 @@ class Sample(NamedTuple):
     """One value of a counter or gauge that its owner keeps itself."""
 
     name: str
-    """Of a counter it ends with ``_total``."""
+    """Of a counter it ends with ``_total``; one that does not is rendered by its very name, without a type."""
     labels: Mapping[str, str]
     value: float
+
+
+class _Plain(Counter):
+    """A counter rendered by its very name, without ``_total``; readers see a value without a type."""
+
+    _type = "unknown"
+
+    def _child_samples(self) -> Iterable[_Sample]:
+        return (_Sample("", {}, self._value.get(), None, self._value.get_exemplar()),)
+
+
+class Spread:
+    """A histogram for paths too hot for a locked one; one thread writes.
+
+    Args:
+        buckets: Upper bounds, ascending.
+    """
+
+    __slots__ = ("_bounds", "_counts", "_sum")
+
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self._bounds = tuple(buckets)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count a value."""
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self._sum += value
+
+    def rendered(self) -> tuple[list[tuple[str, float]], float]:
+        """Return cumulated counts by upper bound, and the sum."""
+        bounds = [*(str(float(bound)) for bound in self._bounds), "+Inf"]
+        return list(zip(bounds, accumulate(self._counts), strict=True)), self._sum
 
 
 class Registry:
@@ -36,11 +79,12 @@ class Registry:
         self._collector = CollectorRegistry(auto_describe=False)
         self._known: dict[str, Counter | Gauge | Histogram] = {}
 
-    def counter(self, name: str, help_text: str, labels: Sequence[str] = ()) -> Counter:
-        """Return the counter of that name, made on first use; ``_total`` is appended when rendered."""
+    def counter(self, name: str, help_text: str, labels: Sequence[str] = (), *, plain: bool = False) -> Counter:
+        """Return the counter of that name, made on first use; ``_total`` is appended when rendered, unless plain."""
         metric = self._known.get(name)
         if metric is None:
-            metric = self._known[name] = Counter(name, help_text, labels, registry=self._collector)
+            made = _Plain if plain else Counter
+            metric = self._known[name] = made(name, help_text, labels, registry=self._collector)
         assert isinstance(metric, Counter)
         return metric
 
@@ -64,6 +108,22 @@ class Registry:
         assert isinstance(metric, Histogram)
         return metric
 
+    def spreads(
+        self, name: str, help_text: str, label: str, values: Sequence[str], buckets: Sequence[float]
+    ) -> list[Spread]:
+        """Return one `Spread` for each value of a label."""
+        made = {value: Spread(buckets) for value in values}
+
+        def rendered() -> Iterable[Metric]:
+            family = HistogramMetricFamily(name, help_text, labels=[label])
+            for value, spread in made.items():
+                counts, total = spread.rendered()
+                family.add_metric([value], counts, total)
+            return (family,)
+
+        self._collector.register(_Families(rendered))
+        return list(made.values())
+
     def collect(self, source: Callable[[], Iterable[Sample]]) -> None:
         """Ask ``source`` for counters whenever metrics are rendered: for paths too hot for a locked counter."""
         self._collector.register(_Source(source, CounterMetricFamily))
@@ -81,6 +141,16 @@ class Registry:
         return generate_latest(self._collector)
 
 
+class _Families(Collector):
+    """Adapts a function that makes whole families."""
+
+    def __init__(self, source: Callable[[], Iterable[Metric]]) -> None:
+        self._source = source
+
+    def collect(self) -> Iterable[Metric]:
+        return self._source()
+
+
 class _Source(Collector):
     """Adapts a function to the library's collector."""
 
@@ -90,11 +160,13 @@ class _Source(Collector):
         self._source = source
         self._family = family
 
-    def collect(self) -> Iterable[CounterMetricFamily | GaugeMetricFamily]:
-        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+    def collect(self) -> Iterable[Metric]:
+        families: dict[str, CounterMetricFamily | GaugeMetricFamily | UnknownMetricFamily] = {}
         for name, labels, value in self._source():
             family = families.get(name)
             if family is None:
-                family = families[name] = self._family(name, name.replace("_", " "), labels=list(labels))
+                exact = self._family is CounterMetricFamily and not name.endswith("_total")
+                made = UnknownMetricFamily if exact else self._family
+                family = families[name] = made(name, name.replace("_", " "), labels=list(labels))
             family.add_metric(list(labels.values()), value)
         return families.values()

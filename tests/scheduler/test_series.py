@@ -32,3 +32,36 @@ def test_queues_and_jobs_have_their_series_as_long_as_they_are_there() -> None:
             assert 'job_name="g"' not in gone
 
     virtually(story)
+
+
+COUNTED = [
+    'volcano_plugin_scheduling_latency_milliseconds_bucket{OnSession="OnSessionOpen",le="+Inf",plugin="gang"}',
+    'volcano_plugin_scheduling_latency_milliseconds_bucket{OnSession="OnSessionClose",le="0.1',
+    'volcano_action_scheduling_latency_milliseconds_count{action="allocate"}',
+    "volcano_e2e_scheduling_latency_milliseconds_count",
+    "volcano_open_session_duration_milliseconds_count",
+    "volcano_e2e_job_scheduling_latency_milliseconds_count 1.0",
+    'volcano_task_scheduling_latency_milliseconds_count{stage="Assumed"} 2.0',
+    'volcano_task_scheduling_latency_milliseconds_count{stage="Bound"} 2.0',
+    'volcano_scheduling_stage_duration_milliseconds_count{stage="Bind"} 2.0',
+    'volcano_job_retry_counts{job_id="late"}',
+    'volcano_queue_deserved_milli_cpu{queue_name="default"} 2000.0',
+    'volcano_queue_deserved_scalar_resources{queue_name="default",resource="pods"}',
+    'volcano_schedule_attempts_total{result="scheduled"} 2.0',
+]
+
+
+def test_latencies_and_outcomes_have_volcanos_names_and_bounds() -> None:
+    async def story(clock: VirtualClock) -> None:
+        metrics = Registry()
+        async with running(clock, metrics=metrics) as (cluster, _):
+            groups = [{**worlds.group(name, 2)} for name in ("g", "late")]
+            for group in groups:
+                group["metadata"]["creationTimestamp"] = "2023-11-14T22:13:00Z"
+            pods = [worlds.pod(f"{name}{i}", name) for name in ("g", "late") for i in range(2)]
+            await create(cluster, worlds.node("n1", cpu="2"), *groups, *pods)
+            await clock.sleep(3)
+            lines = metrics.render().decode()
+            assert [wanted for wanted in COUNTED if wanted not in lines] == []
+
+    virtually(story)

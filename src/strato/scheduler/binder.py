@@ -42,6 +42,7 @@ class Binder:
         recorder: Receives the events users see.
         wake: Called when something has to be decided again.
         bound: Called for every pod that was bound; for metrics.
+        staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
         workers: How many requests are under way at once.
     """
 
@@ -54,6 +55,7 @@ class Binder:
         wake: Callable[[], None],
         *,
         bound: Callable[[Task], None] | None = None,
+        staged: Callable[[Task, str, float], None] | None = None,
         workers: int = 64,
     ) -> None:
         self._cluster = cluster
@@ -62,6 +64,7 @@ class Binder:
         self._recorder = recorder
         self._wake = wake
         self._bound = bound
+        self._staged = staged
         self._workers = workers
         self._binds: deque[Bind] = deque()
         self._writes: deque[Job] = deque()
@@ -153,11 +156,14 @@ class Binder:
         try:
             if given is None or not given.stands:
                 return
+            began = self._clock.monotonic()
             try:
                 await self._claims.prepare(bind.task, given, bind.node)
             except StratoError as error:
                 await self._failed(bind, error, f"execute preBind for pod {bind.task.key} failed: {error}")
             else:
+                if self._staged is not None:
+                    self._staged(bind.task, "PreBind", self._clock.monotonic() - began)
                 await self._bind(bind)
             if not given.stands:
                 await self._claims.undo(bind.task, given)
@@ -167,6 +173,7 @@ class Binder:
     async def _bind(self, bind: Bind) -> None:
         task = bind.task
         why = self._choices.pop(task.key, None) if self._choices else None
+        began = self._clock.monotonic()
         for attempt in range(_ATTEMPTS):
             try:
                 await self._cluster.bind(
@@ -184,6 +191,8 @@ class Binder:
                 text = f"Successfully assigned {task.key} to {bind.node}"
                 if why is not None:
                     text += f" ({why})"
+                if self._staged is not None:
+                    self._staged(task, "Bind", self._clock.monotonic() - began)
                 self._recorder.event(task.pod, NORMAL, "Scheduled", text)
                 if self._bound is not None:
                     self._bound(task)

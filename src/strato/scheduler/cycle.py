@@ -17,7 +17,8 @@ from strato.scheduler.reporting.status import close_session
 from strato.scheduler.session import Session
 
 Observe = Callable[[str, str, float], None]
-"""Called with ("action" or "session", name, seconds); for metrics only, never for a decision."""
+"""Called with ("action" or "session", name, seconds) or ("OnSessionOpen" or "OnSessionClose", plugin, seconds); for
+metrics only, never for a decision."""
 
 
 def run_cycle(
@@ -47,7 +48,10 @@ def run_cycle(
     """
     ssn = decide(world, config, now=now, rng=rng, uid=uid, placer=placer or Placer(world.nodes), observe=observe)
     for plugin in ssn.plugins:
+        began = perf_counter()
         ssn.guard.call(plugin, "close", ssn)
+        if observe is not None:
+            observe("OnSessionClose", plugin.name, perf_counter() - began)
     close_session(ssn)
     _undo_promises(ssn)
     if ssn.plan.failures:
@@ -73,6 +77,8 @@ def decide(
     ssn = Session(world, config, placer, now=now, rng=rng, uid=uid)
     if observe is not None:
         observe("session", "open", perf_counter() - started)
+        for plugin, seconds in ssn.opened:
+            observe("OnSessionOpen", plugin, seconds)
     for name in config.actions:
         began = perf_counter()
         try:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.tasks import Task
 from strato.scheduler.reporting.reasons import FitErrors, Verdict
+
+if TYPE_CHECKING:
+    from strato.scheduler.framework import FloatArray
 
 
 class Bind(NamedTuple):
@@ -72,6 +76,8 @@ class QueueStatus:
     deserved: Mapping[str, str] = field(default_factory=dict)
     share: float = 0.0
     overused: bool = False
+    vectors: Mapping[str, Vector | FloatArray] = field(default_factory=dict, compare=False)
+    """For metrics: by family (``deserved``, ``capacity``, ``real_capacity``) amounts in internal units."""
 
 
 class Failure(NamedTuple):

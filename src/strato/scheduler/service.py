@@ -121,7 +121,14 @@ class Scheduler:
         self._series = Series(self.world, registry)
         self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
         self._binder = Binder(
-            cluster, clock, self.world, self._recorder, self.wake, bound=self._on_bound, workers=workers
+            cluster,
+            clock,
+            self.world,
+            self._recorder,
+            self.wake,
+            bound=self._on_bound,
+            staged=self._on_staged,
+            workers=workers,
         )
         self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
         self._feed = Feed(self.world, self.wake, self._on_refused, replicas, node_labels)
@@ -225,6 +232,7 @@ class Scheduler:
         for failure in plan.failures:
             self._on_failure(failure)
         if plan.binds:
+            self._measures.decided(plan.binds, self._clock.now())
             self._binder.bind(plan.binds, plan.choices)
         self.ledger.look(world.tasks, self._clock.now())
         if plan.evictions:
@@ -345,9 +353,11 @@ class Scheduler:
         self.wake()
 
     def _on_bound(self, task: Task) -> None:
-        self._measures.bound(task, self._clock.now())
         self._series.bound(task, self._clock.now())
         self.ledger.started(task.key, self._clock.now())
+
+    def _on_staged(self, task: Task, stage: str, seconds: float) -> None:
+        self._measures.staged(task, stage, seconds, self._clock.now())
 
     def _on_refused(self, view: Object, why: str) -> None:
         self._recorder.event(view, WARNING, "FailedScheduling", f"cannot be read: {why}")

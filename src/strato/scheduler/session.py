@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,7 @@ class Session:
 
     Attributes:
         search: Where the tasks at hand are being looked for a place; None for anywhere.
+        opened: How long each plugin took to open, in seconds; for metrics.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
         queue_keys_move: Whether placing for one queue changes where others stand, since they share ancestors.
         simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
@@ -100,6 +102,7 @@ class Session:
         self.nominated: dict[str, int] = {}
         self.queue_facts: dict[str, Any] = {}
         self.plugins: list[Plugin] = []
+        self.opened: list[tuple[str, float]] = []
         self._statements: list[Statement] = []
         self.kernel_flags = 0
         self.search: Search | None = None
@@ -164,7 +167,9 @@ class Session:
     def _open(self, option: PluginOption, plugin: Plugin, tiers: dict[str, list[list[Fn]]]) -> None:
         """Open a plugin and note its extension points in the last tier, unless it fails."""
         plugin.hierarchy = option.toggles["enableHierarchy"]
+        began = perf_counter()
         self.guard.call(plugin, "open", self)
+        self.opened.append((plugin.name, perf_counter() - began))
         if self.guard.is_out(plugin):
             return
         self.plugins.append(plugin)

@@ -82,8 +82,12 @@ class JobFlowController(KeyedController):
         self._written: OwnWrites[JobFlow] = OwnWrites()
         label = ("jobflow_namespace",)
         self._ended = {
-            statuses.SUCCEED: metrics.counter("volcano_jobflow_succeed_phase_count", "Flows that succeeded", label),
-            statuses.FAILED: metrics.counter("volcano_jobflow_failed_phase_count", "Flows that failed", label),
+            statuses.SUCCEED: metrics.counter(
+                "volcano_jobflow_succeed_phase_count", "Flows that succeeded", label, plain=True
+            ),
+            statuses.FAILED: metrics.counter(
+                "volcano_jobflow_failed_phase_count", "Flows that failed", label, plain=True
+            ),
         }
         self._flows = informers.informer(JobFlow)
         self._templates = informers.informer(JobTemplate)

@@ -15,8 +15,10 @@ class JobMetrics:
 
     def __init__(self, registry: Registry) -> None:
         labels = ("job_name", "queue_name")
-        self._completed = registry.counter("volcano_job_completed_phase_count", "Jobs that completed", labels)
-        self._failed = registry.counter("volcano_job_failed_phase_count", "Jobs that failed", labels)
+        self._completed = registry.counter(
+            "volcano_job_completed_phase_count", "Jobs that completed", labels, plain=True
+        )
+        self._failed = registry.counter("volcano_job_failed_phase_count", "Jobs that failed", labels, plain=True)
         self._latency = registry.histogram(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",
             "From the creation of a job to that of each of its pods",

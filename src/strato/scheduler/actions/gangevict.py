@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.preempt import starving_jobs
 from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.resources import Vector
@@ -61,10 +61,9 @@ class GangEvict(Action):
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
         starving = starving_jobs(ssn, skip_topology=False)
-        queues = [(ssn.queue_key(ssn.world.queues[name]), name) for name in starving]
-        heapify(queues)
-        while queues:
-            queue = ssn.world.queues[heappop(queues)[1]]
+        turns = Turns(ssn, starving)
+        while turns:
+            queue = turns.pop()
             if not self.may_take(ssn, queue):
                 continue
             for job in sorted(starving[queue.name], key=ssn.job_key):

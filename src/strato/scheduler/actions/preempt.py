@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
+from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.tasks import BOUND, RUNNING, Task
@@ -46,18 +47,17 @@ class Preempt(Action):
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
         starving = starving_jobs(ssn, skip_topology=True)
-        queues = [(ssn.queue_key(ssn.world.queues[name]), name) for name in starving]
-        heapify(queues)
-        while queues:
-            _, name = heappop(queues)
-            queue = ssn.world.queues[name]
-            heap: list[tuple[Any, str, Job]] = [(ssn.job_key(job), job.key, job) for job in starving[name]]
+        turns = Turns(ssn, starving)
+        while turns:
+            queue = turns.pop()
+            jobs = starving[queue.name]
+            heap: list[tuple[Any, str, Job]] = [(ssn.job_key(job), job.key, job) for job in jobs]
             heapify(heap)
             while heap:
                 job = heappop(heap)[2]
                 with ssn.isolated(job):
                     self._between_jobs(ssn, queue, job)
-            for job in starving[name]:
+            for job in jobs:
                 with ssn.isolated(job):
                     self._within_job(ssn, queue, job)
 

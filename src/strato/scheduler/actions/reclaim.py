@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
 from strato.scheduler.actions.preempt import pending_in_order
+from strato.scheduler.actions.turns import Turns
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.tasks import RUNNING, Task
 
@@ -31,22 +32,18 @@ class Reclaim(Action):
             jobs = starving.setdefault(job.queue_name, [])
             if ssn.job_starving(job):
                 jobs.append((ssn.job_key(job), job.key, job))
-        queues = []
-        for name, jobs in starving.items():
+        for jobs in starving.values():
             heapify(jobs)
-            queues.append((ssn.queue_key(ssn.world.queues[name]), name))
-        heapify(queues)
-        while queues:
-            _, name = heappop(queues)
-            queue = ssn.world.queues[name]
+        turns = Turns(ssn, starving)
+        while turns:
+            queue = turns.pop()
             if ssn.overused(queue):
                 continue
-            while starving[name]:
-                job = heappop(starving[name])[2]
+            waiting = starving[queue.name]
+            while waiting:
+                job = heappop(waiting)[2]
                 with ssn.isolated(job):
                     self._serve(ssn, queue, job)
-                if starving[name]:
-                    heappush(queues, (ssn.queue_key(queue), name))
 
     def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
         stmt = ssn.statement()

@@ -461,7 +461,11 @@ class Capacity(Plugin):
                 share=mine.share,
                 overused=mine.share > 1,
                 weight=float(mine.queue.weight),
-                vectors={"deserved": mine.deserved, "request": mine.request, "inqueue": mine.inqueue},
+                vectors={
+                    "deserved": mine.deserved,
+                    "capacity": mine.capability,
+                    "real_capacity": mine.real_capability,
+                },
             )
 
 

@@ -178,7 +178,7 @@ class Proportion(Plugin):
                 share=mine.share,
                 overused=self.overused(mine.queue),
                 weight=mine.weight,
-                vectors={"deserved": mine.deserved, "request": mine.request, "inqueue": mine.inqueue},
+                vectors={"deserved": mine.deserved},
             )
 
 

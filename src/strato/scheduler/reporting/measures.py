@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from strato.clock import parse_time
 from strato.metrics import Registry
+from strato.scheduler.cache.jobs import Job
 from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.ledger import Entry
-from strato.scheduler.plan import Failure, Plan
+from strato.scheduler.plan import Bind, Failure, Plan
 
 
 def exponential(least: float, most: float, count: int) -> tuple[float, ...]:
@@ -38,13 +41,37 @@ class Measures:
         self._action = registry.histogram(
             "volcano_action_scheduling_latency_milliseconds", "Per action", ("action",), exponential(1, 2000, 20)
         )
-        self._task = registry.histogram(
+        self._plugin = registry.histogram(
+            "volcano_plugin_scheduling_latency_milliseconds",
+            "Opening and closing a plugin",
+            ("plugin", "OnSession"),
+            exponential(0.1, 100, 15),
+        )
+        self._job = registry.histogram(
+            "volcano_e2e_job_scheduling_latency_milliseconds",
+            "Job creation to the last of its pods decided",
+            buckets=exponential(100, 120000, 30),
+        )
+        self._assumed, self._prepared, self._bound = registry.spreads(
             "volcano_task_scheduling_latency_milliseconds",
             "Pod creation to stage",
-            ("stage",),
+            "stage",
+            ("Assumed", "PreBound", "Bound"),
             exponential(50, 60000, 30),
         )
-        self._bound = self._task.labels("Bound")
+        self._stages = dict(
+            zip(
+                ("PreBind", "Bind"),
+                registry.spreads(
+                    "volcano_scheduling_stage_duration_milliseconds",
+                    "Duration of a stage for one pod",
+                    "stage",
+                    ("PreBind", "Bind"),
+                    exponential(0.1, 500, 20),
+                ),
+                strict=True,
+            )
+        )
         self._attempts = registry.counter("volcano_schedule_attempts", "Pods decided, by result", ("result",))
         self._placed = self._attempts.labels("scheduled")
         self._unplaced = self._attempts.labels("unschedulable")
@@ -65,14 +92,35 @@ class Measures:
         """Note how long a part of a cycle took; fits `strato.scheduler.cycle.Observe`."""
         if part == "action":
             self._action.labels(name).observe(seconds * 1000)
-        else:
+        elif part == "session":
             self._open.observe(seconds * 1000)
+        else:
+            self._plugin.labels(name, part).observe(seconds * 1000)
 
-    def bound(self, task: Task, now: float) -> None:
-        """Note that a pod was bound."""
+    def decided(self, binds: Iterable[Bind], now: float) -> None:
+        """Note which pods got a node, and which jobs have all of theirs."""
+        created, age = "", 0.0
+        jobs: dict[str, Job] = {}
+        for bind in binds:
+            task = bind.task
+            text = task.pod.metadata.creation_timestamp
+            if text:
+                if text != created:  # the pods of a gang were created in the same second
+                    created, age = text, max(0.0, now - parse_time(text)) * 1000
+                self._assumed.observe(age)
+            if task.job is not None and not task.job.pending:
+                jobs[task.job.key] = task.job
+        for job in jobs.values():
+            if job.created:
+                self._job.observe(max(0.0, now - parse_time(job.created)) * 1000)
+
+    def staged(self, task: Task, stage: str, seconds: float, now: float) -> None:
+        """Note how long a stage (``PreBind``, ``Bind``) of a pod took."""
+        self._stages[stage].observe(seconds * 1000)
         created = task.pod.metadata.creation_timestamp
         if created:
-            self._bound.observe(max(0.0, now - parse_time(created)) * 1000)
+            reached = self._bound if stage == "Bind" else self._prepared
+            reached.observe(max(0.0, now - parse_time(created)) * 1000)
 
     def settled(self, entry: Entry) -> None:
         """Note what became of an eviction's beneficiary."""

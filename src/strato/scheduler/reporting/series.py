@@ -5,17 +5,18 @@ A series is there as long as its queue or job is, and costs nothing between two 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from strato.api.quantity import milli, value
 from strato.clock import parse_time
 from strato.metrics import Registry, Sample
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.resources import CPU, MEMORY, Vector, share
 from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
+from strato.scheduler.framework import FloatArray
 from strato.scheduler.plan import Plan, QueueStatus
 
 
@@ -69,7 +70,7 @@ class Series:
         for key, count in self._retries.items():
             by_name[self._world.jobs[key].name] += count
         for name, count in by_name.items():
-            yield Sample("volcano_job_retry_counts_total", {"job_id": name}, count)
+            yield Sample("volcano_job_retry_counts", {"job_id": name}, count)
 
     # -- gauges --------------------------------------------------------------------------------------------------------
 
@@ -100,22 +101,23 @@ class Series:
         }
         for family, vector in vectors.items():
             yield from self._amounts(family, queue.name, vector)
-        if status.deserved:
-            yield Sample("volcano_queue_deserved_milli_cpu", name, milli(status.deserved.get("cpu", "0")))
-            yield Sample("volcano_queue_deserved_memory_bytes", name, value(status.deserved.get("memory", "0")))
-        if queue.capability:
-            yield Sample("volcano_queue_capacity_milli_cpu", name, queue.capability.get(CPU, 0))
-            yield Sample("volcano_queue_capacity_memory_bytes", name, queue.capability.get(MEMORY, 0))
+        for family, amounts in status.vectors.items():
+            yield from self._amounts(family, queue.name, amounts)
         yield Sample("volcano_queue_share", name, status.share)
         yield Sample("volcano_queue_weight", name, queue.weight)
         yield Sample("volcano_queue_overused", name, int(status.overused))
 
-    def _amounts(self, family: str, queue: str, vector: Vector) -> Iterator[Sample]:
+    def _amounts(self, family: str, queue: str, vector: Vector | FloatArray) -> Iterator[Sample]:
         name = {"queue_name": queue}
-        yield Sample(f"volcano_queue_{family}_milli_cpu", name, int(vector[CPU]))
-        yield Sample(f"volcano_queue_{family}_memory_bytes", name, int(vector[MEMORY]))
+        yield Sample(f"volcano_queue_{family}_milli_cpu", name, vector[CPU].item())
+        yield Sample(f"volcano_queue_{family}_memory_bytes", name, vector[MEMORY].item())
         for column, amount in enumerate(vector.tolist()):
-            if amount and column not in (CPU, MEMORY) and column < len(self._world.dims.names):
+            if (
+                amount
+                and math.isfinite(amount)
+                and column not in (CPU, MEMORY)
+                and column < len(self._world.dims.names)
+            ):
                 labels = {**name, "resource": self._world.dims.names[column]}
                 yield Sample(f"volcano_queue_{family}_scalar_resources", labels, amount)
 

@@ -134,5 +134,5 @@ def queue_statuses(ssn: Session) -> list[QueueStatus]:
         if facts is None:
             out.append(QueueStatus(name, allocated))
         else:
-            out.append(QueueStatus(name, allocated, facts.deserved, facts.share, facts.overused))
+            out.append(QueueStatus(name, allocated, facts.deserved, facts.share, facts.overused, facts.vectors))
     return out
