@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import AsyncIterator
+from random import Random
+from typing import Any, cast
 
 import pytest
 
-from strato.cli.job.wait import progress_line
+from strato.cli.job.wait import progress_line, wait_for_jobs
+from strato.client.cluster import Cluster, ListPage
+from strato.clock import VirtualClock, run_virtual
+from strato.errors import TooManyRequests, Unavailable
 
 CASES: list[Any] = [
     pytest.param({}, "train: Pending, no pods yet of 6", id="a job nobody looked at yet has no pods"),
@@ -23,3 +28,36 @@ CASES: list[Any] = [
 def test_progress(status: dict[str, Any], line: str) -> None:
     job = {"metadata": {"name": "train"}, "spec": {"tasks": [{"replicas": 2}, {"replicas": 4}]}, "status": status}
     assert progress_line(job) == line
+
+
+class FlakyCluster:
+    """A server that goes away, and a watch that ends at once: what `wait_for_jobs` uses of a cluster."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.lists = 0
+
+    async def list(self, _kind: object, _namespace: str, *, field_selector: str) -> ListPage[Any]:
+        self.lists += 1
+        assert field_selector == "metadata.name=train"
+        if self.lists <= self.failures:
+            raise Unavailable("gone") if self.lists % 2 else TooManyRequests("busy")
+        phase = "Completed" if self.lists > self.failures + 3 else "Running"
+        return ListPage(
+            items=[{"metadata": {"name": "train"}, "status": {"state": {"phase": phase}}}], resource_version="1"
+        )
+
+    async def watch(self, _kind: object, _namespace: str, **_options: str) -> AsyncIterator[Any]:
+        for batch in ():
+            yield batch
+
+
+def test_waiting_asks_a_lost_server_less_and_less_often() -> None:
+    clock, cluster = VirtualClock(), FlakyCluster(failures=20)
+    began = clock.monotonic()
+    phases = run_virtual(
+        clock, wait_for_jobs(cast(Cluster, cluster), "default", ["train"], None, clock=clock, random=Random(1))
+    )
+    assert phases == {"train": "Completed"}
+    assert cluster.lists == 24
+    assert 60 < clock.monotonic() - began < 250  # twice a second would be 12

@@ -6,6 +6,7 @@ import ipaddress
 import math
 import os
 import random
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -287,6 +288,43 @@ async def test_logs_read_back_what_was_written(chunks: list[bytes]) -> None:
         logs = DiskLogs(layout, VirtualClock())
         read = b"".join([piece async for piece in logs.read_log("ns", "p", "u", "m", Options())])
         assert read == b"".join(chunks)
+
+
+async def test_a_followed_log_loses_nothing_when_it_is_rotated(tmp_path: Path) -> None:
+    layout, clock = Layout(str(tmp_path)), VirtualClock()
+    path = layout.pod("u").log("m", 0)
+    os.makedirs(os.path.dirname(path))
+    writer = LogWriter(path, max_bytes=400, max_files=5)
+    writer.write("stdout", b"first\n")
+    chunks = DiskLogs(layout, clock).read_log("ns", "p", "u", "m", Options(follow=True))
+    read = [await anext(chunks)]
+    for number in range(5):  # more than is left in the file
+        writer.write("stdout", b"%d%s\n" % (number, b"x" * 60))
+    assert os.path.exists(path + ".1")
+    read.append(await anext(chunks))
+    writer.write("stdout", b"last\n")
+    while not read[-1].endswith(b"last\n"):
+        read.append(await anext(chunks))
+    lines = b"".join(read).split()
+    assert lines == [b"first", *(b"%d%s" % (number, b"x" * 60) for number in range(5)), b"last"]
+    await chunks.aclose()
+    writer.close()
+
+
+def test_images_are_imported_without_devices_and_pipes(tmp_path: Path) -> None:
+    source = tmp_path / "src"
+    source.mkdir()
+    (source / "file").write_text("x")
+    os.mkfifo(source / "pipe")  # reading it, or /dev/zero, would never end
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        for name, kind in (("zero", tarfile.CHRTYPE), ("pipe", tarfile.FIFOTYPE)):
+            member = tarfile.TarInfo(name)
+            member.type = kind
+            archive.addfile(member)
+        archive.add(source / "file", "file")
+    store = ImageStore(tmp_path)
+    for name, path in (("dir", source), ("tar", tmp_path / "image.tar")):
+        assert os.listdir(store.import_image(name, path).root) == ["file"]
 
 
 def test_images_are_found_imported_and_removed(tmp_path: Path) -> None:

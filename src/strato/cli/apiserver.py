@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from strato.server.auth import bootstrap, kubeconfig
 from strato.server.auth.accounts import AccountTokens
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import Authenticator
+from strato.server.auth.impersonation import impersonated
 from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
 from strato.server.http import HttpServer, create_app, serve
@@ -86,7 +88,7 @@ async def open_api(
         root_certificate=authority.certificate.decode(),
     )
     certificate, key = authority.server_files((host, socket.gethostname()))
-    app = create_app(server, authenticator, metrics)
+    app = create_app(server, authenticator, metrics, impersonate=partial(impersonated, authorizer=server.authorizer))
     http = await serve(app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path)
     address = f"https://{_reachable(host)}:{http.port}"
     files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import json
 import os
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
 
-from strato.cli.apiserver import open_api
+from strato.cli.apiserver import Api, open_api
 from strato.cli.home import Home
 from strato.cli.serving import configure_logging, make_random, run_loop, run_together, stop_on_signals
 from strato.client.informer import Informers
-from strato.clock import SystemClock
+from strato.clock import Clock, SystemClock
 from strato.controllers import EMBEDDED, ControllerManager
 from strato.metrics import Registry
 from strato.server.auth import bootstrap
+
+if TYPE_CHECKING:
+    from strato.node.sandbox.node import SandboxNode
 
 SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
 
@@ -39,6 +46,8 @@ class EmbeddedOptions:
     sandbox_memory: str
     """Quantities; empty is what the machine has."""
     strict_images: bool
+    pod_network: str
+    """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""
     host: str
     port: int
     """0 picks a free one."""
@@ -67,47 +76,30 @@ async def _main(options: EmbeddedOptions) -> None:
         port=options.port,
         data_dir=None if options.in_memory else options.data_dir,
     )
-    client, server = api.client, api.server
-
     # One set of informers serves all parts of this process: an event is decoded once.
-    informers = Informers(client(bootstrap.ADMIN), clock, random)
-    parts: list[tuple[str, Awaitable[object]]] = []
-    manager = ControllerManager(
-        client(bootstrap.CONTROLLERS), informers, clock, random, enabled=EMBEDDED, metrics=metrics
-    )
-    parts.append(("controllers", manager.run()))
-    ready: list[Awaitable[object]] = []
-    if options.hollow_nodes:
-        from strato.node.hollow import HollowNodes
+    informers = Informers(api.client(bootstrap.ADMIN), clock, random)
+    stop = asyncio.Event()
+    try:
+        parts = _parts(options, api, informers, clock, random, metrics)
+        with stop_on_signals(stop):
+            await run_together([(name, run()) for name, run in parts], stop)
+    finally:
+        await informers.stop()
+        await api.close()
 
-        hollow = HollowNodes(
-            client(bootstrap.NODE),
-            informers,
-            clock,
-            random,
-            count=options.hollow_nodes,
-            cpu=options.hollow_cpu,
-            memory=options.hollow_memory,
-        )
-        parts.append(("hollow nodes", hollow.run()))
-        ready.append(hollow.registered.wait())
-    if options.sandbox:
-        from strato.node.sandbox.node import SandboxNode
 
-        node = SandboxNode(
-            client(bootstrap.NODE),
-            clock,
-            random,
-            name=socket.gethostname().lower(),
-            data_dir=home.node,
-            informers=informers,
-            cpus=options.sandbox_cpus,
-            memory=options.sandbox_memory,
-            strict_images=options.strict_images,
-        )
-        server.use_logs(node.logs)
-        parts.append(("sandbox node", node.run()))
-        ready.append(node.registered.wait())
+Part = tuple[str, Callable[[], Awaitable[object]]]
+
+
+def _parts(
+    options: EmbeddedOptions, api: Api, informers: Informers, clock: Clock, random: Random, metrics: Registry
+) -> list[Part]:
+    """Build everything that runs beside the server; nothing starts yet.
+
+    Raises:
+        StratoError: The scheduler's configuration cannot be used.
+    """
+    client = api.client
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
 
@@ -121,23 +113,64 @@ async def _main(options: EmbeddedOptions) -> None:
         metrics=metrics,
         audit_seconds=AUDIT_SECONDS,
     )
-    parts.append(("scheduler", scheduler.run()))
-    parts.append(("announcement", _announce(home, api.address, ready)))
-    stop = asyncio.Event()
-    try:
-        with stop_on_signals(stop):
-            await run_together(parts, stop)
-    finally:
-        await informers.stop()
-        await api.close()
+    manager = ControllerManager(
+        client(bootstrap.CONTROLLERS), informers, clock, random, enabled=EMBEDDED, metrics=metrics
+    )
+    parts: list[Part] = [("controllers", manager.run)]
+    ready: list[asyncio.Event] = []
+    if options.hollow_nodes:
+        from strato.node.hollow import HollowNodes
+
+        hollow = HollowNodes(
+            client(bootstrap.NODE),
+            informers,
+            clock,
+            random,
+            count=options.hollow_nodes,
+            cpu=options.hollow_cpu,
+            memory=options.hollow_memory,
+        )
+        parts.append(("hollow nodes", hollow.run))
+        ready.append(hollow.registered)
+    node = _sandbox_node(options, api, informers, clock, random) if options.sandbox else None
+    if node is not None:
+        parts.append(("sandbox node", node.run))
+        ready.append(node.registered)
+    parts.append(("scheduler", scheduler.run))
+    parts.append(("announcement", partial(_announce, options.home, api.address, ready, node)))
+    return parts
 
 
-async def _announce(home: Home, address: str, ready: list[Awaitable[object]]) -> None:
+def _sandbox_node(
+    options: EmbeddedOptions, api: Api, informers: Informers, clock: Clock, random: Random
+) -> SandboxNode:
+    from strato.node.sandbox.node import SandboxNode
+
+    node = SandboxNode(
+        api.client(bootstrap.NODE),
+        clock,
+        random,
+        name=socket.gethostname().lower(),
+        data_dir=options.home.node,
+        informers=informers,
+        cpus=options.sandbox_cpus,
+        memory=options.sandbox_memory,
+        strict_images=options.strict_images,
+        own_network=options.pod_network != "host",
+        way_out=options.pod_network == "nat",
+    )
+    api.server.use_logs(node.logs)
+    return node
+
+
+async def _announce(home: Home, address: str, ready: Sequence[asyncio.Event], node: SandboxNode | None) -> None:
     """Write the ready file once every node is there, then wait for ever."""
-    await asyncio.gather(*ready)
+    for event in ready:
+        await event.wait()
     gc.collect()
     gc.freeze()
+    here = dataclasses.asdict(node.summary()) if node is not None else None
     temporary = home.ready_file.with_suffix(".new")
-    temporary.write_text(json.dumps({"address": address, "pid": os.getpid()}))
+    temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": here}))
     temporary.replace(home.ready_file)
     await asyncio.Event().wait()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from strato.cli.connect import with_cluster
+from strato.cli.output import output_option, text_of
 from strato.errors import UsageError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 @click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="Take the state from manifests instead.")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
 @click.option("--fix", is_flag=True, help="Search the smallest change that starts it now; each is tried on a copy.")
-@click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@output_option
 @click.pass_context
 def explain(
     ctx: click.Context,
@@ -91,7 +91,7 @@ def _answer(copy: Copy, state: State, kind: str, name: str, namespace: str, *, f
 
 
 def _written(found: Diagnosis, output: str) -> str:
-    return json.dumps(found.to_json(), indent=2) if output == "json" else found.render()
+    return found.render() if output == "table" else text_of(found.to_json(), output)
 
 
 def _job(copy: Copy, state: State, name: str, namespace: str, *, fix: bool, output: str) -> str:
@@ -137,4 +137,5 @@ def _without_group(name: str, phase: str, output: str) -> str:
     text = f"job {name} is {phase or 'new'} and has no pod group"
     if phase in ("Completed", "Failed", "Terminated", "Aborted"):
         text += ": it has ended, nothing of it waits"
-    return json.dumps({"key": name, "state": phase, "summary": text}) if output == "json" else text
+    found = {"key": name, "state": phase, "summary": text}
+    return text if output == "table" else text_of(found, output)

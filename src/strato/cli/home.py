@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,14 @@ class Home:
     def ready_file(self) -> Path:
         """Exists, with the server's address, while the cluster serves."""
         return self.path / "ready.json"
+
+    def ready(self) -> dict[str, Any]:
+        """Return what the running cluster says of itself: address, process, node; empty while there is none."""
+        try:
+            found: dict[str, Any] = json.loads(self.ready_file.read_text())
+        except (OSError, ValueError):
+            return {}
+        return found
 
     def running_pid(self) -> int | None:
         """Return the process id of the running cluster, or None."""

@@ -11,8 +11,17 @@ from strato.cli.connect import kubeconfig_paths
 from strato.errors import UsageError
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []}, add_help_option=False)
-@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+class _PassedOn(click.Command):
+    """A command that leaves its words alone: click would swallow a ``--``, which kubectl exec needs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take everything as it was typed."""
+        ctx.params["args"] = tuple(args)
+        return []
+
+
+@click.command(cls=_PassedOn, add_help_option=False)
+@click.argument("args", nargs=-1)
 @click.pass_context
 def kubectl(ctx: click.Context, args: tuple[str, ...]) -> None:
     """Run kubectl ARGS against the cluster; everything after the word kubectl is passed on."""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
-import yaml
 
 from strato.api.kinds import Kind
 from strato.cli.goflags import switch
@@ -30,11 +29,16 @@ def all_namespaces_option(text: str) -> Callable[[F], F]:
 def print_objects(kind: Kind, items: Sequence[Json], output: str, *, single: bool = False) -> None:
     """Print objects of a kind as JSON or YAML; several as a ``List``, each with the kind that lists leave out."""
     whole = [{"apiVersion": kind.api_version, "kind": kind.name, **item} for item in items]
-    body: Any = whole[0] if single else {"apiVersion": "v1", "kind": "List", "items": whole}
+    click.echo(text_of(whole[0] if single else {"apiVersion": "v1", "kind": "List", "items": whole}, output))
+
+
+def text_of(body: Mapping[str, Any], output: str) -> str:
+    """Return plain data as ``json`` or ``yaml``."""
     if output == "json":
-        click.echo(json.dumps(body, indent=2))
-    else:
-        click.echo(yaml.safe_dump(body, sort_keys=False, default_flow_style=False), nl=False)
+        return json.dumps(body, indent=2)
+    import yaml
+
+    return yaml.safe_dump(body, sort_keys=False, default_flow_style=False).rstrip("\n")
 
 
 def fixed_table(headers: Sequence[str], widths: Sequence[int], rows: Sequence[Sequence[object]]) -> str:

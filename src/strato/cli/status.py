@@ -4,38 +4,62 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
 from strato.api import catalog, quantity
 from strato.cli.connect import home_of, with_cluster
-from strato.cli.output import fitted_table
+from strato.cli.output import fitted_table, output_option, text_of
 from strato.client.cluster import Cluster, Json
 from strato.errors import UsageError
 from strato.units import human_bytes
 
 _SHOWN_NODES = 10
+_ISOLATION = {
+    "root": "processes in namespaces of their own (mount, PID, host name, IPC, network)",
+    "user": "processes in user namespaces (mount, PID, host name, IPC)",
+    "plain": "plain processes",
+}
 
 
 @click.command()
+@output_option
 @click.pass_context
-def status(ctx: click.Context) -> None:
+def status(ctx: click.Context, output: str) -> None:
     """Show the cluster's nodes, pods, queues and anything that deserves a look."""
     home = home_of(ctx)
     pid = home.running_pid()
     if pid is None and not ctx.find_root().obj["kubeconfig"]:
         raise UsageError(f"no cluster runs in {home.path}; start one with 'strato up'")
-    if pid is not None:
-        click.echo(f"cluster: process {pid}, state in {home.path}")
     nodes, pods, queues, events = with_cluster(ctx, _read)
-    click.echo(_nodes(nodes, pods))
-    phases = Counter(pod.get("status", {}).get("phase", "Pending") for pod in pods)
-    click.echo("pods: " + (", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none"))
-    states = [f"{queue['metadata']['name']} ({queue.get('status', {}).get('state') or 'new'})" for queue in queues]
-    click.echo("queues: " + ", ".join(states))
-    for line in _substitutions(events):
-        click.echo(line)
+    report: Json = {} if pid is None else {"process": pid, "home": str(home.path), "sandbox": home.ready().get("node")}
+    report |= {
+        "nodes": _nodes(nodes, pods),
+        "pods": dict(sorted(Counter(pod.get("status", {}).get("phase", "Pending") for pod in pods).items())),
+        "queues": {q["metadata"]["name"]: q.get("status", {}).get("state") or "new" for q in queues},
+        "substituted": dict(Counter(event.get("message", "") for event in events).most_common()),
+    }
+    if output == "table":
+        click.echo("\n".join(_written(report)))
+    else:
+        click.echo(text_of(report, output))
+
+
+def _written(report: Json) -> Iterator[str]:
+    if "process" in report:
+        yield f"cluster: process {report['process']}, state in {report['home']}"
+    sandbox = report.get("sandbox")
+    if sandbox:
+        yield f"pods on {sandbox['name']}: {_ISOLATION[sandbox['isolation']]}; addresses in {sandbox['pod_network']}"
+        yield from (f"warning: {warning}" for warning in sandbox["warnings"])
+    yield _node_table(report["nodes"])
+    yield "pods: " + (", ".join(f"{count} {phase}" for phase, count in report["pods"].items()) or "none")
+    yield "queues: " + ", ".join(f"{name} ({state})" for name, state in report["queues"].items())
+    if report["substituted"]:
+        yield "images that ran on this machine's own root (strato/host), off with --strict-images:"
+        for message, count in list(report["substituted"].items())[:10]:
+            yield f"  {message} (x{count})" if count > 1 else f"  {message}"
 
 
 async def _read(cluster: Cluster) -> tuple[Sequence[Json], Sequence[Json], Sequence[Json], Sequence[Json]]:
@@ -49,23 +73,38 @@ async def _read(cluster: Cluster) -> tuple[Sequence[Json], Sequence[Json], Seque
     return nodes, pods, queues, events
 
 
-def _nodes(nodes: Sequence[Json], pods: Sequence[Json]) -> str:
+def _nodes(nodes: Sequence[Json], pods: Sequence[Json]) -> list[Json]:
     used = _used_by_node(pods)
     rows = []
-    for node in nodes[:_SHOWN_NODES]:
+    for node in nodes:
         name, allocatable = node["metadata"]["name"], node.get("status", {}).get("allocatable", {})
         cpu, memory = used.get(name, (0, 0))
         rows.append(
-            (
-                name,
-                "Ready" if _is_ready(node) else "NotReady",
-                f"{cpu / 1000:g} of {quantity.milli(allocatable.get('cpu', '0')) / 1000:g}",
-                f"{human_bytes(memory)} of {human_bytes(quantity.value(allocatable.get('memory', '0')))}",
-            )
+            {
+                "name": name,
+                "ready": _is_ready(node),
+                "cpuMillicores": quantity.milli(allocatable.get("cpu", "0")),
+                "cpuMillicoresRequested": cpu,
+                "memoryBytes": quantity.value(allocatable.get("memory", "0")),
+                "memoryBytesRequested": memory,
+            }
         )
+    return rows
+
+
+def _node_table(nodes: Sequence[Json]) -> str:
+    rows = [
+        (
+            node["name"],
+            "Ready" if node["ready"] else "NotReady",
+            f"{node['cpuMillicoresRequested'] / 1000:g} of {node['cpuMillicores'] / 1000:g}",
+            f"{human_bytes(node['memoryBytesRequested'])} of {human_bytes(node['memoryBytes'])}",
+        )
+        for node in nodes[:_SHOWN_NODES]
+    ]
     table = fitted_table(("Node", "Status", "Cpu requested", "Memory requested"), rows)
     more = len(nodes) - _SHOWN_NODES
-    ready = sum(_is_ready(node) for node in nodes)
+    ready = sum(node["ready"] for node in nodes)
     return table + (f"\n… and {more} more; {ready} of {len(nodes)} are Ready" if more > 0 else "")
 
 
@@ -88,12 +127,3 @@ def _used_by_node(pods: Sequence[Json]) -> Mapping[str, tuple[int, int]]:
             memory += quantity.value(requests.get("memory", "0"))
         used[node] = (cpu, memory)
     return used
-
-
-def _substitutions(events: Sequence[Json]) -> list[str]:
-    if not events:
-        return []
-    messages = Counter(event.get("message", "") for event in events)
-    return ["images that ran on this machine's own root (strato/host), off with --strict-images:"] + [
-        f"  {message} (x{count})" if count > 1 else f"  {message}" for message, count in messages.most_common(10)
-    ]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
 from strato.cli.connect import home_of
 from strato.cli.home import Home
+from strato.cli.quantities import QUANTITY
 from strato.errors import StratoError, UsageError
 
 START_TIMEOUT_SECONDS = 120.0
@@ -27,12 +28,21 @@ class StartFailed(StratoError):
 
 @click.command()
 @click.option("--hollow-nodes", default=0, show_default=True, type=click.IntRange(0), help="Nodes that only pretend.")
-@click.option("--cpu", default="32", show_default=True, help="Cpus of each hollow node.")
-@click.option("--memory", default="256Gi", show_default=True, help="Memory of each hollow node.")
+@click.option("--cpu", default="32", type=QUANTITY, show_default=True, help="Cpus of each hollow node.")
+@click.option("--memory", default="256Gi", type=QUANTITY, show_default=True, help="Memory of each hollow node.")
 @click.option("--sandbox/--no-sandbox", default=True, show_default=True, help="This machine as a node.")
-@click.option("--cpus", default="", help="Cpus this machine's node offers instead of its own, for example 9.")
-@click.option("--node-memory", default="", help="Memory this machine's node offers instead of its own.")
+@click.option(
+    "--cpus", default="", type=QUANTITY, help="Cpus this machine's node offers instead of its own, for example 9."
+)
+@click.option("--node-memory", default="", type=QUANTITY, help="Memory this machine's node offers instead of its own.")
 @click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root.")
+@click.option(
+    "--pod-network",
+    type=click.Choice(["nat", "isolated", "host"]),
+    default="nat",
+    show_default=True,
+    help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one."
@@ -53,6 +63,7 @@ def up(
     cpus: str,
     node_memory: str,
     strict_images: bool,
+    pod_network: str,
     host: str,
     port: int,
     data_dir: Path | None,
@@ -79,6 +90,7 @@ def up(
             sandbox_cpus=cpus,
             sandbox_memory=node_memory,
             strict_images=strict_images,
+            pod_network=pod_network,
             host=host,
             port=port,
             data_dir=data_dir or home.data,
@@ -87,13 +99,15 @@ def up(
         )
         run_embedded(options)
         return
-    address = _start_in_background(home, sys.argv[1:])
-    click.echo(f"cluster is up at {address}")
+    ready = _start_in_background(home, sys.argv[1:])
+    click.echo(f"cluster is up at {ready['address']}")
+    for warning in (ready["node"] or {}).get("warnings", ()):
+        click.echo(f"warning: {warning}", err=True)
     click.echo(f"  export KUBECONFIG={home.kubeconfig}    # or use 'strato kubectl …'")
 
 
-def _start_in_background(home: Home, arguments: list[str]) -> str:
-    """Run this same command with ``--foreground``, detached, and wait until it serves."""
+def _start_in_background(home: Home, arguments: list[str]) -> dict[str, Any]:
+    """Run this same command with ``--foreground``, detached, wait until it serves and return what it says of itself."""
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.ready_file.unlink(missing_ok=True)
     command = [sys.executable, "-m", "strato.cli.main", *arguments, "--foreground"]
@@ -105,9 +119,8 @@ def _start_in_background(home: Home, arguments: list[str]) -> str:
     said_patience = False
     started = time.monotonic()
     while time.monotonic() < deadline:
-        if home.ready_file.exists():
-            address: str = json.loads(home.ready_file.read_text())["address"]
-            return address
+        if ready := home.ready():
+            return ready
         if process.poll() is not None:
             raise StartFailed(f"the cluster did not start:\n{_log_tail(home)}")
         if not said_patience and time.monotonic() - started > 3:

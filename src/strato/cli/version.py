@@ -7,12 +7,20 @@ import platform
 import click
 
 from strato import __version__
+from strato.cli.output import output_option, text_of
 
 
 @click.command()
-def version() -> None:
+@output_option
+def version(output: str) -> None:
     """Print the version (spec volcano-cli A6)."""
-    click.echo("API Version: v1alpha1")
-    click.echo(f"Version: {__version__}")
-    click.echo(f"Python Version: {platform.python_version()}")
-    click.echo(f"OS/Arch: {platform.system().lower()}/{platform.machine()}")
+    facts = {
+        "API Version": "v1alpha1",
+        "Version": __version__,
+        "Python Version": platform.python_version(),
+        "OS/Arch": f"{platform.system().lower()}/{platform.machine()}",
+    }
+    if output == "table":
+        click.echo("\n".join(f"{name}: {value}" for name, value in facts.items()))
+    else:
+        click.echo(text_of(facts, output))

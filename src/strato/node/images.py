@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -80,7 +81,7 @@ class ImageStore:
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
         try:
             if path.is_dir():
-                shutil.copytree(path, fresh / "root", symlinks=True)
+                shutil.copytree(path, fresh / "root", symlinks=True, ignore=_special_files)
             elif path.is_file():
                 _unpack(path, fresh / "root")
             else:
@@ -149,9 +150,16 @@ def choose(store: ImageStore, name: str, command: str, env: Mapping[str, str], *
     return Choice(Image(HOST_IMAGE, ""), substituted=True)
 
 
+def _special_files(directory: str, names: list[str]) -> list[str]:
+    """Name what has no content: devices (every container has its own), pipes and sockets."""
+    modes = ((name, os.lstat(os.path.join(directory, name)).st_mode) for name in names)
+    return [name for name, mode in modes if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
+
+
 def _unpack(path: Path, target: Path) -> None:
     try:
         with tarfile.open(path) as archive:
-            archive.extractall(target, filter="tar")  # refuses to write outside of the target
+            members = (member for member in archive if not (member.isdev() or member.isfifo()))
+            archive.extractall(target, members, filter="tar")  # refuses to write outside of the target
     except (tarfile.TarError, EOFError) as err:
         raise ImageProblem(f"{path} is not a tar archive that can be read: {err}") from err

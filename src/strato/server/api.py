@@ -43,6 +43,8 @@ _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 """What is done in one namespace only: a bulk delete never reaches over all of them."""
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
 """What is done to one object, and needs its name; the other verbs must not have one."""
+_NEED_A_KUBELET = frozenset(("attach", "exec", "portforward", "proxy"))
+"""Subresources of pods that lead to the node itself, which has no port here."""
 _NOT_ALLOWED = "the server does not allow this method on the requested resource"
 
 
@@ -225,6 +227,13 @@ class ApiServer:
                 return await self._logs.read(request, target, served)
             if sub == "eviction" and verb == "create":
                 return await self._evictor.evict(request, target, served)
+            if sub in _NEED_A_KUBELET or sub.startswith("proxy/"):
+                raise ApiError(
+                    f"pods/{sub.partition('/')[0]} is not served by the embedded API server; pods of its sandbox node "
+                    "are processes of this machine, and listen on their pod IP",
+                    reason="NotImplemented",
+                    code=501,
+                )
         elif sub == "token" and verb == "create" and kind is catalog.SERVICEACCOUNT:
             return self._tokens.create(request, target, served)
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":

@@ -12,7 +12,7 @@ import gzip
 import io
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qs
@@ -49,6 +49,18 @@ class Authenticate(Protocol):
 
         Raises:
             Unauthorized: There are credentials, and they are not valid.
+        """
+        ...
+
+
+class Impersonate(Protocol):
+    """Finds out as whom a request with ``Impersonate-…`` headers acts."""
+
+    def __call__(self, user: User, headers: Iterable[tuple[bytes, bytes]]) -> User:
+        """Return the user to go on with.
+
+        Raises:
+            Forbidden: The one who asks may not.
         """
         ...
 
@@ -118,9 +130,12 @@ class _OwnPaths:
 class App:
     """The ASGI application; made by `create_app`."""
 
-    def __init__(self, handler: Handler, authenticate: Authenticate, own_paths: _OwnPaths) -> None:
+    def __init__(
+        self, handler: Handler, authenticate: Authenticate, own_paths: _OwnPaths, impersonate: Impersonate | None
+    ) -> None:
         self._handler = handler
         self._authenticate = authenticate
+        self._impersonate = impersonate
         self._own_paths = own_paths
         self._streams: set[asyncio.Task[Any]] = set()
 
@@ -150,6 +165,8 @@ class App:
 
     async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response:
         user = self._authenticate(headers, scope)
+        if self._impersonate is not None and ("impersonate-user" in headers or "impersonate-group" in headers):
+            user = self._impersonate(user, scope["headers"])
         body = await _read_body(headers, receive)
         query = scope["query_string"]
         request = Request(
@@ -211,6 +228,7 @@ def create_app(
     *,
     ready: Ready = list,
     authorize_path: Callable[[User, str, str], ApiError | None] | None = None,
+    impersonate: Impersonate | None = None,
 ) -> App:
     """Return the ASGI application.
 
@@ -220,8 +238,9 @@ def create_app(
         metrics: Rendered at ``/metrics``; without it that path goes to the core.
         ready: Checks behind ``/readyz``.
         authorize_path: Decides over ``/metrics`` and the health paths as (user, verb, path); None lets all pass.
+        impersonate: Acts as somebody else where a request wants that; None ignores the wish.
     """
-    return App(handler, authenticate, _OwnPaths(metrics, ready, authorize_path))
+    return App(handler, authenticate, _OwnPaths(metrics, ready, authorize_path), impersonate)
 
 
 async def _read_body(headers: Mapping[str, str], receive: Receive) -> bytes:

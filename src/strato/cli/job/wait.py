@@ -5,30 +5,56 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from random import Random, SystemRandom
 
 import click
 
 from strato.api import catalog
 from strato.cli.verbs import VerbFailed
+from strato.client.backoff import Backoff
 from strato.client.cluster import Cluster, EventType, Json
-from strato.errors import Gone, Unavailable
+from strato.clock import Clock, SystemClock
+from strato.errors import Gone, TooManyRequests, Unavailable
 
+_FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
 
 async def wait_for_jobs(
-    cluster: Cluster, namespace: str, names: Sequence[str], timeout_seconds: float | None
+    cluster: Cluster,
+    namespace: str,
+    names: Sequence[str],
+    timeout_seconds: float | None,
+    *,
+    clock: Clock | None = None,
+    random: Random | None = None,
 ) -> dict[str, str]:
     """Return the last phase of each job once all have ended.
+
+    Jobs are watched. A server that does not answer is asked again after a growing, jittered wait.
+
+    Args:
+        cluster: Where the jobs are.
+        namespace: Of all of them.
+        names: At least one.
+        timeout_seconds: None waits for ever.
+        clock: Times the waits; the machine's when None.
+        random: Jitter; the machine's when None.
 
     Raises:
         VerbFailed: A job was deleted, or the time is up; says what each job still waits for.
     """
     follower = _Follower(names)
+    clock = clock or SystemClock()
+    backoff = Backoff(random or SystemRandom(), initial_seconds=_FIRST_WAIT_SECONDS, max_seconds=_LONGEST_WAIT_SECONDS)
     try:
         async with asyncio.timeout(timeout_seconds):
-            while not follower.done:
-                await _follow(cluster, namespace, follower)
+            while True:
+                moved = await _follow(cluster, namespace, follower)
+                if follower.done:
+                    break
+                if not moved:
+                    await clock.sleep(backoff.next_delay(clock.monotonic()))
     except TimeoutError as error:
         left = ", ".join(f"{name} is {follower.phases.get(name, 'unknown')}" for name in follower.unfinished)
         raise VerbFailed(
@@ -39,23 +65,26 @@ async def wait_for_jobs(
     return {name: follower.phases[name] for name in names}
 
 
-async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> None:
-    """List, then watch until done or the watch ends; a lost server is waited for."""
+async def _follow(cluster: Cluster, namespace: str, follower: _Follower) -> bool:
+    """List, then watch until done or the watch ends; return whether the watch brought anything."""
+    moved = False
     try:
-        page = await cluster.list(catalog.VCJOB, namespace)
+        page = await cluster.list(catalog.VCJOB, namespace, field_selector=follower.selector)
         follower.replace(page.items)
         if follower.done:
-            return
-        async for batch in cluster.watch(catalog.VCJOB, namespace, resource_version=page.resource_version):
+            return True
+        async for batch in cluster.watch(
+            catalog.VCJOB, namespace, field_selector=follower.selector, resource_version=page.resource_version
+        ):
+            moved = True
             for event in batch:
                 if event.type is not EventType.BOOKMARK:
                     follower.observe(event.object, deleted=event.type is EventType.DELETED)
             if follower.done:
-                return
-    except Gone:
-        return
-    except Unavailable:
-        await asyncio.sleep(0.5)
+                break
+    except (Gone, Unavailable, TooManyRequests):
+        pass
+    return moved
 
 
 class _Follower:
@@ -66,6 +95,11 @@ class _Follower:
         self._shown: dict[str, str] = {}
         self.phases: dict[str, str] = {}
         self._live = sys.stderr.isatty()
+
+    @property
+    def selector(self) -> str:
+        """Narrows the watch when there is one job only."""
+        return f"metadata.name={self._names[0]}" if len(self._names) == 1 else ""
 
     @property
     def unfinished(self) -> list[str]:

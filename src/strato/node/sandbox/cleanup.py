@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from strato.node.sandbox import linux, netlink
+from strato.node.sandbox import gateway, linux, netlink
 from strato.node.sandbox.cgroups import Cgroups
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.network import bridge_name
@@ -20,7 +20,7 @@ _STEP_SECONDS = 0.01
 
 
 def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambda _text: None) -> int:
-    """Kill all containers below a node's data directory, remove its namespaces, bridge and pods.
+    """Kill all containers below a node's data directory, remove its namespaces, bridge, way out and pods.
 
     Call only when no node runs on the directory. Images stay.
 
@@ -48,6 +48,11 @@ def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambd
                 os.kill(pid, signal.SIGKILL)
         layout.remove_pod(uid)
     cgroups.remove_all()
+    if os.geteuid() == 0:
+        try:
+            gateway.close_way_out(bridge_name(directory))
+        except OSError as err:
+            say(f"the pods' address translation stays: {err}")
     with contextlib.suppress(OSError):
         netlink.delete_link(bridge_name(directory))
     return len(pids)

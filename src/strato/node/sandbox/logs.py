@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Protocol
+from typing import Protocol, Self
 
 from strato.clock import Clock, parse_time
 from strato.errors import NotFound
@@ -115,23 +115,21 @@ class DiskLogs:
         """
         place = self._layout.pod(uid)
         number = _attempt(place, namespace, pod, container, previous=options.previous)
-        path = place.log(container, number)
         lines = LineFilter(options, self._clock.now())
-        position = os.path.getsize(path)
-        output = b"".join(lines.render(record) for record in _chosen(path, options.tail_lines))
-        if output:
-            yield output
-        while options.follow and not lines.full:
-            ending = place.attempt(container, number) + "/exit.json"
-            ended = os.path.exists(ending) or not os.path.isdir(place.home)
-            position, more = _read_from(path, position)
-            output = b"".join(lines.render(record) for record in more)
+        with _Tail(place.log(container, number)) as tail:
+            output = b"".join(lines.render(record) for record in _chosen(tail, options.tail_lines))
             if output:
                 yield output
-            elif ended:
-                return
-            else:
-                await self._clock.sleep(FOLLOW_SECONDS)
+            while options.follow and not lines.full:
+                ending = place.attempt(container, number) + "/exit.json"
+                ended = os.path.exists(ending) or not os.path.isdir(place.home)
+                output = b"".join(lines.render(record) for record in tail.read())
+                if output:
+                    yield output
+                elif ended:
+                    return
+                else:
+                    await self._clock.sleep(FOLLOW_SECONDS)
 
 
 def _attempt(place: PodPlace, namespace: str, pod: str, container: str, *, previous: bool) -> int:
@@ -145,10 +143,64 @@ def _attempt(place: PodPlace, namespace: str, pod: str, container: str, *, previ
     return numbers[-1]
 
 
-def _chosen(path: str, tail_lines: int | None) -> Iterable[bytes]:
-    """Return all records, or those of the last lines."""
-    records = _whole_files(path)
+class _Tail:
+    """A log under its writer's hands: the file stays open, so that a rotation between two looks loses nothing."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._file = open(path, "rb")  # noqa: SIM115 - closed by __exit__; rotation opens another
+        self._rest = b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def older(self) -> Iterator[bytes]:
+        """Yield the records of the rotated files, the oldest first."""
+        directory, name = os.path.split(self._path)
+        numbers = sorted((int(n[len(name) + 1 :]) for n in _names(directory) if n.startswith(name + ".")), reverse=True)
+        ours = os.fstat(self._file.fileno()).st_ino
+        for number in numbers:
+            try:
+                with open(f"{self._path}.{number}", "rb") as file:
+                    if os.fstat(file.fileno()).st_ino != ours:  # rotated just now: its records come from `read`
+                        yield from (line.rstrip(b"\n") for line in file)
+            except FileNotFoundError:
+                continue
+
+    def read(self) -> list[bytes]:
+        """Return the whole records that are new since the last call, at most some hundred KiB; empty at the end."""
+        data = self._file.read(_CHUNK_BYTES)
+        if not data and self._was_rotated():
+            data = self._file.read(_CHUNK_BYTES)
+        *records, self._rest = (self._rest + data).split(b"\n")
+        return records
+
+    def _was_rotated(self) -> bool:
+        """Go on to the file that took the name; what the writer added to the former one has been read."""
+        try:
+            if os.stat(self._path).st_ino == os.fstat(self._file.fileno()).st_ino:
+                return False
+            fresh = open(self._path, "rb")  # noqa: SIM115 - as above
+        except FileNotFoundError:
+            return False
+        self._file.close()
+        self._file = fresh
+        return True
+
+
+def _chosen(tail: _Tail, tail_lines: int | None) -> Iterable[bytes]:
+    """Return all records there are, or those of the last lines."""
+    records = _so_far(tail)
     return records if tail_lines is None else deque(records, maxlen=tail_lines)
+
+
+def _so_far(tail: _Tail) -> Iterator[bytes]:
+    yield from tail.older()
+    while records := tail.read():
+        yield from records
 
 
 def _names(directory: str) -> list[str]:
@@ -156,31 +208,3 @@ def _names(directory: str) -> list[str]:
         return os.listdir(directory)
     except FileNotFoundError:
         return []
-
-
-def _whole_files(path: str) -> Iterator[bytes]:
-    """Yield all records, those of rotated files first."""
-    directory, name = os.path.split(path)
-    numbers = sorted((int(n[len(name) + 1 :]) for n in _names(directory) if n.startswith(name + ".")), reverse=True)
-    for file_path in (*(f"{path}.{number}" for number in numbers), path):
-        try:
-            with open(file_path, "rb") as file:
-                for line in file:
-                    yield line.rstrip(b"\n")
-        except FileNotFoundError:
-            continue
-
-
-def _read_from(path: str, position: int) -> tuple[int, list[bytes]]:
-    """Return the whole records after a position, and the position after them; a shorter file was rotated."""
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < position:
-                position = 0
-            file.seek(position)
-            data = file.read(_CHUNK_BYTES)
-    except FileNotFoundError:
-        return 0, []
-    end = data.rfind(b"\n") + 1
-    return position + end, data[:end].split(b"\n")[:-1]

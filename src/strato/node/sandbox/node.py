@@ -44,6 +44,10 @@ from strato.node.timers import Timers
 
 HOSTS_DELAY_SECONDS = 0.02
 """How long changes of ``/etc/hosts`` are collected before they are written."""
+PLAIN_WARNING = (
+    "pods run as plain processes, for this machine allows no namespaces: they see its files and processes, their "
+    "volumes are not at their paths, and imported images cannot be used"
+)
 _RETRY_SECONDS = 1.0
 _MAX_PODS = "110"
 
@@ -61,8 +65,12 @@ class NodeSummary:
     pod_network: str
     limits: bool
     """Whether CPU and memory limits are enforced."""
+    way_out: bool
+    """Whether pods reach what the machine reaches."""
     substituted_containers: int
     """Containers that ran on the machine's root instead of their image."""
+    warnings: tuple[str, ...]
+    """What is weaker than it could be, and why."""
 
 
 class SandboxNode:
@@ -80,8 +88,9 @@ class SandboxNode:
         strict_images: Never run a container on the machine's root in place of its image.
         path: ``PATH`` of containers on the machine's root; None is this process's, this Python's directory first.
         isolation: Force ``root``, ``user`` or ``plain``; empty takes the strongest there is.
-        own_network: Give pods network namespaces when privileges allow. They reach one another and this machine,
-            but nothing beyond it; False shares the machine's network, with one loopback address per pod.
+        own_network: Give pods network namespaces when privileges allow; they reach one another and this machine.
+            False shares the machine's network, with one loopback address per pod.
+        way_out: Let pods with their own network reach what the machine reaches, by address translation.
         backoff: Waits between restarts of a container.
         refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
     """
@@ -103,11 +112,13 @@ class SandboxNode:
         path: str | None = None,
         isolation: str = "",
         own_network: bool = True,
+        way_out: bool = True,
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
         self.name = name
         self._own_network = own_network
+        self._wants_way_out = way_out
         self._cluster = cluster
         self._clock = clock
         self._backoff = backoff
@@ -140,6 +151,7 @@ class SandboxNode:
         self._timers = Timers(clock)
         self._writer = StatusWriter(cluster, clock, self._timers, on_written=self._on_written, concurrency=16)
         self._stale_hosts: set[tuple[str, str]] = set()
+        self._warnings: list[str] = []
         self.registered = asyncio.Event()
         """Set when the node is in the API."""
         self.logs = DiskLogs(self._machine.layout, clock)
@@ -158,7 +170,9 @@ class SandboxNode:
             isolation=self._runtime.isolation,
             pod_network=str(self._addresses.network),
             limits=self._machine.cgroups.enabled,
+            way_out=self._machine.has_way_out or not self._machine.bridge,
             substituted_containers=self._machine.substituted,
+            warnings=tuple(self._warnings),
         )
 
     async def run(self) -> None:
@@ -173,6 +187,8 @@ class SandboxNode:
         await self._runtime.open()
         try:
             await self._set_up_network()
+            for warning in self._warnings:
+                _log.warning("%s", warning)
             self._keep_addresses()
             uid = await self._register()
             heartbeats = Heartbeats(self._cluster, self._clock, {self.name: uid})
@@ -202,7 +218,9 @@ class SandboxNode:
     async def _set_up_network(self) -> None:
         machine, directory = self._machine, self._machine.layout.data_dir
         if self._runtime.isolation == "plain":
-            _log.warning("pods run as plain processes: this machine allows no namespaces")
+            self._warnings.append(PLAIN_WARNING)
+        if not machine.cgroups.enabled:
+            self._warnings.append("CPU and memory limits are not enforced: no control group can be written")
         if self._runtime.isolation != "root" or not self._own_network:
             return
         name = bridge_name(directory)
@@ -215,10 +233,23 @@ class SandboxNode:
         try:
             await self._runtime.call("bridge", name=name, address=addresses.gateway, prefix=block.prefixlen)
         except RuntimeProblem as err:
-            _log.warning("pods share the machine's network: %s", err)
+            self._warnings.append(f"pods share the machine's network: {err}")
             return
         self._addresses = addresses
         machine.bridge, machine.gateway, machine.prefix_length = name, addresses.gateway, block.prefixlen
+        await self._set_up_way_out(str(block))
+
+    async def _set_up_way_out(self, network: str) -> None:
+        machine, wanted = self._machine, self._wants_way_out
+        try:
+            answer = await self._runtime.call("wayOut", bridge=machine.bridge, network=network, wanted=wanted)
+        except RuntimeProblem as err:
+            answer = {"problem": str(err)}
+        machine.has_way_out = wanted and not answer["problem"]
+        if answer["problem"]:
+            self._warnings.append(
+                f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}"
+            )
 
     def _keep_addresses(self) -> None:
         for uid in self._machine.layout.uids():

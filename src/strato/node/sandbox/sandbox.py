@@ -25,6 +25,7 @@ from strato.node.sandbox.environment import ConfigProblem, Place, References, co
 from strato.node.sandbox.hosts import hostname_of
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.network import veth_name
+from strato.node.sandbox.resolver import Reach, resolv_conf
 from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
 from strato.node.sandbox.runtime import Launch, Runtime
 from strato.node.sandbox.volumes import (
@@ -63,6 +64,8 @@ class Machine:
     """Empty: pods share the machine's network."""
     gateway: str = ""
     prefix_length: int = 20
+    has_way_out: bool = False
+    """Whether pods behind the bridge reach what the machine reaches."""
     strict_images: bool = False
     substituted: int = 0
     """Containers that ran on the machine's root instead of their image."""
@@ -112,7 +115,7 @@ class PodSandbox:
         self.place.write_identity(pod.metadata.namespace, pod.metadata.name, self.ip)
         self.write_hosts(hosts)
         self._write("hostname", self.hostname + "\n")
-        self._write("resolv.conf", _resolv_conf(pod, isolated=self._has_network))
+        self._write("resolv.conf", resolv_conf(pod.spec, self._reach))
         self._references = await self._read_references()
         await self._make_volumes()
         if self._machine.runtime.isolation == "root" and not os.path.exists(self.place.namespaces + "/uts"):
@@ -131,6 +134,12 @@ class PodSandbox:
     @property
     def _has_network(self) -> bool:
         return bool(self._machine.bridge) and not self._pod.spec.host_network
+
+    @property
+    def _reach(self) -> Reach:
+        if not self._has_network:
+            return Reach.MACHINE
+        return Reach.TRANSLATED if self._machine.has_way_out else Reach.PODS
 
     @property
     def _veth(self) -> str:
@@ -280,6 +289,8 @@ class PodSandbox:
             raise ImageMissing(choice.problem)
         if not argv:
             raise ImageMissing(f"container {container.name!r} names no command and image {container.image!r} has none")
+        if choice.image.root and machine.runtime.isolation == "plain":
+            raise ConfigProblem(f"image {container.image!r} cannot be used: this machine allows no namespaces")
         mounts = self._mounts(container, variables, attempt)
         if choice.image.is_host:
             mounts += interpreter_mounts({mount.target for mount in mounts})
@@ -387,28 +398,6 @@ def _limits(container: Container) -> Limits:
         cpu_request_millicores=quantity.milli(requests.get("cpu", limits.get("cpu", 0))),
         memory_bytes=quantity.value(limits.get("memory", 0)),
     )
-
-
-def _resolv_conf(pod: Pod, *, isolated: bool) -> str:
-    """Return the pod's ``resolv.conf``: the machine's; behind the bridge one that says no at once.
-
-    Nothing forwards packets from the bridge to the outside, so a name server there would only be waited for.
-    """
-    config = pod.spec.dns_config
-    lines: list[str] = []
-    if isolated:
-        lines = ["nameserver 127.0.0.1", "options timeout:1 attempts:1"]
-    elif pod.spec.dns_policy != "None":
-        try:
-            with open("/etc/resolv.conf") as file:
-                lines = file.read().splitlines()
-        except OSError:  # a machine without DNS
-            lines = []
-    if config is not None:
-        lines += [f"nameserver {server}" for server in config.nameservers]
-        if config.searches:
-            lines.append("search " + " ".join(config.searches))
-    return "\n".join(lines) + "\n"
 
 
 async def _get(cluster: Cluster, view: type[Any], name: str, namespace: str) -> Any:

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from strato.node.sandbox import linux, netlink, supervisor
+from strato.node.sandbox import gateway, linux, netlink, supervisor
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072
@@ -107,6 +107,18 @@ def _bridge(request: Request) -> dict[str, Any]:
     netlink.add_address(request["name"], request["address"], request["prefix"])
     netlink.set_up(request["name"])
     return {}
+
+
+def _way_out(request: Request) -> dict[str, Any]:
+    """Open or close the pods' way out of the machine; why it is closed is in ``problem``."""
+    if not request["wanted"]:
+        gateway.close_way_out(request["bridge"])
+        return {"problem": ""}
+    try:
+        gateway.open_way_out(request["bridge"], request["network"])
+    except OSError as err:
+        return {"problem": str(err)}
+    return {"problem": ""}
 
 
 def _pod(request: Request) -> dict[str, Any]:
@@ -230,4 +242,12 @@ def _exec_inside(request: Request, out: int) -> None:
         os._exit(code if code >= 0 else 128 - code)
 
 
-_OPERATIONS = {"start": _start, "probe": _probe, "bridge": _bridge, "pod": _pod, "unpod": _unpod, "exec": _exec}
+_OPERATIONS = {
+    "start": _start,
+    "probe": _probe,
+    "bridge": _bridge,
+    "wayOut": _way_out,
+    "pod": _pod,
+    "unpod": _unpod,
+    "exec": _exec,
+}

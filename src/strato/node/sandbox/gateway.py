@@ -1,0 +1,159 @@
+"""The pods' way out of the machine: address translation by nftables, and forwarding on the interface that leads out.
+
+Everything is in one table of our own per node, named like its bridge, so no other rule is read, changed or depended
+on. Where forwarding was off on the outward interface, it is switched on for that interface alone, a note in ``/run``
+remembers it, and new connections from there into anything but what somebody published stay refused. The last node to go
+switches it off again. Standard library only; call as root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+
+_NOTES = "/run/strato"
+_FORWARDING = "/proc/sys/net/ipv4/conf/{}/forwarding"
+_SEARCH = "/usr/sbin:/sbin:/usr/bin:/bin"
+_TIMEOUT_SECONDS = 10.0
+
+
+class NoWayOut(OSError):
+    """The machine has no means for it, or refuses; the message says which."""
+
+
+def table_name(bridge: str) -> str:
+    """Return the table that belongs to a bridge (nftables takes no hyphen)."""
+    return bridge.replace("-", "_")
+
+
+def outward_device() -> str:
+    """Return the interface of the default route, empty when there is none."""
+    with open("/proc/net/route") as file:
+        routes = [line.split() for line in list(file)[1:]]
+    defaults = [(int(fields[6]), fields[0]) for fields in routes if fields[1] == "00000000" == fields[7]]
+    return min(defaults)[1] if defaults else ""
+
+
+def rules(bridge: str, network: str, device: str, *, guard: bool) -> str:
+    """Return the table as nftables reads it; loading it again replaces it whole.
+
+    Args:
+        bridge: The pods' bridge.
+        network: Their addresses.
+        device: The outward interface.
+        guard: Whether forwarding from ``device`` is on only because of us, so that others must not come through.
+    """
+    name = table_name(bridge)
+    guarded = f'    iifname "{device}" oifname != "{bridge}" ct state new ct status & dnat == 0 drop\n' if guard else ""
+    return (
+        f"table ip {name} {{}}\ndelete table ip {name}\ntable ip {name} {{\n"
+        "  chain postrouting {\n    type nat hook postrouting priority 100; policy accept;\n"
+        f'    ip saddr {network} oifname != "{bridge}" masquerade\n  }}\n'
+        "  chain forward {\n    type filter hook forward priority 0; policy accept;\n"
+        f'    oifname "{bridge}" iifname != "{bridge}" ct state established,related accept\n'
+        f'    oifname "{bridge}" iifname != "{bridge}" drop\n{guarded}  }}\n}}\n'
+    )
+
+
+def open_way_out(bridge: str, network: str) -> None:
+    """Let the pods behind a bridge reach what the machine reaches. Again: no harm.
+
+    Raises:
+        NoWayOut: nftables is missing or refused, or the machine itself has no default route.
+    """
+    device = outward_device()
+    if not device:
+        raise NoWayOut("this machine has no default route")
+    with _one_at_a_time():
+        _sweep(keep=bridge)
+        note = os.path.join(_NOTES, f"forwarding-{device}")
+        if _read(_FORWARDING.format(device)) == "0":
+            with open(note, "w"):  # before the switch: a crash in between must not leave it on for ever
+                pass
+        _nft(rules(bridge, network, device, guard=os.path.exists(note)))
+        for name in (bridge, device):
+            _write(_FORWARDING.format(name), "1")
+
+
+def close_way_out(bridge: str) -> None:
+    """Take everything back. Without effect when there is nothing.
+
+    Raises:
+        NoWayOut: nftables refused.
+    """
+    if not os.path.isdir(_NOTES):
+        return
+    with _one_at_a_time():
+        _sweep(remove=bridge)
+
+
+def _sweep(*, keep: str = "", remove: str = "") -> None:
+    """Remove a bridge's table and those of bridges that are gone; with the last, switch forwarding off again."""
+    left = 0
+    for name in _our_tables():
+        bridge = name.replace("_", "-", 1)
+        if bridge == remove or (bridge != keep and not _exists(bridge)):
+            _nft(f"delete table ip {name}\n")
+        else:
+            left += 1
+    if left or keep:
+        return
+    for note in os.listdir(_NOTES):
+        if note.startswith("forwarding-"):
+            with contextlib.suppress(OSError):  # the interface is gone
+                _write(_FORWARDING.format(note.removeprefix("forwarding-")), "0")
+            os.unlink(os.path.join(_NOTES, note))
+
+
+def _exists(device: str) -> bool:
+    try:
+        socket.if_nametoindex(device)
+    except OSError:
+        return False
+    return True
+
+
+def _our_tables() -> list[str]:
+    return re.findall(r"^table ip (strato_[0-9a-f]{8})$", _nft("list tables ip\n"), re.MULTILINE)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    os.makedirs(_NOTES, mode=0o755, exist_ok=True)
+    lock = os.open(os.path.join(_NOTES, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _nft(script: str) -> str:
+    program = shutil.which("nft", path=_SEARCH)
+    if program is None:
+        raise NoWayOut("nft is not installed; on Debian: apt-get install nftables")
+    try:
+        done = subprocess.run(
+            [program, "-f", "-"], input=script, text=True, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise NoWayOut(f"nft does not answer within {_TIMEOUT_SECONDS:g} s") from None
+    if done.returncode:
+        raise NoWayOut(f"nft refused: {' '.join(done.stderr.split())[:300]}")
+    return done.stdout
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read().strip()
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

@@ -1,0 +1,89 @@
+"""``strato up``, ``kubectl``, ``status`` and ``version`` before and around a cluster."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from strato.cli.main import main
+
+MISTAKES: list[Any] = [
+    pytest.param(["--cpus", "abc"], "'--cpus': 'abc' is not a quantity", id="cpus that are no quantity"),
+    pytest.param(["--node-memory", "5Q"], "'--node-memory': '5Q' is not a quantity", id="memory of an unknown unit"),
+    pytest.param(["--hollow-nodes", "2", "--cpu", "0"], "'--cpu': '0' is not above zero", id="hollow nodes of no cpu"),
+    pytest.param(["--memory", "-1Gi"], "'-1Gi' is not above zero", id="memory below zero"),
+    pytest.param(["--no-sandbox"], "no nodes: with --no-sandbox give --hollow-nodes N", id="a cluster without nodes"),
+    pytest.param(["--pod-network", "lan"], "'lan' is not one of 'nat', 'isolated', 'host'", id="an unknown network"),
+]
+
+
+def run(capfd: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(list(args))
+    output = capfd.readouterr()
+    return int(ended.value.code or 0), output.out, output.err
+
+
+@pytest.mark.parametrize(("options", "words"), MISTAKES)
+def test_up_refuses_what_cannot_work_before_anything_starts(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    code, _, err = run(capfd, "--home", str(tmp_path / "home"), "up", "--port", "0", *options)
+    assert code != 0
+    assert words in err
+    assert not (tmp_path / "home").exists()
+
+
+def test_up_with_a_bad_configuration_says_only_that(tmp_path: Path) -> None:
+    config = tmp_path / "scheduler.yaml"
+    config.write_text('actions: "enqueue, alocate"\n')
+    options = ["--no-sandbox", "--hollow-nodes", "1", "--port", "0", "--config", str(config)]
+    done = subprocess.run(
+        [sys.executable, "-m", "strato", "--home", str(tmp_path / "home"), "up", *options],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "alocate" in done.stderr
+    assert "never awaited" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_kubectl_gets_every_word_as_typed(tmp_path: Path) -> None:
+    tool = tmp_path / "kubectl"
+    tool.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    tool.chmod(0o755)
+    (tmp_path / "config").write_text("{}")
+    words = ["exec", "p", "-n", "x", "--help", "--", "sh", "-c", "echo -- 'a b'"]
+    done = subprocess.run(
+        [sys.executable, "-m", "strato", "--kubeconfig", str(tmp_path / "config"), "kubectl", *words],
+        env={**os.environ, "PATH": str(tmp_path)},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.split("|")[:-1] == words
+
+
+def test_version_as_json(capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capfd, "version", "-o", "json")
+    assert code == 0
+    assert json.loads(out)["API Version"] == "v1alpha1"
+
+
+def test_the_list_of_commands_imports_none_of_what_they_need() -> None:
+    heavy = "{'numpy', 'numba', 'msgspec', 'aiohttp', 'uvicorn', 'yaml', 'rich', 'cryptography'}"
+    script = (
+        "import sys\nfrom strato.cli.main import main\n"
+        "try:\n main(['--help'])\nexcept SystemExit:\n pass\n"
+        f"print(sorted({heavy} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
