@@ -252,7 +252,7 @@ def cron_job() -> dict[str, Schema]:
 
 def _probe() -> Schema:
     task_name = text("Task to probe.", max_length=253)
-    header = obj({"name": text(), "value": text()})
+    header = obj({"name": text(), "value": text()}, required=["name", "value"])
     port = integer(minimum=0, maximum=65535, bits=0)
     return obj(
         {

@@ -104,7 +104,7 @@ def pod_group() -> dict[str, Schema]:
     )
     status = obj(
         {
-            "phase": text("Pending, Inqueue, Running, Unknown or Completed."),
+            "phase": text("Where the group is.", enum=["Pending", "Inqueue", "Running", "Unknown", "Completed"]),
             "conditions": array(condition, "What the scheduler found."),
             "running": integer("Running pods.", minimum=0),
             "succeeded": integer("Succeeded pods.", minimum=0),
