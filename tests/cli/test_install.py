@@ -15,7 +15,7 @@ from strato.cli.install import PARTS
 from strato.cli.install.chart import chart_files, difference
 from strato.cli.install.manifests import PARTS as MANIFEST_PARTS
 from strato.cli.install.manifests import chosen, pieces
-from strato.cli.install.values import Chosen
+from strato.cli.install.values import DEFAULTS, WITHOUT_EFFECT, Chosen
 from strato.cli.main import main
 from strato.errors import InvalidInput
 from strato.scheduler.config import DEFAULT_TEXT
@@ -79,6 +79,81 @@ def test_helm_renders_what_install_applies(settings: tuple[str, ...]) -> None:
     wanted = named(installed(*settings, namespace="batch"))
     del wanted["Namespace", "batch"]  # helm makes it with --create-namespace
     assert named(rendered) == wanted
+
+
+VOLCANOS = """
+basic:
+  image_tag_version: v1.15.0
+  scheduler_image_tag_version: v1.15.1
+  image_pull_secret: regcred
+  admission_config_file: config/volcano-admission.conf
+  agent_image_name: volcanosh/vc-agent
+custom:
+  scheduler_name: ~
+  leader_elect_enable: true
+  scheduler_replicas: 2
+  scheduler_log_level: 5
+  scheduler_metrics_enable: false
+  scheduler_kube_api_qps: 2000
+  scheduler_sharding_mode: ~
+  controller_enabled_controllers: ~
+  controller_worker_threads: 3
+  controller_resources: ~
+  default_tolerations: [{key: dedicated, operator: Exists}]
+  default_ns: {kubernetes.io/os: linux}
+  admission_ns: {pool: system}
+  common_labels: {team: batch, app: never}
+  scheduler_podLabels: {team: sched, tier: core}
+  default_csc: {allowPrivilegeEscalation: false}
+  controller_sc: {runAsUser: 2000}
+  enabled_admissions: "/jobs/mutate,/jobs/validate,/queues/validate"
+  scheduler_config_override: |
+    actions: "allocate"
+    tiers: []
+service:
+  ipFamilies: []
+"""
+"""Values as a user of Volcano's chart has them."""
+
+
+def test_a_values_file_of_volcanos_chart_is_taken(tmp_path: Path) -> None:
+    """By the chart and by the command alike; what means nothing is told about, and nothing else."""
+    values = Chosen("batch", [("values.yaml", VOLCANOS)])
+    assert set(values.notes) == {
+        "basic.admission_config_file",
+        "basic.agent_image_name",
+        "custom.scheduler_kube_api_qps",
+        "custom.controller_worker_threads",
+        "service.ipFamilies",
+    }
+    wanted = named(chosen(pieces(values, values("custom.scheduler_config_override")), values, MANIFEST_PARTS))
+    deployment = wanted["Deployment", "volcano-scheduler"]
+    pod = deployment["spec"]["template"]
+    assert deployment["metadata"]["labels"] == {"app": "volcano-scheduler", "team": "batch"}
+    assert pod["metadata"]["labels"] == {"app": "volcano-scheduler", "team": "sched", "tier": "core"}
+    assert pod["spec"]["imagePullSecrets"] == [{"name": "regcred"}]
+    assert pod["spec"]["containers"][0]["image"] == "docker.io/strato/strato:v1.15.1"
+    assert {"--v=5", "--enable-metrics=false", "--scheduler-name=volcano"} <= set(pod["spec"]["containers"][0]["args"])
+    file = tmp_path / "values.yaml"
+    file.write_text(VOLCANOS)
+    done = subprocess.run(
+        [helm(), "template", "x", str(CHART), "-n", "batch", "-f", str(file)],
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    del wanted["Namespace", "batch"]
+    assert named([body for body in yaml.safe_load_all(done.stdout) if body]) == wanted
+
+
+def test_a_value_that_is_misspelled_is_told_with_its_neighbour() -> None:
+    with pytest.raises(InvalidInput, match=r"did you mean custom\.scheduler_replicas"):
+        Chosen("n", settings=["custom.scheduler_replica=2"])
+
+
+def test_no_value_is_both_used_and_without_effect() -> None:
+    assert not {f"{section}.{name}" for section, names in DEFAULTS.items() for name in names} & set(WITHOUT_EFFECT)
 
 
 def test_no_role_has_a_wildcard_and_only_users_roles_have_all_of_a_group() -> None:

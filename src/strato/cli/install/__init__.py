@@ -73,6 +73,8 @@ def _bodies(
     except OSError as error:
         raise UsageError(f"--values {error.filename}: {error.strerror}") from error
     values = Chosen(namespace, texts, settings)
+    for path, why in values.notes.items():
+        click.echo(f"note: {path} has no effect: {why}", err=True)
     config = values("custom.scheduler_config_override") or default_config
     if not values("custom.scheduler_config_override"):
         _check_plain_file(values("basic.scheduler_config_file"))

@@ -21,7 +21,7 @@ from strato.cli.install.values import COMMENTS, DEFAULTS
 
 Json = dict[str, Any]
 
-_CONFIG = "custom.scheduler_config_override | default (.Files.Get .Values.basic.scheduler_config_file)"
+_CONFIG = ".Values.custom.scheduler_config_override | default (.Files.Get .Values.basic.scheduler_config_file)"
 _WHOLE = re.compile(r"""(?<=[:-] )(['"]?)⟦([^⟧]+)⟧\1$""", re.MULTILINE)
 _INNER = re.compile(r"⟦([^⟧]+)⟧")
 
@@ -33,6 +33,17 @@ class _Marks:
 
     def __call__(self, path: str) -> Any:
         return f"⟦{path}⟧"
+
+    def first(self, path: str, fallback: str) -> Any:
+        section, _, name = fallback.partition(".")
+        return f"⟦{_value(path)} | default {_or_empty(fallback, DEFAULTS[section][name])}⟧"
+
+    def merged(self, base: dict[str, str], *paths: str) -> Any:
+        literal = " ".join(f"`{word}`" for pair in base.items() for word in pair)
+        return f"⟦merge (dict {literal}) {' '.join(f'({_value(path)} | default dict)' for path in paths)}⟧"
+
+    def named(self, path: str) -> Any:
+        return f"⟦empty {_value(path)} | ternary list (list (dict `name` {_value(path)}))⟧"
 
 
 def chart_files(scheduler_config: str) -> dict[str, str]:
@@ -114,7 +125,24 @@ def _parenthesized(path: str) -> str:
 
 
 def _reference(path: str) -> str:
-    return path if path.startswith(".") else f".Values.{path}"
+    """Return the expression for a mark: a path of ours, with its default if that is a text; anything else as it is."""
+    section, _, name = path.partition(".")
+    if name not in DEFAULTS.get(section, {}):
+        return path
+    return _or_empty(path, DEFAULTS[section][name])
+
+
+def _or_empty(path: str, default: Any) -> str:
+    """Return the expression for a value that may be null: no text is the default, no map or list an empty one."""
+    if isinstance(default, str):
+        return f"{_value(path)} | default {json.dumps(default)}" if default else _value(path)
+    if isinstance(default, dict | list):
+        return f"{_value(path)} | default {'dict' if isinstance(default, dict) else 'list'}"
+    return _value(path)
+
+
+def _value(path: str) -> str:
+    return f".Values.{path}"
 
 
 def _dump(body: Json) -> str:

@@ -18,7 +18,8 @@ SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", 
 ADMISSION_SERVICE = "volcano-admission-service"
 _SCHEDULER_CONFIG, _CONTROLLER_CONFIG = "volcano-scheduler-configmap", "volcano-controller-configmap"
 _METRICS = {"scheduler": 8080, "controllers": 8081, "admission": 8082}
-_USER = 1000
+_HEALTH = 11251
+"""Where Volcano's components serve health."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,8 @@ def _scheduler(values: Values, config: str) -> list[Piece]:
         f"--scheduler-name={values('custom.scheduler_name')}",
         "--scheduler-conf=/volcano/config/volcano-scheduler.conf",
         f"--schedule-period={values('custom.scheduler_schedule_period')}",
+        f"--enable-metrics={_flag(values('custom.scheduler_metrics_enable'))}",
+        f"--scheduler-sharding-mode={values('custom.scheduler_sharding_mode')}",
     ]
     deployment = _deployment(values, "scheduler", "scheduler", options, config=_SCHEDULER_CONFIG)
     data = {"volcano-scheduler.conf": config}
@@ -159,6 +162,7 @@ def _controllers(values: Values) -> list[Piece]:
     options = [
         f"--scheduler-name={values('custom.scheduler_name')}",
         f"--controllers={values('custom.controller_enabled_controllers')}",
+        f"--enable-metrics={_flag(values('custom.controller_metrics_enable'))}",
     ]
     deployment = _deployment(values, "controllers", "controllers", options)
     when = "custom.controller_enable"
@@ -221,7 +225,8 @@ def _deployment(values: Values, part: str, verb: str, options: Sequence[str], *,
     name = f"volcano-{part}"
     word = {"controllers": "controller"}.get(part, part)
     port = _METRICS[part]
-    arguments = ["run", verb, f"--listen-address=0.0.0.0:{port}", *options]
+    arguments = ["run", verb, f"--listen-address=:{port}", "--enable-healthz=true", *options]
+    arguments.append(f"--v={values(f'custom.{word}_log_level')}")
     if part != "admission":
         arguments += [
             f"--leader-elect-resource-namespace={values.namespace}",
@@ -232,16 +237,21 @@ def _deployment(values: Values, part: str, verb: str, options: Sequence[str], *,
     if config:
         mounts.append({"name": "config", "mountPath": "/volcano/config"})
         volumes.append({"name": "config", "configMap": {"name": config}})
-    image = f"{values('basic.image_registry')}/{values(f'basic.{word}_image_name')}:{values('basic.image_tag_version')}"
+    tag = values.first(f"basic.{word}_image_tag_version", "basic.image_tag_version")
+    image = f"{values('basic.image_registry')}/{values(f'basic.{word}_image_name')}:{tag}"
+
+    def chosen_or_default(name: str) -> Any:
+        return values.first(f"custom.{word}_{name}", f"custom.default_{name}")
+
     container = {
         "name": name,
         "image": image,
         "imagePullPolicy": values("basic.image_pull_policy"),
         "args": arguments,
         "env": [{"name": "NUMBA_CACHE_DIR", "value": "/tmp/numba"}, {"name": "HOME", "value": "/tmp"}],
-        "ports": [{"name": "metrics", "containerPort": port}],
+        "ports": [{"name": "metrics", "containerPort": port}, {"name": "health", "containerPort": _HEALTH}],
         "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": "metrics"},
+            "httpGet": {"path": "/healthz", "port": "health"},
             "initialDelaySeconds": 30,
             "periodSeconds": 10,
             "timeoutSeconds": 10,
@@ -249,32 +259,30 @@ def _deployment(values: Values, part: str, verb: str, options: Sequence[str], *,
         },
         "resources": values(f"custom.{word}_resources"),
         "volumeMounts": mounts,
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": chosen_or_default("csc"),
     }
+    own = {"app": name}
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": name, "namespace": values.namespace, "labels": {"app": name}},
+        "metadata": {
+            "name": name,
+            "namespace": values.namespace,
+            "labels": values.merged(own, f"custom.{word}_labels", "custom.common_labels"),
+        },
         "spec": {
             "replicas": values(f"custom.{word}_replicas"),
             "selector": {"matchLabels": {"app": name}},
             "template": {
-                "metadata": {"labels": {"app": name}},
+                "metadata": {"labels": values.merged(own, f"custom.{word}_podLabels", "custom.common_labels")},
                 "spec": {
                     "serviceAccountName": name,
                     "priorityClassName": "system-cluster-critical",
-                    "affinity": values(f"custom.{word}_affinity"),
-                    "nodeSelector": values("custom.default_ns"),
-                    "tolerations": values("custom.default_tolerations"),
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": _USER,
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
+                    "imagePullSecrets": values.named("basic.image_pull_secret"),
+                    "affinity": chosen_or_default("affinity"),
+                    "nodeSelector": chosen_or_default("ns"),
+                    "tolerations": chosen_or_default("tolerations"),
+                    "securityContext": chosen_or_default("sc"),
                     "containers": [container],
                     "volumes": volumes,
                 },

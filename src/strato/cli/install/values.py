@@ -7,6 +7,7 @@ mark that `strato.cli.install.chart` turns into a template, so that there is one
 from __future__ import annotations
 
 import copy
+import difflib
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -31,7 +32,11 @@ DEFAULTS: dict[str, Json] = {
         "controller_image_name": "strato/strato",
         "admission_image_name": "strato/strato",
         "image_tag_version": __version__,
+        "scheduler_image_tag_version": "",
+        "controller_image_tag_version": "",
+        "admission_image_tag_version": "",
         "image_pull_policy": "IfNotPresent",
+        "image_pull_secret": "",
         "admission_secret_name": "volcano-admission-secret",
         "admission_port": 8443,
         "scheduler_config_file": "config/volcano-scheduler.conf",
@@ -52,21 +57,38 @@ DEFAULTS: dict[str, Json] = {
         "enabled_admissions": SERVICES,
         "admission_failure_policy": "Fail",
         "podmonitor_enable": False,
+        "scheduler_metrics_enable": True,
+        "controller_metrics_enable": True,
+        "scheduler_log_level": 3,
+        "controller_log_level": 3,
+        "admission_log_level": 3,
+        "scheduler_sharding_mode": "none",
         "scheduler_resources": _LARGE,
         "controller_resources": _LARGE,
         "admission_resources": _SMALL,
-        "scheduler_affinity": {},
-        "controller_affinity": {},
-        "admission_affinity": {},
+        "default_affinity": {},
         "default_tolerations": [],
         "default_ns": {},
+        "default_sc": {"runAsNonRoot": True, "runAsUser": 1000, "seccompProfile": {"type": "RuntimeDefault"}},
+        "default_csc": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "common_labels": {},
+        **{
+            f"{component}_{name}": None
+            for component in ("scheduler", "controller", "admission")
+            for name in ("affinity", "tolerations", "ns", "sc", "csc", "labels", "podLabels")
+        },
     },
 }
 """Sections of the values, as in Volcano's ``values.yaml``."""
 
 COMMENTS: dict[str, str] = {
     "basic": "Images, names and ports.",
-    "basic.image_tag_version": "Tag of all images.",
+    "basic.image_tag_version": "Tag of all images that have none of their own.",
+    "basic.image_pull_secret": "Name of a Secret with which images are pulled.",
     "basic.admission_secret_name": "Where the webhook keeps the certificates it makes.",
     "basic.scheduler_config_file": "File of the chart with the scheduler's configuration.",
     "custom": "Which components run, and how.",
@@ -78,9 +100,82 @@ COMMENTS: dict[str, str] = {
     "custom.enabled_admissions": "Which requests the API server sends to the webhook.",
     "custom.admission_failure_policy": "For our own kinds while no webhook answers; pods always pass. Fail or Ignore.",
     "custom.podmonitor_enable": "PodMonitors; needs the Prometheus operator.",
-    "custom.default_tolerations": "Of all our pods.",
-    "custom.default_ns": "Node selector of all our pods.",
+    "custom.scheduler_metrics_enable": "Serve /metrics, for Services with scrape annotations or PodMonitors.",
+    "custom.scheduler_log_level": "From 5 on details are logged.",
+    "custom.scheduler_sharding_mode": "none, hard or soft: whether nodes outside the NodeShard volcano are used.",
+    "custom.default_affinity": "Of all our pods that have none of their own; likewise the other default_… values.",
+    "custom.default_ns": "Node selector.",
+    "custom.default_sc": "Security context of the pod.",
+    "custom.default_csc": "Security context of the container.",
+    "custom.common_labels": "Labels of all our Deployments and pods.",
+    "custom.scheduler_affinity": "Of one component's pods instead of the default; labels and podLabels come on top.",
 }
+
+
+_RATE = "the client has no limit of its own; the API server's priority and fairness decides"
+_THREADS = "one event loop does the work of all threads"
+_NODES = "all nodes are always looked at"
+_GATES = "what there is is on"
+_AGENT = "node agents, the agent scheduler and overcommit are not part of this chart"
+_HYPERNODE = "HyperNodes are found by the controllers; controller_enabled_controllers leaves them out"
+_POLICY = "the webhook does what these policies would; enabled_admissions says what it is asked"
+_HOOKS = "kube-system and the own namespace are never asked about; further ones by --exclude-namespace of the webhook"
+
+WITHOUT_EFFECT: dict[str, str] = {
+    "basic.admission_config_file": "pods are changed only with --admission-conf of the webhook",
+    "custom.admission_config_override": "pods are changed only with --admission-conf of the webhook",
+    "custom.metrics_enable": "no Prometheus is bundled; podmonitor_enable serves one that is there",
+    "custom.scheduler_pprof_enable": "there is no such profile of a Python program",
+    "custom.scheduler_kube_api_qps": _RATE,
+    "custom.scheduler_kube_api_burst": _RATE,
+    "custom.controller_kube_api_qps": _RATE,
+    "custom.controller_kube_api_burst": _RATE,
+    "custom.scheduler_node_worker_threads": _THREADS,
+    "custom.controller_worker_threads": _THREADS,
+    "custom.controller_worker_threads_for_gc": _THREADS,
+    "custom.controller_worker_threads_for_podgroup": _THREADS,
+    "custom.scheduler_percentage_nodes_to_find": _NODES,
+    "custom.scheduler_plugins_dir": "Go plugins cannot be loaded; name Python files in the configuration",
+    "custom.ignored_provisioners": "a provisioner that tells no capacity is never held against a node",
+    "custom.scheduler_feature_gates": _GATES,
+    "custom.admission_feature_gates": _GATES,
+    "custom.controller_feature_gates": _GATES,
+    "custom.scheduler_sharding_name": "the NodeShard is called volcano",
+    "custom.sharding_configmap_enable": "make the ConfigMap volcano-sharding-configmap yourself",
+    "custom.sharding_configmap_data": "make the ConfigMap volcano-sharding-configmap yourself",
+    "custom.webhooks_namespace_selector_expressions": _HOOKS,
+    "custom.vap_enable": _POLICY,
+    "custom.map_enable": _POLICY,
+    "custom.admission_init_ttl": "the webhook makes its certificates itself, without a Job",
+    "custom.go_memlimit_enable": "there is no Go here",
+    "custom.aggregationRule_labels": "the roles aggregate into admin, edit and view",
+    "custom.default_resources": "each component has resources of its own",
+    "custom.hypernode_controller_mode": _HYPERNODE,
+    "custom.hypernode_controller_replicas": _HYPERNODE,
+    "custom.hypernode_controller_metrics_enable": _HYPERNODE,
+    "basic.hypernode_controller_image_name": _HYPERNODE,
+    "basic.hypernode_controller_image_tag_version": _HYPERNODE,
+    "basic.agent_image_name": _AGENT,
+    "basic.agent_image_tag_version": _AGENT,
+    "basic.agent_scheduler_image_name": _AGENT,
+    "basic.agent_scheduler_image_tag_version": _AGENT,
+    "basic.agent_scheduler_config_file": _AGENT,
+    "custom.colocation_enable": _AGENT,
+    "custom.agent_scheduler_enable": _AGENT,
+    "custom.agent_scheduler_name": _AGENT,
+    "custom.agent_scheduler_worker_count": _AGENT,
+    "custom.agent_scheduler_replicas": _AGENT,
+    "custom.agent_scheduler_sharding_mode": _AGENT,
+    "custom.agent_scheduler_sharding_name": _AGENT,
+    "custom.agent_supported_features": _AGENT,
+    "custom.agent_extend_resource_cpu_name": _AGENT,
+    "custom.agent_extend_resource_memory_name": _AGENT,
+    "custom.agent_kube_cgroup_root": _AGENT,
+    "custom.agent_cni_config_path": _AGENT,
+    "service.ipFamilyPolicy": "Services take the cluster's address family",
+    "service.ipFamilies": "Services take the cluster's address family",
+}
+"""Values of Volcano's chart that mean nothing here, and why: a values file of its users is taken as it is."""
 
 
 class Values(Protocol):
@@ -93,6 +188,18 @@ class Values(Protocol):
 
     def __call__(self, path: str) -> Any:
         """Return the value of a path such as ``custom.scheduler_replicas``, or a mark for it."""
+        ...
+
+    def first(self, path: str, fallback: str) -> Any:
+        """Return the value of a path, of another one if that is empty, or a mark for it."""
+        ...
+
+    def merged(self, base: dict[str, str], *paths: str) -> Any:
+        """Return a map and those at the paths laid over each other, the first one on top, or a mark for it."""
+        ...
+
+    def named(self, path: str) -> Any:
+        """Return the name at a path as a list of one reference, an empty one for no name, or a mark for it."""
         ...
 
 
@@ -111,6 +218,8 @@ class Chosen:
     def __init__(self, namespace: str, files: Iterable[tuple[str, str]] = (), settings: Iterable[str] = ()) -> None:
         self.namespace = namespace
         self._values = copy.deepcopy(DEFAULTS)
+        self.notes: dict[str, str] = {}
+        """Values given that have no effect, and why."""
         problems: list[Problem] = []
         for name, text in files:
             self._merge_file(name, text, problems)
@@ -123,12 +232,27 @@ class Chosen:
                 continue
             self._set(path.strip(), _parsed(text), f"--set {path}", problems)
         if problems:
-            raise InvalidInput("the values", problems)
+            raise InvalidInput("this set of values", problems)
 
     def __call__(self, path: str) -> Any:
         """Return a value."""
         section, _, name = path.partition(".")
         return copy.deepcopy(self._values[section][name])
+
+    def first(self, path: str, fallback: str) -> Any:
+        """Return the value of a path, of another one if that is empty."""
+        return self(path) or self(fallback)
+
+    def merged(self, base: dict[str, str], *paths: str) -> Any:
+        """Return a map and those at the paths laid over each other, the first one on top."""
+        merged: Json = {}
+        for path in reversed(paths):
+            merged.update(self(path) or {})
+        return {**merged, **base}
+
+    def named(self, path: str) -> Any:
+        """Return the name at a path as a list of one reference, an empty one for no name."""
+        return [{"name": self(path)}] if self(path) else []
 
     def _merge_file(self, name: str, text: str, problems: list[Problem]) -> None:
         try:
@@ -149,15 +273,34 @@ class Chosen:
     def _set(self, path: str, value: Any, where: str, problems: list[Problem]) -> None:
         section, _, name = path.partition(".")
         known = DEFAULTS.get(section, {})
-        if name not in known:
-            names = ", ".join(f"{part}.{key}" for part, members in DEFAULTS.items() for key in members)
-            problems.append(Problem(where, f"no such value; there are {names}"))
-        elif known[name] is not None and value is not None and type(value) is not type(known[name]):
-            problems.append(
-                Problem(where, f"must be a {type(known[name]).__name__} like {known[name]!r}, is {value!r}")
-            )
+        if path in WITHOUT_EFFECT:
+            self.notes[path] = WITHOUT_EFFECT[path]
+        elif name not in known:
+            problems.append(Problem(where, _unknown(path)))
+        elif value is None and not isinstance(known[name], bool | int):
+            # as the chart's templates have it: no text is the default, no map or list an empty one
+            self._values[section][name] = known[name] if isinstance(known[name], str | None) else type(known[name])()
+        elif known[name] is not None and type(value) is not type(known[name]):
+            problems.append(Problem(where, f"must be {_TYPES[type(known[name])]}, is {value!r}"))
         else:
-            self._values[section][name] = value
+            self._values[section][name] = _laid_over(self._values[section][name], value)
+
+
+def _laid_over(present: Any, given: Any) -> Any:
+    """Return a value with another one laid over it, as Helm does: maps key by key, null takes a key away."""
+    if not isinstance(present, dict) or not isinstance(given, dict):
+        return given
+    merged = {**present, **{key: _laid_over(present.get(key), value) for key, value in given.items()}}
+    return {key: value for key, value in merged.items() if value is not None}
+
+
+_TYPES = {bool: "true or false", int: "a whole number", str: "a text", dict: "a map", list: "a list"}
+
+
+def _unknown(path: str) -> str:
+    names = [f"{part}.{key}" for part, members in DEFAULTS.items() for key in members]
+    near = difflib.get_close_matches(path, names, 3)
+    return f"no such value; {'did you mean ' + ' or '.join(near) if near else 'see values.yaml of the chart'}"
 
 
 def _parsed(text: str) -> Any:
