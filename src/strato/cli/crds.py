@@ -7,8 +7,10 @@ import yaml
 
 
 @click.command()
-def crds() -> None:
+@click.option("--without-rules", is_flag=True, help="Leave out the rules in CEL: for Kubernetes before 1.30.")
+def crds(without_rules: bool) -> None:
     """Print the manifests of all our kinds: strato crds | kubectl apply -f -."""
-    from strato.api.crds import manifests
+    from strato.api.crds import manifests, rules
 
-    click.echo(yaml.safe_dump_all(manifests(), sort_keys=False), nl=False)
+    found = manifests()
+    click.echo(yaml.safe_dump_all(rules.without_rules(found) if without_rules else found, sort_keys=False), nl=False)

@@ -13,9 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from strato.api.crds.schema import Schema
+
+MINOR_VERSION: Final = 30
+"""Kubernetes 1.30 is the first that knows all that the rules use: amounts, and rules for new values only."""
+
+_KEY: Final = "x-kubernetes-validations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,17 @@ class Rule:
 
 def add(schema: Schema, *rules: Rule) -> Schema:
     """Add rules to a schema, in place, and return it."""
-    schema.setdefault("x-kubernetes-validations", []).extend(rule.to_json() for rule in rules)
+    schema.setdefault(_KEY, []).extend(rule.to_json() for rule in rules)
     return schema
+
+
+def without_rules(manifest: Any) -> Any:
+    """Return a copy of a definition without rules, for a Kubernetes before `MINOR_VERSION`; it keeps the schema."""
+    if isinstance(manifest, dict):
+        return {key: without_rules(value) for key, value in manifest.items() if key != _KEY}
+    if isinstance(manifest, list):
+        return [without_rules(item) for item in manifest]
+    return manifest
 
 
 def unchanged(members: Sequence[tuple[str, str]], message: str) -> list[Rule]:

@@ -96,6 +96,7 @@ async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
     from strato.client.cluster import PatchType
     from strato.errors import ApiError, NotFound
 
+    bodies = await _fitting(cluster, bodies)
     problems = []
     for body in bodies:
         metadata = body["metadata"]
@@ -118,6 +119,20 @@ async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
             click.echo(f"{place} applied")
     if problems:
         raise InstallFailed(f"{len(problems)} of {len(bodies)} objects were not applied:\n  " + "\n  ".join(problems))
+
+
+async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the objects as the cluster's version can take them."""
+    import msgspec
+
+    from strato.api.crds.rules import MINOR_VERSION, without_rules
+
+    version = msgspec.json.decode(await cluster.raw("GET", "/version"))
+    minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())  # some providers write 29+
+    if version.get("major") != "1" or not minor or int(minor) >= MINOR_VERSION:
+        return bodies
+    click.echo(f"Kubernetes 1.{minor}: definitions go without rules in CEL, which need 1.{MINOR_VERSION}")
+    return [without_rules(body) for body in bodies]
 
 
 def _foreign(body: dict[str, Any]) -> Any:

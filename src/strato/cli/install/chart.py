@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from strato import __version__
+from strato.api.crds.rules import MINOR_VERSION
 from strato.cli.install.manifests import Piece, pieces
 from strato.cli.install.values import COMMENTS, DEFAULTS
 
@@ -86,6 +87,7 @@ def _chart() -> str:
         "type": "application",
         "version": __version__,
         "appVersion": __version__,
+        "kubeVersion": f">=1.{MINOR_VERSION}.0-0",
     }
     return yaml.safe_dump(body, sort_keys=False)
 
