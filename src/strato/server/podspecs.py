@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from strato.server.objects import Json, encode
-from strato.server.schema import builtin
+from strato.server.schema import typed
 
 _KNOWN_MAX = 512
 _SEEN_MAX = 4096
@@ -95,4 +95,4 @@ class PodSpecs:
         self._known[sent] = KnownSpec(defaulted, _decode_spec(encode(pod["spec"])), dict(pod["status"]))
 
 
-_METADATA = builtin.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+_METADATA = typed.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")

@@ -1,31 +1,23 @@
 """Checks of built-in kinds: unknown and duplicate fields, wrong JSON types, and merge keys for patches.
 
-A clean object is the rule, so every kind is compiled into closures that only answer yes or no (about 8 us for a
-pod); the words are found by a second, slower walk over the shapes when the answer was no.
+A clean object is the rule, so `strato.server.schema.typed` is asked first, which only says yes or no; the words are
+found by a second, slower walk over the shapes when the answer was no.
 """
 
 from __future__ import annotations
 
-import binascii
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from functools import cache
 from typing import Any
 
 from strato.api.kinds import Kind
 from strato.server.schema import shapes
-
-Check = Callable[[Any], bool]
-"""Whether a value has the type and only known fields. A null is none, but for times, which are written as null."""
+from strato.server.schema.typed import NEVER_NULL, Check, is_bytes, is_clean, is_quantity, is_time
 
 _QUANTITY_WORDING = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
-_DURATION_OF_INT32 = 1 << 31
-_NEVER_NULL = frozenset(("creationTimestamp", "deletionTimestamp"))
-"""Times that are left out when there is none; others are written as null."""
 _MAX_REPORTS = 100
 """Kubernetes stops collecting after this many."""
 
@@ -38,137 +30,29 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
         fails to decode, in the words of Kubernetes' decoder. Usually two empty lists.
     """
     name = shapes.load().of(kind)
-    if name is None or _structure(name)(obj):
+    if name is None or _quick(name)(obj):
         return [], []
     finder = _Finder()
     finder.structure(name, obj, "", ())
     return finder.unknown[:_MAX_REPORTS], finder.wrong
 
 
-# ── the quick answer ──────────────────────────────────────────────────────────────────────────────────────────────
-
-
-@cache
-def _structure(name: str) -> Check:
-    """Compile a shape. Nested shapes are compiled on first use: types refer to themselves."""
-    # a field maps to a plain class when its class is all there is to check, else to a check
-    fields: dict[str, type | Check] = {}
-    compiled = False
-
-    def check(value: Any) -> bool:
-        nonlocal compiled
-        if not compiled:
-            fields.update({key: _field_check(key, field[0]) for key, field in shapes.load().types[name].items()})
-            compiled = True
-        if value.__class__ is not dict:
-            return False
-        find = fields.get
-        for key, inner in value.items():
-            want = find(key)
-            if want is None:
-                return False
-            if inner.__class__ is want:
-                continue
-            if want.__class__ is type or not want(inner):
-                return False
-        return True
-
-    return check
-
-
-def _field_check(name: str, kind: shapes.Type) -> type | Check:
-    return _is_time if name in _NEVER_NULL else _check(kind)
-
-
-def _check(kind: shapes.Type) -> type | Check:
-    if isinstance(kind, Mapping):
-        return _list_check(_check(kind["list"])) if "list" in kind else _map_check(_check(kind["map"]))
-    if kind.startswith("@"):
-        name = kind[1:]
-        if name in shapes.load().types:
-            return _structure(name)
-        return _check(shapes.load().scalars[name])
-    return _SCALARS[kind]
-
-
-def _list_check(want: type | Check) -> Check:
-    if isinstance(want, type):
-        return lambda value: value.__class__ is list and all(i.__class__ is want for i in value)
-
-    def check(value: Any) -> bool:
-        if value.__class__ is not list:
-            return False
-        for item in value:  # noqa: SIM110 - a generator costs twice as much here
-            if not want(item):
-                return False
-        return True
-
-    return check
-
-
-def _map_check(want: type | Check) -> Check:
-    if isinstance(want, type):
-        return lambda value: value.__class__ is dict and all(i.__class__ is want for i in value.values())
-
-    def check(value: Any) -> bool:
-        return value.__class__ is dict and all(want(item) for item in value.values())
-
-    return check
-
-
-def _is_int32(value: Any) -> bool:
-    return value.__class__ is int and -_DURATION_OF_INT32 <= value < _DURATION_OF_INT32
-
-
-def _is_int64(value: Any) -> bool:
-    return value.__class__ is int and -(1 << 63) <= value < (1 << 63)
-
-
-@cache
-def _is_quantity_text(text: str) -> bool:
-    return _QUANTITY.fullmatch(text) is not None
-
-
-def _is_quantity(value: Any) -> bool:
-    return value.__class__ in (int, float) or (value.__class__ is str and _is_quantity_text(value))
-
-
-def _is_time(value: Any) -> bool:
-    if value.__class__ is not str:
-        return False
-    try:
-        return datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False
-
-
-def _is_bytes(value: Any) -> bool:
-    if value.__class__ is not str:
-        return False
-    try:
-        binascii.a2b_base64(value, strict_mode=True)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_time_or_null(value: Any) -> bool:
-    return value is None or _is_time(value)
-
-
 _SCALARS: dict[str, type | Check] = {
     "string": str,
-    "bytes": _is_bytes,
+    "bytes": is_bytes,
     "boolean": bool,
-    "int32": _is_int32,
-    "int64": _is_int64,
+    "int32": lambda value: value.__class__ is int and -(1 << 31) <= value < (1 << 31),
+    "int64": lambda value: value.__class__ is int and -(1 << 63) <= value < (1 << 63),
     "number": lambda value: value.__class__ in (int, float),
     "object": dict,
-    "quantity": _is_quantity,
-    "time": _is_time_or_null,
+    "quantity": is_quantity,
+    "time": is_time,
     "int-or-string": lambda value: value.__class__ in (int, str),
     "any": lambda _: True,
 }
+
+
+_quick = cache(is_clean)
 
 
 # ── the words ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -192,7 +76,7 @@ class _Finder:
                 continue
             kind = fields[key][0]
             if obj[key] is None:
-                if kind != "time" or key in _NEVER_NULL:
+                if kind != "time" or key in NEVER_NULL:
                     del obj[key]
                 continue
             self.value(kind, obj[key], inner, owner, (*fields_path, key))
@@ -398,11 +282,6 @@ def merge_info(kind: Kind) -> MergeInfo | None:
 def known_kinds() -> Iterator[str]:
     """Yield ``group/version/Kind`` of every built-in kind with a shape."""
     yield from shapes.load().kinds
-
-
-def is_clean(shape: str) -> Check:
-    """Return the quick check of one shape (``io.k8s.…ObjectMeta``), for parts of custom resources."""
-    return _structure(shape)
 
 
 def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:

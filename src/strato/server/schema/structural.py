@@ -16,7 +16,7 @@ import msgspec
 
 from strato.api.status import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
-from strato.server.schema import builtin, rules, violations
+from strato.server.schema import builtin, rules, typed, violations
 
 Schema = Mapping[str, Any]
 Check = Callable[[Any], bool]
@@ -98,7 +98,7 @@ def _known(schema: Schema, resource: bool = False) -> Check:
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     fields: dict[str, Check | None] = {name: _known_or_none(inner) for name, inner in properties.items()}
     if resource:
-        fields |= {"apiVersion": None, "kind": None, "metadata": builtin.is_clean(_META)}
+        fields |= {"apiVersion": None, "kind": None, "metadata": typed.is_clean(_META)}
     extra = schema.get("additionalProperties")
     each = _known_or_none(extra) if isinstance(extra, Mapping) else None
     open_ended = bool(extra) or bool(schema.get("x-kubernetes-preserve-unknown-fields"))

@@ -1,0 +1,141 @@
+"""The built-in types as msgspec structs: the quick answer to whether an object fits its kind.
+
+Converting into structs that forbid unknown fields and take no nulls happens in C (a pod: 5 us). It accepts only
+objects about which the walk over the shapes (`strato.server.schema.builtin`) has nothing to say: every field is
+known and has its JSON type, and none is a null that would be dropped. What is refused may still be fine; the walk
+decides about it, and words what is wrong.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cache, lru_cache
+from typing import Annotated, Any
+
+import msgspec
+
+from strato.server.schema import shapes
+
+Check = Callable[[Any], bool]
+"""Whether a value has the type and only known fields."""
+
+NEVER_NULL = frozenset(("creationTimestamp", "deletionTimestamp"))
+"""Times that are left out when there is none; others are written as null."""
+_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
+
+
+def is_clean(shape: str) -> Check:
+    """Return the quick check of one shape (``io.k8s.…ObjectMeta``), compiled on first use."""
+
+    def check(value: Any) -> bool:
+        try:
+            msgspec.convert(value, _structure(shape), dec_hook=_take)
+        except (msgspec.ValidationError, RecursionError):
+            return False
+        return True
+
+    return check
+
+
+# ── words of the shapes that JSON has no type for ─────────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=4096)  # thousands of objects a second carry the same few times
+def _is_time_text(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def is_time(value: Any) -> bool:
+    """Whether a value is an instant with a time zone."""
+    return value.__class__ is str and _is_time_text(value)
+
+
+@lru_cache(maxsize=4096)
+def _is_quantity_text(text: str) -> bool:
+    return _QUANTITY.fullmatch(text) is not None
+
+
+def is_quantity(value: Any) -> bool:
+    """Whether a value is a quantity: a number, or a text of one with a suffix."""
+    return value.__class__ in (int, float) or (value.__class__ is str and _is_quantity_text(value))
+
+
+def is_bytes(value: Any) -> bool:
+    """Whether a value is base64."""
+    if value.__class__ is not str:
+        return False
+    try:
+        binascii.a2b_base64(value, strict_mode=True)
+    except ValueError:
+        return False
+    return True
+
+
+class _Checked:
+    """A type of which nothing is known but what it accepts."""
+
+    accepts: Check
+
+
+def _checked(accepts: Check) -> type[_Checked]:
+    return type("Checked", (_Checked,), {"accepts": staticmethod(accepts)})
+
+
+def _take(wanted: type[_Checked], value: Any) -> Any:
+    """Convert into a `_Checked` (msgspec's ``dec_hook``); only that it can be done counts, the result is dropped."""
+    if not wanted.accepts(value):
+        raise ValueError
+    return wanted()
+
+
+# ── from shapes to structs ────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def _structure(name: str) -> Any:
+    """Compile a shape and those inside it."""
+    fields = [
+        (f"field{number}", _field(name, key, field[0]), msgspec.field(default=None, name=key))
+        for number, (key, field) in enumerate(shapes.load().types[name].items())
+    ]
+    return msgspec.defstruct(name.rpartition(".")[2], fields, forbid_unknown_fields=True, gc=False)
+
+
+def _field(owner: str, key: str, kind: shapes.Type) -> Any:
+    return _checked(is_time) if key in NEVER_NULL else _type(owner, kind)
+
+
+def _type(owner: str, kind: shapes.Type) -> Any:
+    if isinstance(kind, Mapping):
+        if "list" in kind:
+            return list[_type(owner, kind["list"])]  # type: ignore[misc]  # a type made from data
+        return dict[str, _type(owner, kind["map"])]  # type: ignore[misc]
+    if not kind.startswith("@"):
+        return _SCALARS[kind]
+    name = kind[1:]
+    if name == owner:
+        return _checked(is_clean(name))  # a schema holds schemas, and cannot be compiled before itself
+    if name in shapes.load().types:
+        return _structure(name)
+    return _type(owner, shapes.load().scalars[name])
+
+
+_SCALARS: dict[str, Any] = {
+    "string": str,
+    "bytes": _checked(is_bytes),
+    "boolean": bool,
+    "int32": Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)],
+    "int64": Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)],
+    "number": int | float,
+    "object": dict[str, Any],
+    "quantity": _checked(is_quantity),
+    "time": _checked(is_time) | None,
+    "int-or-string": int | str,
+    "any": Any,
+}
