@@ -104,6 +104,11 @@ class Chain:
         """Refuse what breaks a rule; changes nothing. Raises as `mutate` does."""
         _run(self._validations, request, world)
 
+    def minds(self, kind: Kind, operation: str) -> bool:
+        """Return whether there is any rule about that operation on that kind."""
+        step = (kind, operation)
+        return step in self._mutations or step in self._validations
+
     def admit(self, request: AdmissionRequest, world: World) -> Json:
         """Do both and return the object as it may be stored (the old one on DELETE)."""
         self.mutate(request, world)

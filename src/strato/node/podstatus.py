@@ -175,18 +175,25 @@ def phase_of(pod: PodRecord) -> str:
     """Decide the phase."""
     if pod.reason:
         return "Failed"
-    mains = pod.mains if len(pod.containers) > 1 else pod.containers
-    if len(mains) != len(pod.containers):
+    mains = pod.containers
+    if len(mains) != 1:
+        mains = pod.mains
         plain = [c for c in pod.containers if c.init and not c.sidecar]
         if pod.restart_policy == NEVER and any(c.ending is not None and not c.succeeded for c in plain):
             return "Failed"
         if not _have_begun(mains) and not initialized(pod.inits):
             return "Pending"
-    if any(c.state == "waiting" and c.last is None for c in mains):
-        return "Pending"
-    if any(c.state == "running" for c in mains) or pod.restart_policy == ALWAYS:
+    running, failed = pod.restart_policy == ALWAYS, False
+    for container in mains:
+        if container.state == "waiting" and container.last is None:
+            return "Pending"
+        if container.state == "running":
+            running = True
+        elif not container.succeeded:
+            failed = True
+    if running:
         return "Running"
-    if all(c.succeeded for c in mains):
+    if not failed:
         return "Succeeded"
     return "Failed" if pod.restart_policy == NEVER else "Running"
 
@@ -199,48 +206,52 @@ def _names(containers: Sequence[ContainerRecord]) -> str:
     return "[" + " ".join(c.name for c in containers) + "]"
 
 
-def _conditions(pod: PodRecord, phase: str, now: str) -> list[Json]:
+_YES = (True, "", "")
+
+
+def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerRecord]) -> list[Json]:
     done = "PodCompleted" if phase == "Succeeded" else "PodFailed" if phase == "Failed" else ""
-    serving = [c for c in pod.containers if not c.init or c.sidecar]
-    unready = [c for c in serving if not c.ready]
-    ready: tuple[bool, str, str] = (True, "", "")
+    unready = [c for c in pod.containers if not c.ready and (not c.init or c.sidecar)]
+    ready = start = _YES
     if done:
         ready = (False, done, "")
     elif unready:
         ready = (False, "ContainersNotReady", f"containers with unready status: {_names(unready)}")
-    start: tuple[bool, str, str] = (True, "PodCompleted" if phase == "Succeeded" else "", "")
-    inits = pod.inits if len(pod.containers) > 1 else []
-    if not done and inits and not _have_begun(pod.mains) and not initialized(inits):
+    if phase == "Succeeded":
+        start = (True, "PodCompleted", "")
+    elif not done and inits and not _have_begun(pod.mains) and not initialized(inits):
         open_inits = [c for c in inits if not (c.started if c.sidecar else c.succeeded)]
         start = (False, "ContainersNotInitialized", f"containers with incomplete status: {_names(open_inits)}")
-    wanted = (
-        ("PodReadyToStartContainers", (bool(pod.pod_ip) and not done, "", "")),
-        ("Initialized", start),
-        ("Ready", ready),
-        ("ContainersReady", ready),
-    )
-    return [_condition(pod, kind, verdict, now) for kind, verdict in wanted] + pod.foreign
+    return [
+        _condition(pod, "PodReadyToStartContainers", _YES if pod.pod_ip and not done else (False, "", ""), now),
+        _condition(pod, "Initialized", start, now),
+        _condition(pod, "Ready", ready, now),
+        _condition(pod, "ContainersReady", ready, now),
+        *pod.foreign,
+    ]
 
 
 def _condition(pod: PodRecord, kind: str, verdict: tuple[bool, str, str], now: str) -> Json:
-    status = "True" if verdict[0] else "False"
+    holds, reason, message = verdict
+    status = "True" if holds else "False"
     before = pod.conditions.get(kind)
     since = before[1] if before is not None and before[0] == status else now
     pod.conditions[kind] = (status, since)
     body: Json = {"type": kind, "status": status, "lastProbeTime": None, "lastTransitionTime": since}
-    if verdict[1]:
-        body["reason"] = verdict[1]
-    if verdict[2]:
-        body["message"] = verdict[2]
+    if reason:
+        body["reason"] = reason
+    if message:
+        body["message"] = message
     return body
 
 
 def pod_status(pod: PodRecord, now: float) -> Json:
     """Return the pod's ``status`` as the node writes it. Remembers condition times in ``pod.conditions``."""
     phase = phase_of(pod)
+    inits = [c for c in pod.containers if c.init]
     body: Json = {
         "phase": phase,
-        "conditions": _conditions(pod, phase, time_text(now)),
+        "conditions": _conditions(pod, phase, time_text(now), inits),
         "hostIP": pod.host_ip,
         "hostIPs": [{"ip": pod.host_ip}],
         "startTime": time_text(pod.start_time),
@@ -249,8 +260,8 @@ def pod_status(pod: PodRecord, now: float) -> Json:
     if pod.pod_ip:
         body["podIP"] = pod.pod_ip
         body["podIPs"] = [{"ip": pod.pod_ip}]
-    if any(c.init for c in pod.containers):
-        body["initContainerStatuses"] = [c.to_json() for c in pod.containers if c.init]
+    if inits:
+        body["initContainerStatuses"] = [c.to_json() for c in inits]
     if pod.reason:
         body["reason"], body["message"] = pod.reason, pod.message
     return body

@@ -32,6 +32,10 @@ class Admission(Protocol):
         """Refuse by raising."""
         ...
 
+    def minds(self, kind: Kind, operation: str) -> bool:
+        """Return whether there is any rule about that operation on that kind."""
+        ...
+
 
 class AdmitAll:
     """Admits everything as it is."""
@@ -41,6 +45,10 @@ class AdmitAll:
 
     def validate(self, request: AdmissionRequest, world: World) -> None:
         """Refuse nothing."""
+
+    def minds(self, kind: Kind, operation: str) -> bool:
+        """Return False: there are no rules."""
+        return False
 
 
 class State:

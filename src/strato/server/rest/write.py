@@ -32,7 +32,7 @@ from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strat
 from strato.server.path import ResourcePath
 from strato.server.podspecs import KnownSpec, PodSpecs
 from strato.server.registry import Served
-from strato.server.rest import storing
+from strato.server.rest import statuspatch, storing
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
@@ -169,13 +169,20 @@ class Writer:
                 f"the body of the request was in an unknown format - accepted media types include: "
                 f"{', '.join(_PATCH_TYPES)}"
             )
+        key = object_key(kind, target.namespace, target.name)
+        body = self._state.bucket(kind).latest(key)
+        if body is not None and (result := statuspatch.patched(self._state, request, target, served, media, body)):
+            if result is body:
+                await self._state.store.settled(kind.resource, key)
+            else:
+                await self._state.store.write(kind.resource, key, result)
+            return storing.answer(self._state, request, kind, result, [])
         if request.query:
             storing.check_options(request, "PatchOptions")
         try:
             patch = objects.read_body(request.body, media)
         except BadRequest as error:
             raise BadRequest(f"error decoding patch: {error}") from error
-        body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
         if body is None:
             raise not_found(kind, target.name)
         old = _decode(body)

@@ -44,16 +44,16 @@ def is_clean(shape: str) -> Check:
 
 
 @lru_cache(maxsize=4096)  # thousands of objects a second carry the same few times
-def _is_time_text(text: str) -> bool:
-    try:
-        return datetime.fromisoformat(text).tzinfo is not None
-    except ValueError:
-        return False
+def _read_time(text: str) -> bool:
+    return datetime.fromisoformat(text).tzinfo is not None
 
 
 def is_time(value: Any) -> bool:
     """Whether a value is an instant with a time zone."""
-    return value.__class__ is str and _is_time_text(value)
+    try:
+        return _read_time(value)
+    except (ValueError, TypeError):  # no text, or no instant
+        return False
 
 
 @lru_cache(maxsize=4096)
@@ -81,17 +81,21 @@ class _Checked:
     """A type of which nothing is known but what it accepts."""
 
     accepts: Check
+    taken: _Checked
+    """Stands for every accepted value: only that a value can be converted counts, the result is dropped."""
 
 
 def _checked(accepts: Check) -> type[_Checked]:
-    return type("Checked", (_Checked,), {"accepts": staticmethod(accepts)})
+    made: type[_Checked] = type("Checked", (_Checked,), {"accepts": staticmethod(accepts)})
+    made.taken = made()
+    return made
 
 
-def _take(wanted: type[_Checked], value: Any) -> Any:
-    """Convert into a `_Checked` (msgspec's ``dec_hook``); only that it can be done counts, the result is dropped."""
-    if not wanted.accepts(value):
-        raise ValueError
-    return wanted()
+def _take(wanted: type[_Checked], value: Any) -> _Checked:
+    """Convert into a `_Checked` (msgspec's ``dec_hook``)."""
+    if wanted.accepts(value):
+        return wanted.taken
+    raise ValueError
 
 
 # ── from shapes to structs ────────────────────────────────────────────────────────────────────────────────────────

@@ -1,0 +1,135 @@
+"""Patches of a status take the short way, and nobody can tell: each is asked of both ways."""
+
+from __future__ import annotations
+
+import json
+from random import Random
+from typing import Any
+
+import pytest
+
+from strato.api.wire import Request, User
+from strato.clock import VirtualClock
+from strato.server.embedded import in_memory_server
+from strato.server.rest import statuspatch
+
+ADMIN = User("admin", ("system:masters",))
+PODS = "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+MERGE, JSON = "application/merge-patch+json", "application/json-patch+json"
+RUNNING = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}]}
+TEMPLATE = {"spec": {"containers": [{"name": "c", "image": "busybox"}]}}
+OBJECTS: list[tuple[str, dict[str, Any]]] = [
+    ("/api/v1/namespaces", {"metadata": {"name": "default"}}),
+    (QUEUES, {"metadata": {"name": "default"}, "spec": {"weight": 1}}),
+    (PODS, {"metadata": {"name": "p", "labels": {"resourceVersion": "3"}}, **TEMPLATE}),
+    (PODS, {"metadata": {"name": "q"}, **TEMPLATE}),
+    (GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 1}}),
+]
+KINDS = {
+    GROUPS: ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    QUEUES: ("scheduling.volcano.sh/v1beta1", "Queue"),
+}
+UID = "{uid}"
+"""Stands for the object's."""
+
+
+def _operations(*more: dict[str, Any], uid: str = UID) -> list[dict[str, Any]]:
+    return [{"op": "test", "path": "/metadata/uid", "value": uid}, *more]
+
+
+CASES: dict[str, tuple[str, str, Any]] = {
+    "a status is merged": (f"{PODS}/q/status", MERGE, {"status": RUNNING}),
+    "a uid that is the pod's": (f"{PODS}/q/status", MERGE, {"metadata": {"uid": UID}, "status": RUNNING}),
+    "a uid of another pod": (f"{PODS}/q/status", MERGE, {"metadata": {"uid": "x"}, "status": RUNNING}),
+    "a label called like the revision": (f"{PODS}/p/status", MERGE, {"status": RUNNING}),
+    "nothing changes": (f"{PODS}/q/status", MERGE, {"status": {"phase": "Pending"}}),
+    "a member is removed": (f"{PODS}/q/status", MERGE, {"status": {"qosClass": None, "phase": "Running"}}),
+    "labels come with the status": (f"{PODS}/q/status", MERGE, {"metadata": {"labels": {"a": "b"}}, "status": RUNNING}),
+    "a spec comes with the status": (f"{PODS}/q/status", MERGE, {"spec": {"nodeName": "n"}, "status": RUNNING}),
+    "a field nobody knows": (f"{PODS}/q/status", MERGE, {"status": {"foo": 1, "phase": "Running"}}),
+    "a null in a condition": (f"{PODS}/q/status", MERGE, {"status": {"conditions": [{"type": "R", "reason": None}]}}),
+    "a type that is wrong": (f"{PODS}/q/status", MERGE, {"status": {"phase": 1}}),
+    "no status left": (f"{PODS}/q/status", MERGE, {"status": None}),
+    "no object": (f"{PODS}/missing/status", MERGE, {"status": RUNNING}),
+    "no patch": (f"{PODS}/q/status", MERGE, []),
+    "an old revision": (f"{PODS}/q/status", MERGE, {"metadata": {"resourceVersion": "1"}, "status": RUNNING}),
+    "a status by operations": (
+        f"{PODS}/q/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": RUNNING}),
+    ),
+    "operations inside the status": (
+        f"{PODS}/q/status",
+        JSON,
+        _operations({"op": "add", "path": "/status/phase", "value": "Running"}),
+    ),
+    "an operation that fails": (
+        f"{PODS}/q/status",
+        JSON,
+        _operations({"op": "add", "path": "/status/no/such", "value": 1}),
+    ),
+    "operations for another uid": (
+        f"{PODS}/q/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": RUNNING}, uid="x"),
+    ),
+    "operations on the spec": (f"{PODS}/q/status", JSON, [{"op": "add", "path": "/spec/nodeName", "value": "n"}]),
+    "an operation that removes": (f"{PODS}/q/status", JSON, [{"op": "remove", "path": "/status/qosClass"}]),
+    "a pod group's status, of the whole group": (f"{GROUPS}/g", MERGE, {"status": {"phase": "Running", "running": 1}}),
+    "a pod group's spec as well": (f"{GROUPS}/g", MERGE, {"spec": {"minMember": 2}, "status": {"phase": "Running"}}),
+    "a pod group's status of a wrong type": (f"{GROUPS}/g", MERGE, {"status": {"running": "one"}}),
+    "a pod group's status with what no schema names": (f"{GROUPS}/g", MERGE, {"status": {"foo": 1}}),
+    "a pod's status, not by its subresource": (f"{PODS}/q", MERGE, {"status": RUNNING}),
+    "a queue's status": (f"{QUEUES}/default/status", MERGE, {"status": {"state": "Open", "running": 1}}),
+    "a queue's status of a wrong type": (f"{QUEUES}/default/status", MERGE, {"status": {"running": "one"}}),
+}
+
+
+async def _asked(path: str, media: str, patch: Any) -> list[Any]:
+    """Return the answer, the object afterwards, and the answer to the same once more."""
+    server = in_memory_server(VirtualClock(), Random(1))
+
+    async def ask(method: str, path: str, body: Any = None, media: str = "application/json") -> tuple[int, Any]:
+        content = b"" if body is None else json.dumps(body).encode()
+        answer = await server.handle(Request(method, path, {}, {"content-type": media}, content, ADMIN))
+        return answer.status, json.loads(answer.body)
+
+    for place, body in OBJECTS:
+        version, kind = KINDS.get(place, ("v1", "Namespace" if "pods" not in place else "Pod"))
+        status, answer = await ask("POST", place, {"apiVersion": version, "kind": kind, **body})
+        assert status in (201, 409), answer  # some are there from the beginning
+    _, before = await ask("GET", path)
+    uid = before.get("metadata", {}).get("uid", "")
+    patch = json.loads(json.dumps(patch).replace(UID, uid))
+    return [answer for _ in range(2) for answer in (await ask("PATCH", path, patch, media), await ask("GET", path))]
+
+
+@pytest.mark.parametrize("name", CASES)
+async def test_both_ways_answer_and_store_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = await _asked(*CASES[name])
+    with monkeypatch.context() as patched:
+        patched.setattr(statuspatch, "patched", lambda *_: None)
+        long = await _asked(*CASES[name])
+    assert short == long
+
+
+async def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[bool] = []
+    original = statuspatch.patched
+
+    def noted(*args: Any) -> bytes | None:
+        result = original(*args)
+        taken.append(result is not None)
+        return result
+
+    monkeypatch.setattr(statuspatch, "patched", noted)
+    for name in ("a status is merged", "a uid that is the pod's", "a status by operations", "a queue's status"):
+        await _asked(*CASES[name])
+    await _asked(*CASES["a pod group's status, of the whole group"])
+    assert all(taken)
+    taken.clear()
+    for name in ("labels come with the status", "a spec comes with the status", "a type that is wrong"):
+        await _asked(*CASES[name])
+    assert not any(taken)
