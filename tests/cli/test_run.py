@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import socket
 import ssl
@@ -80,7 +81,9 @@ async def serving(registry: Registry | None, tls: TlsFiles | None = None) -> Asy
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_metrics_and_health_are_served() -> None:
+async def test_metrics_and_health_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    """Without a line in the log for each: probes come every few seconds."""
+    caplog.set_level(logging.INFO)
     registry = Registry()
     registry.counter("strato_things", "Things.").inc(3)
     async with serving(registry) as address, aiohttp.ClientSession() as session:
@@ -92,6 +95,7 @@ async def test_metrics_and_health_are_served() -> None:
             assert (answer.status, await answer.text()) == (200, "ok")
         async with session.get(f"{address}/else") as answer:
             assert answer.status == 404
+    assert [record for record in caplog.records if record.name == "aiohttp.access"] == []
 
 
 async def test_health_alone_may_be_served_over_tls(tmp_path: Path) -> None:

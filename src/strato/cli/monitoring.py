@@ -79,8 +79,9 @@ async def serve_endpoint(endpoint: Endpoint) -> None:
         served = "/healthz" if registry is None else "/metrics and /healthz"
         return web.Response(status=404, text=f"not found: this address serves {served}\n")
 
+    # no access log: a probe every few seconds would drown the rest
     runner = web.ServerRunner(
-        web.Server(answer), handle_signals=False, access_log=None, shutdown_timeout=_GRACE_SECONDS
+        web.Server(answer, access_log=None), handle_signals=False, shutdown_timeout=_GRACE_SECONDS
     )
     await runner.setup()
     try:

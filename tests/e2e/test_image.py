@@ -1,0 +1,83 @@
+"""The container image, without a container: the steps of ``deploy/Dockerfile`` in a fresh folder and environment."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+PREFIX = "/install"
+
+
+def steps(word: str) -> list[str]:
+    """Return the arguments of every line of the Dockerfile that begins with ``word``."""
+    return [line.removeprefix(word).strip() for line in DOCKERFILE.read_text().splitlines() if line.startswith(word)]
+
+
+def test_the_image_runs_as_the_user_of_the_deployments() -> None:
+    from strato.cli.install.values import DEFAULTS
+
+    assert steps("USER") == [str(DEFAULTS["custom"]["default_sc"]["runAsUser"])]
+    assert steps("ENTRYPOINT") == ['["strato"]']
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(600)
+def test_what_the_image_copies_and_runs_gives_working_programs(tmp_path: Path) -> None:
+    """Only what COPY names is there. The dependencies are this environment's: they need not be downloaded again."""
+    build, prefix = tmp_path / "src", tmp_path / "install"
+    build.mkdir()
+    for copied in (line for line in steps("COPY") if not line.startswith("--from")):
+        *sources, target = copied.split()
+        for source in sources:
+            if (ROOT / source).is_dir():
+                shutil.copytree(ROOT / source, build / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(ROOT / source, build / target)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (run,) = steps("RUN")
+    assert run.startswith("pip install ")
+    assert PREFIX in run
+    words = shlex.split(run.replace(PREFIX, str(prefix)).removeprefix("pip install"))
+    done = subprocess.run(
+        [str(python), "-m", "pip", "install", "--quiet", "--no-deps", *words],
+        cwd=build,
+        text=True,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    installed = next(prefix.glob("lib/python*/site-packages"))
+    env = {"PATH": "/usr/bin:/bin", "PYTHONPATH": f"{installed}:{sysconfig.get_path('purelib')}"}
+    env |= {"HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    for name in scripts:
+        done = subprocess.run(
+            [str(prefix / "bin" / name), "--help"], env=env, cwd=tmp_path, text=True, capture_output=True, check=False
+        )
+        assert (done.returncode, "Usage:" in done.stdout) == (0, True), f"{name}: {done.stdout}{done.stderr}"
+    shown = subprocess.run(
+        [str(prefix / "bin" / "strato"), "install", "--dry-run"], env=env, cwd=tmp_path, text=True, capture_output=True,
+        check=True,
+    ).stdout  # fmt: skip
+    assert len(re.findall(r"^kind: CustomResourceDefinition$", shown, re.MULTILINE)) >= 10
+    where = subprocess.run(
+        [str(python), "-c", "import strato; print(strato.__file__)"],
+        env=env,
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert where.stdout.startswith(str(installed))
