@@ -85,6 +85,36 @@ def test_long_job_passes_in_room_that_is_spare_even_then() -> None:
 
 
 @pytest.mark.parametrize(
+    ("most", "passes"), [pytest.param(8, False, id="each queue"), pytest.param(1, True, id="one, if so limited")]
+)
+def test_room_is_kept_for_the_first_blocked_job_of_each_queue(most: int, passes: bool) -> None:
+    """Two queues, each with a gang that waits for its own node; a long job of a third fits beside neither."""
+    nodes = [worlds.node(name, cpu="4", labels={"for": name}) for name in ("a", "b")]
+    objects = [HIGH, *nodes, *[running(f"held-{n}", n, 2, 100) for n in ("a", "b")]]
+    objects += [worlds.queue(name) for name in ("qa", "qb", "qc")]
+    for name in ("a", "b"):
+        gang = job(f"large-{name}", 2, 2, priorityClassName="high", queue=f"q{name}")
+        for pod in gang[1:]:
+            pod["spec"]["nodeSelector"] = {"for": name}
+        objects += gang
+    objects += job("small", 1, 1, 200, queue="qc")
+    config = EASY.replace("{name: easy}", f"{{name: easy, arguments: {{easy.maxReservations: {most}}}}}")
+    plan = worlds.cycle(worlds.world(*objects), config, now=NOW)
+    assert worlds.binds(plan) == ({"ns/small-0": "b"} if passes else {})
+
+
+def test_a_later_room_is_not_taken_from_an_earlier_one() -> None:
+    """One node of 4: the gang of the first queue wants all, that of the second 2, foreseeable only beside the first."""
+    objects = [worlds.node("n", cpu="4"), running("held", "n", 2, 100), worlds.queue("qa"), worlds.queue("qb")]
+    objects += [
+        *job("first", 2, 2, queue="qa"),
+        *job("second", 3, 1, 50, queue="qb"),
+        *job("third", 1, 2, 50, queue="qb"),
+    ]
+    assert worlds.binds(worlds.cycle(worlds.world(*objects), EASY, now=NOW)) == {"ns/third-0": "n"}
+
+
+@pytest.mark.parametrize(
     ("more", "starts"),
     [
         pytest.param({"activeDeadlineSeconds": 60}, True, id="a deadline is an estimate"),

@@ -111,7 +111,7 @@ def test_no_answer_is_asked_for_once_a_cycle_and_told_once(ignorable: bool, capl
         made = world()
         found = answers(asking.session(made, plugin(url, *VERBS, ignorable=ignorable)))
         assert len(asked) == 1
-        answers(asking.session(made, plugin(url, *VERBS, ignorable=ignorable)))
+        answers(asking.session(made, plugin(url, *VERBS, ignorable=ignorable), now=asking.NOW + 3600))
         assert len(asked) == 2
     assert len(caplog.records) == 1
     assert bool(found.pop("predicate")) is not ignorable
@@ -156,3 +156,63 @@ def test_it_hears_of_places_and_of_the_end() -> None:
         ssn.job_enqueued(ssn.world.jobs["ns/job"])
         ssn.plugins[0].close(ssn)
         assert asked == ["allocateFunc", "deallocateFunc", "jobEnqueued", "onSessionClose"]
+
+
+@contextmanager
+def dripping() -> Iterator[tuple[str, list[str]]]:
+    """A service that answers one byte at a time, each soon after the one before, and never ends."""
+    over, asked = threading.Event(), list[str]()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+            while not over.wait(0.02):
+                try:
+                    self.wfile.write(b" ")
+                except OSError:
+                    return
+
+        def log_message(self, *_: Any) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        over.set()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_service_that_never_comes_to_an_end_costs_one_request_and_then_rests() -> None:
+    with dripping() as (url, asked):
+        made, rules = world(), plugin(url, *VERBS, httpTimeout="200ms")
+        answers(asking.session(made, rules))
+        assert len(asked) == 1
+        answers(asking.session(made, rules, now=asking.NOW + 1.0))  # ten times 200 ms are not over
+        assert len(asked) == 1
+        answers(asking.session(made, rules, now=asking.NOW + 3600))
+        assert len(asked) == 2
+
+
+def test_a_slow_service_has_its_budget_and_no_more() -> None:
+    def slowly(verb: str, body: Json) -> Any:
+        threading.Event().wait(0.2)
+        return agree(verb, body)
+
+    with serving(slowly) as (url, asked):
+        answers(asking.session(world(), plugin(url, *VERBS, cycleTimeout="300ms")))
+        assert len(asked) <= 2
+
+
+def test_a_bad_service_does_not_silence_a_good_one() -> None:
+    with dripping() as (bad, _), serving(agree) as (good, asked):
+        rules = [plugin(bad, "predicate", httpTimeout="100ms", ignorable=True), plugin(good, "predicate")]
+        for now in (asking.NOW, asking.NOW + 0.5):
+            ssn = asking.session(world(), *rules, now=now)
+            assert asking.refusals(ssn, "p") == {"b": ("not here", False)}
+        assert asked == ["predicate"] * 4

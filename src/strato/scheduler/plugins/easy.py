@@ -1,14 +1,17 @@
-"""easy: keep room for the first job that is blocked, and let others pass only where they do not delay it.
+"""easy: keep room for the first job of each queue that is blocked, and let others pass only where they do not delay it.
 
 EASY backfilling: when a gang does not fit, the moment is worked out at which running pods, by their expected ends, will
 have left enough room (the *shadow time*), and on which nodes. Later jobs may still start at once when they end before
-that, or in room that is spare even then. A job that could only start by delaying the blocked one waits.
+that, or in room that is spare even then. A job that could only start by delaying the blocked one waits. The first
+blocked job of every queue has its room, in the order in which queues came to them: a later one gets none of an earlier
+one's.
 
 Estimates come from `strato.scheduler.cache.runtimes`. Pods without one never end, as far as this is concerned: when the
 room cannot be foreseen, nothing is kept, as in Volcano.
 
 Source: Lifka, "The ANL/IBM SP Scheduling System" (1995); Mu'alem and Feitelson (2001). Departure: room is kept by node,
-not by processor count. Cost: nothing while no gang is blocked; then, once a cycle, a look at every running pod.
+not by processor count, and for one job per queue. Cost: nothing while no gang is blocked; then, for each room kept, a
+look at every running pod.
 """
 
 from __future__ import annotations
@@ -40,6 +43,25 @@ class EasyArgs:
 
     default_seconds: float = arg("easy.defaultSeconds", 0.0, minimum=0)
     """How long a pod runs of which nothing is known. Default 0: for ever."""
+    most_kept: int = arg("easy.maxReservations", 8, minimum=1)
+    """For how many blocked jobs room is kept in a cycle, one per queue. Default 8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The room of one blocked job.
+
+    Attributes:
+        job: The job.
+        shadow: When it can start, in seconds since the epoch.
+        taken: int64[rows, columns], what it will take.
+        spare: int64[rows, columns], what will be free beside it; kept current as tasks that run on are placed.
+    """
+
+    job: Job
+    shadow: float
+    taken: Vector
+    spare: Vector
 
 
 class Easy(Plugin):
@@ -52,9 +74,8 @@ class Easy(Plugin):
         """Nothing is kept yet."""
         self._ssn = ssn
         self._looked: set[str] = set()
-        self._head: Job | None = None
-        self._shadow = math.inf
-        self._spare: Vector = np.zeros((0, 0), np.int64)
+        self._kept: list[Kept] = []
+        self._rows: dict[str, int] = {}
         ssn.world.runtimes.on = True
 
     # -- who passes ----------------------------------------------------------------------------------------------------
@@ -62,37 +83,50 @@ class Easy(Plugin):
     def watches_pods(self, task: Task) -> bool:
         """Whether the room kept for a blocked job matters for this task."""
         self._look_for_blocked()
-        return self._would_delay(task)
+        return bool(self._delayed_by(task))
 
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
-        """Turn down rows where the task would still be when the blocked job needs the room."""
-        if self._head is None or not self._would_delay(task):
+        """Turn down rows where the task would still be when a blocked job needs the room."""
+        delayed = self._delayed_by(task)
+        if not delayed:
             return None
         need = task.cls.request
         columns = np.nonzero(need > 0)[0]
-        enough = np.all(self._spare[rows][:, columns] >= need[columns], axis=1)
-        return Verdicts.reject_where(~enough, Reason(self.name, f"node(s) kept for {self._head.key}"))
+        codes = np.zeros(len(rows), np.uint8)
+        for number, kept in enumerate(delayed, 1):
+            enough = np.all(kept.spare[rows][:, columns] >= need[columns], axis=1)
+            codes[~enough & (codes == 0)] = number
+        return Verdicts(codes, tuple([Reason(self.name, f"node(s) kept for {kept.job.key}") for kept in delayed]))
 
-    def _would_delay(self, task: Task) -> bool:
-        """Whether a task is another job's and runs past the shadow time."""
-        if self._head is None or task.job is self._head or task.cls.best_effort:
-            return False
-        return self._ssn.now + self._seconds(task) > self._shadow
+    def _delayed_by(self, task: Task) -> list[Kept]:
+        """Return the rooms a task could take from: those of other jobs, kept before its own, that it runs beyond."""
+        if not self._kept or task.cls.best_effort:
+            return []
+        ends = self._ssn.now + self._seconds(task)
+        out = []
+        for kept in self._kept:
+            if kept.job is task.job:
+                break
+            if ends > kept.shadow:
+                out.append(kept)
+        return out
 
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Take the room of tasks that run past the shadow time from what is spare then."""
-        self._shift(tasks, -1)
+        """Take the room of tasks that run past a shadow time from what is spare then."""
+        if self._kept:
+            self._rows.update((task.key, task.row) for task in tasks)
+            self._shift(tasks, [task.row for task in tasks], -1)
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
-        """Give it back."""
-        self._shift(tasks, 1)
+        """Give it back; tasks whose place was undone have none any more, so it is remembered."""
+        if self._kept:
+            self._shift(tasks, [self._rows.pop(task.key, task.row) for task in tasks], 1)
 
-    def _shift(self, tasks: Sequence[Task], sign: int) -> None:
-        if self._head is None or not self._would_delay(tasks[0]):
-            return
-        for task in tasks:
-            if 0 <= task.row < len(self._spare):
-                self._spare[task.row] += sign * task.cls.request
+    def _shift(self, tasks: Sequence[Task], rows: Sequence[int], sign: int) -> None:
+        for kept in self._delayed_by(tasks[0]):
+            for task, row in zip(tasks, rows, strict=True):
+                if 0 <= row < len(kept.spare):
+                    kept.spare[row] += sign * task.cls.request
 
     def _seconds(self, task: Task) -> float:
         known = self._ssn.world.runtimes.expected_seconds(task)
@@ -101,13 +135,15 @@ class Easy(Plugin):
     # -- who is blocked ------------------------------------------------------------------------------------------------
 
     def _look_for_blocked(self) -> None:
-        """Find the first job that was tried and did not fit; jobs are tried in their order, each noted at the end."""
-        if self._head is not None:
+        """Find jobs that were tried and did not fit; jobs are tried in their order, each noted at the end."""
+        if len(self._kept) >= self.args.most_kept:
             return
         notes = self._ssn.notes
         for key in islice(reversed(notes), 2):
             job = self._ssn.world.jobs.get(key)
             if job is None or key in self._looked or not notes[key].errors or job.is_ready:
+                continue
+            if any(kept.job.queue_name == job.queue_name for kept in self._kept):
                 continue
             self._looked.add(key)
             if self._keep_room(job):
@@ -120,6 +156,8 @@ class Easy(Plugin):
         ends = self._ends()
         nodes = self._ssn.world.nodes
         free = nodes.future_idle[: nodes.size].copy()
+        for earlier in self._kept:
+            free[: len(earlier.taken)] -= earlier.taken
         low, high = 0, len(ends)
         best: tuple[int, Vector, Vector] | None = None
         rows = np.array([row for _, row, _ in ends], np.int64)
@@ -136,9 +174,7 @@ class Easy(Plugin):
         if best is None:
             return False
         count, then, taken = best
-        self._head = job
-        self._shadow = ends[count - 1][0] if count else self._ssn.now
-        self._spare = then - taken
+        self._kept.append(Kept(job, ends[count - 1][0] if count else self._ssn.now, taken, then - taken))
         return True
 
     def _ends(self) -> list[tuple[float, int, Vector]]:

@@ -1,17 +1,24 @@
 """extender: asks an HTTP service at extension points (spec volcano-plugins 24).
 
-This is the one plugin that waits for a network within the cycle, because its answers decide. It waits for one request
-at most as long as configured, and after a request that failed it asks no more in that cycle.
+This is the one plugin that waits for a network within the cycle, because its answers decide. What it may cost is
+bounded three times: one request, from connecting to the last byte, takes as long as configured at most; all requests of
+a cycle together take a budget; and after a request that failed it asks no more in that cycle, nor for ten times what
+the failing one took, so that a service that swallows requests holds up a tenth of the time at most. Each entry of the
+plugin in the configuration is on its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import logging
+import socket
+import threading
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ANSWER_LIMIT: Final = 10 << 20
+_REST: Final = 10.0
+"""After a request that failed, times what it took, during which nothing is asked."""
 _POINT_VERBS: Final = {
     "filter_task": "predicate",
     "batch_score": "prioritize",
@@ -59,6 +68,8 @@ class ExtenderArgs:
     prefix: str = arg("extender.urlPrefix", "")
     timeout_seconds: float = arg("extender.httpTimeout", 1.0, read=seconds)
     """How long one request may take. Default 1s."""
+    budget_seconds: float = arg("extender.cycleTimeout", 5.0, read=seconds)
+    """How long all requests of a cycle may take together; then it counts as one that does not answer. Default 5s."""
     session_open: str = arg("extender.onSessionOpenVerb", "")
     session_close: str = arg("extender.onSessionCloseVerb", "")
     predicate: str = arg("extender.predicateVerb", "")
@@ -77,6 +88,19 @@ class ExtenderArgs:
     """Resources whose pods are asked about; none means all pods."""
 
 
+@dataclass(slots=True)
+class Health:
+    """How an extender did, kept between cycles.
+
+    Attributes:
+        problem: Why its last answer failed; empty when it did not.
+        rests_until: It is not asked before, in seconds since the epoch.
+    """
+
+    problem: str = ""
+    rests_until: float = 0.0
+
+
 class ExtenderFailed(Exception):
     """The extender did not answer, or not as it should."""
 
@@ -86,6 +110,7 @@ class Extender(Plugin):
 
     name = "extender"
     args_type = ExtenderArgs
+    time_based = True
 
     def off_points(self) -> frozenset[str]:
         """What has no verb, and everything when the session could not be opened there."""
@@ -97,7 +122,9 @@ class Extender(Plugin):
         """Tell the extender what there is."""
         self._ssn = ssn
         self._world = world = ssn.world
-        self._silent = False
+        self._spent = 0.0
+        self._name = f"{self.name} {self.args.prefix}"
+        self._silent = ssn.now < world.memory.setdefault(self._name, Health()).rests_until
         self._refused = False
         if not self.args.session_open:
             return
@@ -247,17 +274,24 @@ class Extender(Plugin):
             ExtenderFailed: No usable answer; in this cycle nothing more is asked.
         """
         if self._silent:
-            raise ExtenderFailed("the extender failed earlier in this cycle")
-        memory = self._world.memory
+            raise ExtenderFailed("the extender failed a moment ago")
+        health: Health = self._world.memory[self._name]
+        began = perf_counter()
         try:
-            answer = post(f"{self.args.prefix.rstrip('/')}/{verb}", body, self.args.timeout_seconds)
+            left = min(self.args.timeout_seconds, self.args.budget_seconds - self._spent)
+            if left <= 0:
+                raise ExtenderFailed(f"its answers took {self.args.budget_seconds:g}s of this cycle already")
+            answer = post(f"{self.args.prefix.rstrip('/')}/{verb}", body, left)
         except ExtenderFailed as error:
             self._silent = True
-            if memory.get(self.name) is None:
+            health.rests_until = self._ssn.now + _REST * (perf_counter() - began)
+            if not health.problem:
                 _log.warning("extender does not answer: verb=%s: %s", verb, error)
-            memory[self.name] = str(error)
+            health.problem = str(error)
             raise
-        memory[self.name] = None
+        finally:
+            self._spent += perf_counter() - began
+        health.problem = ""
         problem = answer.get("errorMessage")
         if problem:
             raise ExtenderFailed(str(problem))
@@ -274,22 +308,40 @@ def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dict[str,
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
         connection = kind(parts.hostname or "", parts.port, timeout=timeout_seconds)
+        late = threading.Event()
+        watch = threading.Timer(timeout_seconds, _hang_up, (connection, late))  # the socket's own is per packet
+        watch.daemon = True
         try:
+            watch.start()
             connection.request("POST", parts.path, json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
             raw = response.read(_ANSWER_LIMIT + 1)
         finally:
+            watch.cancel()
             connection.close()
+        if late.is_set():
+            raise ExtenderFailed(f"{url} did not end its answer within {timeout_seconds:g}s")
         if response.status != 200:
             raise ExtenderFailed(f"{url} answered {response.status}")
         if len(raw) > _ANSWER_LIMIT:
             raise ExtenderFailed(f"{url} answered more than {_ANSWER_LIMIT} bytes")
+        if response.length:
+            raise ExtenderFailed(f"{url} ended its answer {response.length} bytes early")
         answer = json.loads(raw) if raw.strip() else {}
     except (OSError, ValueError, http.client.HTTPException) as error:
         raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
     if not isinstance(answer, dict):
         raise ExtenderFailed(f"{url} did not answer an object")
     return answer
+
+
+def _hang_up(connection: http.client.HTTPConnection, late: threading.Event) -> None:
+    """End a connection whose time is over: whoever waits for it is told that it is closed."""
+    late.set()
+    sock = connection.sock
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _vote(answer: Mapping[str, Any]) -> int:
