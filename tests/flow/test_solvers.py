@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
-from strato.flow import certificate
+from strato.flow import certificate, solver
 from strato.flow.network import Network, NetworkError
 from strato.flow.solver import Kernel, Outcome, Solver
 from strato.flow.synthetic import Shape, quincy_network
@@ -95,6 +95,35 @@ def test_scheduling_network_has_one_optimum(kernels: tuple[Kernel, ...], fill: f
     sent = synthetic.network.arrays
     starts = sent.row_start[: len(synthetic.tasks)]
     assert all(sent.flow[s : s + n].sum() == 1 for s, n in zip(starts, sent.row_length, strict=False))
+
+
+@pytest.mark.parametrize("patience", [0, 5, 60], ids=["at once", "after 5 arcs", "after 60 arcs"])
+@settings(max_examples=100, deadline=None)
+@given(network=networks(), data=st.data())
+def test_searches_from_both_ends_find_the_optimum_cold_and_warm(
+    patience: int, network: Network, data: st.DataObject
+) -> None:
+    node = st.integers(0, network.node_count - 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "PATIENCE", patience)
+        for _ in range(3):
+            expected = oracle(network)
+            found = Solver((Kernel.PATHS,)).solve(network)
+            assert (found.outcome is Outcome.OPTIMAL) == (expected is not None)
+            if expected is not None:
+                assert found.objective == expected
+                assert certificate.certify(network).ok
+            supply = network.arrays.supply
+            supply[data.draw(node)] += 1
+            supply[data.draw(node)] -= 1
+
+
+@pytest.mark.parametrize("fill", [0.97, 1.03, 1.3], ids=["nearly full", "oversubscribed", "far oversubscribed"])
+def test_searches_from_both_ends_deal_with_a_crowded_cluster(fill: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "PATIENCE", 20)
+    network = quincy_network(Shape(machines=80, tasks=900, fill=fill, running=0.5)).network
+    expected = oracle(network)
+    assert Solver((Kernel.PATHS,), check=True).solve(network).objective == expected
 
 
 def test_lower_bounds_are_part_of_flow_and_objective() -> None:

@@ -20,6 +20,7 @@ from strato.errors import Problem
 from strato.flow import _layout, certificate
 from strato.flow._layout import link_all
 from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, paths, scaling, simplex
+from strato.flow.kernels.labels import Scratch, new_scratch
 from strato.flow.network import Arrays, Int64s, Network, NetworkError
 
 StopFlag = npt.NDArray[np.uint8]
@@ -57,6 +58,8 @@ SIMPLEX_BLOCK = 150
 DENSE_ARCS_PER_NODE = 20
 SMALL = 2000
 """Nodes and arcs up to which a second thread costs more than it saves."""
+PATIENCE = 10_000
+"""Arcs a search from one end may look at: nine in ten of an oversubscribed round need fewer, the others 100,000s."""
 FEW_CHANGES_RATIO = 0.02
 """Unserved supply, as a share of the nodes, up to which local searches run alone."""
 
@@ -73,7 +76,7 @@ class Solver:
         self._kernels = kernels
         self._check = check
         self._stops: list[StopFlag] = []
-        self._scratch: paths.Scratch | None = None
+        self._scratch: tuple[Scratch, Scratch] | None = None
 
     def stop(self) -> None:
         """Make a solve in progress on another thread end with `Outcome.STOPPED`."""
@@ -100,7 +103,7 @@ class Solver:
         outcome, index = _race([run.start for run in runs], self._stops)
         kernel, run = kernels[index], runs[index]
         if outcome == OPTIMAL:
-            cost = int(self._scratch.size[4]) if self._scratch is not None and kernel is Kernel.PATHS else None
+            cost = int(self._scratch[0].size[4]) if self._scratch is not None and kernel is Kernel.PATHS else None
             if run.arrays is not g:
                 g.flow[:], g.potential[:] = run.arrays.flow, run.arrays.potential
             network.lists_valid = kernel is Kernel.PATHS and run.arrays is g
@@ -117,8 +120,9 @@ class Solver:
         stop = np.zeros(1, np.uint8)
         excess = np.empty(network.node_count, np.int64)
         if kernel is Kernel.PATHS:
-            if self._scratch is None or len(self._scratch.stamp) < network.node_count:
-                self._scratch = paths.new_scratch(network.node_count * 5 // 4 + 16)
+            if self._scratch is None or len(self._scratch[0].stamp) < network.node_count:
+                room = network.node_count * 5 // 4 + 16
+                self._scratch = new_scratch(room), new_scratch(room)
             scratch = self._scratch
             return _Run(g, stop, excess, lambda: self._run_paths(network, g, root, stop, scratch, excess))
         mine = g._replace(flow=g.flow.copy(), potential=g.potential.copy())
@@ -141,7 +145,7 @@ class Solver:
         g: Arrays,
         root: int,
         stop: StopFlag,
-        scratch: paths.Scratch,
+        scratch: tuple[Scratch, Scratch],
         excess: Int64s,
     ) -> int:
         if not network.lists_valid:
@@ -149,7 +153,7 @@ class Solver:
         before = g.flow.copy(), g.potential.copy()
         if not before[0].any() and not before[1].any():
             paths.price_scarcity(g, root)
-        outcome = int(paths.solve(g, root, stop, scratch, excess))
+        outcome = int(paths.solve(g, root, stop, *scratch, excess, PATIENCE))
         if outcome != OPTIMAL:
             g.flow[:], g.potential[:] = before
         return outcome

@@ -10,6 +10,9 @@ optimality. Three steps:
    the root* is settled; send flow; lower the potentials of the settled nodes by what they were nearer.
 3. For every node with a deficit left: the same search against arc direction, until the root.
 
+A search that looks at too many arcs is given up; its node waits until the others are done and is then served by two
+searches that meet (`meeting`).
+
 The root is the node with the largest demand (the sink of a scheduling network): it takes and gives any
 amount in between, and is in balance at the end because all others are. Searches end at the first
 target, so they stay local when there is spare capacity: a task whose best machine has room costs one
@@ -24,7 +27,7 @@ update of its exercise 9.22 and, from Jonker and Volgenant (1987), a stack for n
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numba
 import numpy as np
@@ -32,51 +35,14 @@ import numpy.typing as npt
 
 from strato.flow._layout import change_flow
 from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
+from strato.flow.kernels.labels import FAR, Scratch, begin_at, label, nearest
+from strato.flow.kernels.meeting import find_gates, no_gates, search_both
 
 if TYPE_CHECKING:
-    from strato.flow.network import Arrays, Int32s, Int64s
+    from strato.flow.network import Arrays, Int64s
 
-_FAR = np.int64(1) << np.int64(62)
 _CHECK_EVERY = 64
 """Searches between two looks at the stop flag."""
-
-
-class Scratch(NamedTuple):
-    """Arrays of one solve; valid for a node when its stamp equals the search's number."""
-
-    distance: Int64s
-    stamp: Int32s
-    """Search in which the node was last labelled."""
-    settled: Int32s
-    """Search in which the node was last settled (or put on the stack)."""
-    arrival: Int64s
-    """Arc over which the node was reached: the arc, or −1 − arc against its direction."""
-    heap: Int32s
-    place: Int64s
-    stack: Int32s
-    done: Int32s
-    """Settled nodes of this search, in order."""
-    size: Int64s
-    """[heap size, stack size, settled nodes, work done in arcs, cost of the flow]"""
-
-
-_LABEL = np.dtype(
-    [
-        ("distance", np.int64),
-        ("stamp", np.int32),
-        ("settled", np.int32),
-        ("arrival", np.int64),
-        ("place", np.int64),
-    ]
-)
-
-
-def new_scratch(nodes: Int) -> Scratch:
-    """Allocate the arrays for networks of that many nodes; what a search reads of a node shares a cache line."""
-    labels = np.zeros(nodes, _LABEL)
-    lists = [np.zeros(nodes, np.int32) for _ in range(3)]
-    distance, stamp, settled, arrival, place = (labels[name] for name in _LABEL.names or ())
-    return Scratch(distance, stamp, settled, arrival, lists[0], place, lists[1], lists[2], np.zeros(5, np.int64))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -107,107 +73,24 @@ def repair(g: Arrays, excess: Int64s) -> Int:
 
 
 @numba.njit(cache=True, nogil=True)
-def _sift_up(s: Scratch, index: Int) -> None:
-    node = s.heap[index]
-    key = s.distance[node]
-    while index > 0:
-        above = (index - 1) >> 1
-        other = s.heap[above]
-        if s.distance[other] <= key:
-            break
-        s.heap[index] = other
-        s.place[other] = index
-        index = above
-    s.heap[index] = node
-    s.place[node] = index
+def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int, number: Int, most: Int) -> Int:
+    """Find the nearest node that can take a unit of the source's excess, or −1; update potentials.
 
-
-@numba.njit(cache=True, nogil=True)
-def _pop(s: Scratch) -> Int:
-    top = s.heap[0]
-    s.size[0] -= 1
-    count = s.size[0]
-    if count > 0:
-        node = s.heap[count]
-        key = s.distance[node]
-        index = 0
-        while True:
-            child = 2 * index + 1
-            if child >= count:
-                break
-            if child + 1 < count and s.distance[s.heap[child + 1]] < s.distance[s.heap[child]]:
-                child += 1
-            other = s.heap[child]
-            if s.distance[other] >= key:
-                break
-            s.heap[index] = other
-            s.place[other] = index
-            index = child
-        s.heap[index] = node
-        s.place[node] = index
-    return int(top)
-
-
-@numba.njit(cache=True, nogil=True)
-def _label(s: Scratch, number: Int, node: Int, distance: Int, here: Int, arrival: Int) -> None:
-    """Note a shorter way to a node: at the present distance it goes on the stack, else into the heap."""
-    known = s.stamp[node] == number
-    s.stamp[node] = number
-    s.distance[node] = distance
-    s.arrival[node] = arrival
-    if distance == here:
-        s.settled[node] = number
-        s.stack[s.size[1]] = node
-        s.size[1] += 1
-        if known:
-            _sift_up(s, s.place[node])  # it stays in the heap and is skipped when it comes out
-    elif known:
-        _sift_up(s, s.place[node])
-    else:
-        index = s.size[0]
-        s.heap[index] = node
-        s.size[0] += 1
-        _sift_up(s, index)
-
-
-@numba.njit(cache=True, nogil=True)
-def _next(s: Scratch, number: Int, best: Int) -> Int:
-    """Return the next node to settle, or −1 when none is nearer than the best target."""
-    if s.size[1] > 0:
-        s.size[1] -= 1
-        return int(s.stack[s.size[1]])
-    while s.size[0] > 0:
-        if s.distance[s.heap[0]] >= best:
-            return -1
-        node = _pop(s)
-        if s.settled[node] != number:
-            s.settled[node] = number
-            return int(node)
-    return -1
-
-
-@numba.njit(cache=True, nogil=True, inline="always")
-def _start(s: Scratch, number: Int, node: Int) -> None:
-    s.size[0] = s.size[2] = 0
-    s.size[1] = 1
-    s.stack[0] = node
-    s.stamp[node] = s.settled[node] = number
-    s.distance[node] = 0
-
-
-@numba.njit(cache=True, nogil=True)
-def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int, number: Int) -> Int:
-    """Find the nearest node that can take a unit of the source's excess, or −1; update potentials."""
-    best, target = _FAR, -1
-    _start(s, number, source)
+    Gives up, changing nothing, with −2 after looking at `most` arcs.
+    """
+    most += s.size[3]
+    best, target = FAR, -1
+    begin_at(s, number, source)
     potential = g.potential
     while True:
-        node = _next(s, number, best)
+        node = nearest(s, number, best)
         if node < 0:
             break
         here = s.distance[node]
         if here >= best:
             break
+        if s.size[3] > most:
+            return -2
         s.done[s.size[2]] = node
         s.size[2] += 1
         base = here + potential[node]
@@ -222,7 +105,7 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
                         best, target = distance, head
                         s.arrival[head] = arc
                     else:
-                        _label(s, number, head, distance, here, arc)
+                        label(s, number, head, distance, here, arc)
         if best <= here:  # the arcs out of this node led to a target at no further distance
             break
         arc = g.first_in[node]
@@ -235,7 +118,7 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
                     best, target = distance, tail
                     s.arrival[tail] = -1 - arc
                 else:
-                    _label(s, number, tail, distance, here, -1 - arc)
+                    label(s, number, tail, distance, here, -1 - arc)
             arc = g.next_in[arc]
         if best <= here:
             break
@@ -247,18 +130,21 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
 
 
 @numba.njit(cache=True, nogil=True)
-def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int, number: Int) -> Int:
-    """Find the nearest node that can give the sink a unit, or −1; update potentials."""
-    best, target = _FAR, -1
-    _start(s, number, sink)
+def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int, number: Int, most: Int) -> Int:
+    """Find the nearest node that can give the sink a unit, or −1; give up as `_search_forward`; update potentials."""
+    most += s.size[3]
+    best, target = FAR, -1
+    begin_at(s, number, sink)
     potential = g.potential
     while True:
-        node = _next(s, number, best)
+        node = nearest(s, number, best)
         if node < 0:
             break
         here = s.distance[node]
         if here >= best:
             break
+        if s.size[3] > most:
+            return -2
         s.done[s.size[2]] = node
         s.size[2] += 1
         base = here - potential[node]
@@ -273,7 +159,7 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int
                         best, target = distance, head
                         s.arrival[head] = -1 - arc
                     else:
-                        _label(s, number, head, distance, here, -1 - arc)
+                        label(s, number, head, distance, here, -1 - arc)
         arc = g.first_in[node]
         while arc >= 0 and best > here:
             if g.flow[arc] < g.capacity[arc]:
@@ -284,7 +170,7 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int
                         best, target = distance, tail
                         s.arrival[tail] = arc
                     else:
-                        _label(s, number, tail, distance, here, arc)
+                        label(s, number, tail, distance, here, arc)
             s.size[3] += 1
             arc = g.next_in[arc]
         if best <= here:
@@ -345,10 +231,10 @@ def _distances(g: Arrays, root: Int, near: Int64s, far: Int64s) -> Int:
             for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
                 head = g.head[arc]
                 if g.capacity[arc] > 0 and head != root and node != root:
-                    if near[head] < _FAR and near[head] + g.cost[arc] < near[node]:
+                    if near[head] < FAR and near[head] + g.cost[arc] < near[node]:
                         near[node] = near[head] + g.cost[arc]
                         moved = True
-                    if far[head] < _FAR and far[head] + g.cost[arc] < far[node]:
+                    if far[head] < FAR and far[head] + g.cost[arc] < far[node]:
                         far[node] = far[head] + g.cost[arc]
                         moved = True
         if not moved:
@@ -367,18 +253,18 @@ def price_scarcity(g: Arrays, root: int) -> None:
     Mutates `potential`. O(arcs × length of paths).
     """
     units = g.supply[g.supply > 0].sum()
-    near, far = (np.full(len(g.supply), _FAR, np.int64) for _ in range(2))
+    near, far = (np.full(len(g.supply), FAR, np.int64) for _ in range(2))
     scarce = _distances(g, root, near, far)
     if units <= scarce:
         return
-    torn = np.flatnonzero((g.supply > 0) & (near < _FAR) & (far < _FAR))
+    torn = np.flatnonzero((g.supply > 0) & (near < FAR) & (far < FAR))
     torn = torn[np.argsort(near[torn] - far[torn], kind="stable")]  # who gains most from a slot comes first
     at = int(np.searchsorted(np.cumsum(g.supply[torn]), scarce, "right"))
     price = int(far[torn[at]] - near[torn[at]]) if at < len(torn) else 0
     if price <= 0:
         return
-    distance = np.minimum(np.where(near < _FAR, near + price, _FAR), far)
-    known = distance < _FAR
+    distance = np.minimum(np.where(near < FAR, near + price, FAR), far)
+    known = distance < FAR
     g.potential[:] = -np.where(known, distance, distance[known].max(initial=0))
     g.potential[root] = 0
 
@@ -394,7 +280,7 @@ def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int
         return False
     begin = g.row_start[source]
     end = begin + g.row_length[source]
-    base, best = potential[source], _FAR
+    base, best = potential[source], FAR
     for arc in range(begin, end):
         if g.flow[arc] < g.capacity[arc]:
             best = min(best, base + g.cost[arc] - potential[g.head[arc]])
@@ -425,7 +311,9 @@ def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int
 
 
 @numba.njit(cache=True, nogil=True)
-def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess: Int64s) -> Int:
+def solve(
+    g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, back: Scratch, excess: Int64s, patience: Int
+) -> Int:
     """Make flow and potentials optimal in place.
 
     Args:
@@ -433,33 +321,40 @@ def solve(g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, excess:
         root: The node with the largest demand.
         stop: One byte; when it becomes non-zero the solve ends with `STOPPED`.
         s: Scratch of at least as many nodes.
+        back: Another one, for searches from both ends.
         excess: int64 per node; on return what is still out of balance (zero when optimal).
+        patience: Arcs a search from one end may look at before one from both ends takes its place.
 
     Returns:
         `OPTIMAL`, `INFEASIBLE` or `STOPPED`.
     """
     s.size[4] = repair(g, excess)
-    number = 0
-    s.stamp[:] = 0
-    s.settled[:] = 0
-    for source in range(len(excess)):
-        while source != root and excess[source] > 0:
-            number += 1
-            if number % _CHECK_EVERY == 0 and stop[0]:
-                return STOPPED
-            if _send_directly(g, s, excess, root, source):
-                continue
-            target = _search_forward(g, s, excess, root, source, number)
-            if target < 0:
-                return INFEASIBLE
-            _send(g, s, excess, root, source, target, True)
-    for sink in range(len(excess)):
-        while sink != root and excess[sink] < 0:
-            number += 1
-            if number % _CHECK_EVERY == 0 and stop[0]:
-                return STOPPED
-            target = _search_backward(g, s, excess, root, sink, number)
-            if target < 0:
-                return INFEASIBLE
-            _send(g, s, excess, root, sink, target, False)
+    for scratch in (s, back):
+        scratch.stamp[:] = 0
+        scratch.settled[:] = 0
+    number, known, gates = 0, False, no_gates()
+    for turn in range(4):  # hard ones are left until the easy ones have taken what lies near
+        forward, easy = turn < 2, turn % 2 == 0
+        for node in range(len(excess)):
+            while node != root and (excess[node] > 0 if forward else excess[node] < 0):
+                number += 1
+                if number % _CHECK_EVERY == 0 and stop[0]:
+                    return STOPPED
+                if not easy:
+                    if not known:
+                        known, gates = True, find_gates(g, root, excess)
+                    if not search_both(g, gates, s, back, excess, root, node, number):
+                        return INFEASIBLE
+                    continue
+                if forward and _send_directly(g, s, excess, root, node):
+                    continue
+                if forward:
+                    target = _search_forward(g, s, excess, root, node, number, patience)
+                else:
+                    target = _search_backward(g, s, excess, root, node, number, patience)
+                if target == -1:
+                    return INFEASIBLE
+                if target < 0:
+                    break
+                _send(g, s, excess, root, node, target, forward)
     return OPTIMAL
