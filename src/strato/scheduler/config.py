@@ -18,7 +18,7 @@ from strato.scheduler import thirdparty
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.arguments import nearest, read_arguments
 from strato.scheduler.cache.usage import METRICS_TYPES
-from strato.scheduler.framework import TOGGLES, Plugin
+from strato.scheduler.framework import TOGGLES, Plugin, points_of
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.thirdparty import PluginNotLoaded, installed
 
@@ -49,6 +49,7 @@ class PluginOption:
         args: Its decoded arguments.
         toggles: Which of its extension points are on; every key of `framework.TOGGLES`.
         file: The Python file it comes from, None for a built-in or installed one.
+        points: The extension points that its class answers and its toggles leave on.
     """
 
     name: str
@@ -56,6 +57,10 @@ class PluginOption:
     args: Any
     toggles: Mapping[str, bool]
     file: Path | None = None
+    points: tuple[str, ...] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", points_of(self.plugin, self.toggles))
 
 
 @dataclass(frozen=True, slots=True)

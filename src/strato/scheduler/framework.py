@@ -8,7 +8,7 @@ rows of the `NodeTable`; votes are PERMIT, ABSTAIN, REJECT (spec scheduler-core 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -378,7 +378,20 @@ class Plugin:
 
 def answers(plugin: Plugin, point: str) -> bool:
     """Whether a plugin's class (and configuration) answers an extension point."""
-    return getattr(type(plugin), point, None) is not getattr(Plugin, point, None) and point not in plugin.off_points()
+    return _has(type(plugin), point) and point not in plugin.off_points()
+
+
+def points_of(plugin: type[Plugin], toggles: Mapping[str, bool]) -> tuple[str, ...]:
+    """Return the extension points that a plugin's class answers and its toggles leave on."""
+    return tuple(
+        point
+        for point, switches in POINTS.items()
+        if _has(plugin, point) and (not switches or any(toggles[switch] for switch in switches))
+    )
+
+
+def _has(plugin: type[Plugin], point: str) -> bool:
+    return getattr(plugin, point, None) is not getattr(Plugin, point, None)
 
 
 def how_many_fit(free: Vector | FloatArray, request: Vector, columns: Sequence[int], count: int) -> int:

@@ -175,9 +175,9 @@ class Session:
         self.plugins.append(plugin)
         if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
             self.simulates = self.simulates or answers(plugin, "filter_neighbours")
-        for point, toggles in POINTS.items():
-            on = not toggles or any(option.toggles[t] for t in toggles)
-            if on and answers(plugin, point):
+        off = plugin.off_points()
+        for point in option.points:
+            if point not in off:
                 tiers[point][-1].append(self.guard.wrap(plugin, point))
 
     # -- the world -----------------------------------------------------------------------------------------------------

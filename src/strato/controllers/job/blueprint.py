@@ -54,8 +54,8 @@ class Blueprint:
     ) -> None:
         self._job = job
         self._task = task
-        self._name = task.name or terms.DEFAULT_TASK
-        self._prefix = f"{job.metadata.name}-{self._name}-"
+        self.name = task.name or terms.DEFAULT_TASK
+        self._prefix = f"{job.metadata.name}-{self.name}-"
         policy = task.partition_policy
         self._partition_size = None if policy is None else policy.partition_size
         metadata = template.get("metadata") or {}
@@ -100,7 +100,7 @@ class Blueprint:
     def _common_labels(self, forwarded: bool) -> dict[str, str]:
         job = self._job.metadata
         labels = {
-            terms.TASK_SPEC: self._name,
+            terms.TASK_SPEC: self.name,
             terms.JOB_NAME: job.name,
             terms.JOB_NAMESPACE: job.namespace,
             terms.QUEUE_NAME: self._job.spec.queue,
@@ -113,7 +113,7 @@ class Blueprint:
     def _common_annotations(self, group: str, forwarded: bool) -> dict[str, str]:
         job = self._job.metadata
         annotations = {
-            terms.TASK_SPEC: self._name,
+            terms.TASK_SPEC: self.name,
             terms.JOB_NAME: job.name,
             terms.QUEUE_NAME: self._job.spec.queue,
             terms.TEMPLATE_UID: f"{job.name}-{self._task.name}",

@@ -124,6 +124,8 @@ class JobEffects:
                     raise NameTaken(namespace, pod.metadata.name) from None
                 record.put_pod(state)
                 return
+            if record.knows_pod(blueprint.name, pod.metadata.name, pod.metadata.uid):
+                return  # the watch was faster
             state = PodState.from_view(pod)
             assert state is not None, "a pod we built is a pod of ours"
             record.assume_pod(state)

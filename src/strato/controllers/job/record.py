@@ -179,11 +179,14 @@ class JobRecord:
             self.assumed.discard((pod.task, pod.name))
         return True
 
+    def knows_pod(self, task: str, name: str, uid: str) -> bool:
+        """Return whether a pod is known already."""
+        pods = self.tasks.get(task)
+        known = pods.pods.get(name) if pods is not None else None
+        return known is not None and known.uid == uid
+
     def assume_pod(self, pod: PodState) -> None:
         """Take the answer to our own create before the watch tells of it."""
-        known = self.task(pod.task).pods.get(pod.name)
-        if known is not None and known.uid == pod.uid:
-            return  # the watch was faster
         self.put_pod(pod)
         self.assumed.add((pod.task, pod.name))
 
