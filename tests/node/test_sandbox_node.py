@@ -18,6 +18,7 @@ from strato.clock import SystemClock
 from strato.node.restarts import Backoff
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.node import SandboxNode
+from strato.node.sandbox.permissions import plain_warning
 from tests.node.fake_api import FakeApi
 
 QUICK = Backoff(base_seconds=0.05, cap_seconds=0.2)
@@ -200,8 +201,9 @@ async def test_siblings_find_one_another_by_name(world: World) -> None:
     )
     for name, other in zip(names, names[::-1], strict=True):
         world.sh(name, script.format(other), hostname=name, subdomain="svc")
-    for name, other in zip(names, names[::-1], strict=True):
+    for name in names:
         await world.finished(name)
+    for name, other in zip(names, names[::-1], strict=True):
         ip = world.api.objects[f"/api/v1/namespaces/default/pods/{other}"]["status"]["podIP"]
         assert ip in await world.log(name)
 
@@ -343,22 +345,81 @@ async def test_followed_logs_end_with_the_container(world: World) -> None:
     assert await world.log("p", since_seconds=0.0) == ""
 
 
-WEAKER = [
-    pytest.param({"isolation": "user"}, id="an ordinary user"),
-    pytest.param({"isolation": "plain"}, id="no namespaces"),
-    pytest.param({"own_network": False}, id="root on the machine's network"),
+ISOLATIONS = [
+    pytest.param({}, "own", id="root"),
+    pytest.param({"own_network": False}, "own", id="root on the machine's network"),
+    pytest.param({"isolation": "user"}, "own", id="an ordinary user"),
+    pytest.param({"isolation": "plain"}, "machine", id="no namespaces"),
 ]
+LOOK = """
+echo ip $IP
+echo name $(hostname)
+echo files $(cat /conf/key 2>/dev/null || echo machine)
+echo pids $(test -e /proc/%d && echo machine || echo own)
+echo tmp $(test -e %s && echo machine || echo own)
+kill -TERM $$$$
+"""
 
 
-@pytest.mark.parametrize("options", WEAKER)
-async def test_weaker_isolation_runs_pods_too(tmp_path: Path, options: dict[str, Any]) -> None:
-    async with running(tmp_path / "node", FakeApi(), **options) as world:
-        world.sh("p", "hostname; echo $IP", container={"env": [IP_VARIABLE]})
+@pytest.mark.parametrize(("options", "whose"), ISOLATIONS)
+async def test_each_isolation_keeps_its_promises(tmp_path: Path, options: dict[str, Any], whose: str) -> None:
+    """Exit codes, addresses and logs are the same everywhere; without namespaces the rest is the machine's."""
+    api = FakeApi()
+    conf = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "conf"}, "data": {"key": "own"}}
+    api.put("/api/v1/namespaces/default/configmaps/conf", conf)
+    mounts = [{"name": "conf", "mountPath": "/conf"}]
+    async with running(tmp_path / "node", api, **options) as world:
+        world.sh(
+            "p",
+            LOOK % (os.getpid(), tmp_path),
+            container={"env": [IP_VARIABLE], "volumeMounts": mounts},
+            volumes=[{"name": "conf", "configMap": {"name": "conf"}}],
+        )
         status = await world.finished("p")
-        assert status["phase"] == "Succeeded"
-        assert status["podIP"].startswith("127.")
-        assert status["podIP"] in await world.log("p")
+        ended = status["containerStatuses"][0]["state"]["terminated"]
+        assert (status["phase"], ended["exitCode"], ended["signal"]) == ("Failed", 143, 15)
+        said = dict(line.split() for line in (await world.log("p")).splitlines())
+        name = "p" if whose == "own" else os.uname().nodename
+        assert said == {"ip": status["podIP"], "name": name, "files": whose, "pids": whose, "tmp": whose}
+        assert status["podIP"].startswith("127.") is bool(options)
+        plain = [text for text in world.node.summary().warnings if "plain processes" in text]
+        assert bool(plain) is (whose == "machine")
     teardown(tmp_path / "node")
+
+
+async def test_an_image_is_not_replaced_by_the_machine_where_it_cannot_be_mounted(tmp_path: Path) -> None:
+    (tmp_path / "image").mkdir()
+    async with running(tmp_path / "node", FakeApi(), isolation="plain") as world:
+        world.node.images.import_image("tiny", tmp_path / "image")
+        world.api.create_pod("p", "here", containers=[{"name": "main", "image": "tiny", "command": ["true"]}])
+
+        def waiting() -> dict[str, Any]:
+            statuses = world.api.objects["/api/v1/namespaces/default/pods/p"]["status"].get("containerStatuses", [{}])
+            return statuses[0].get("state", {}).get("waiting", {})
+
+        await until(lambda: waiting().get("reason") == "CreateContainerConfigError")
+        assert "allows no namespaces" in waiting()["message"]
+    teardown(tmp_path / "node")
+
+
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [
+        (
+            "kernel/apparmor_restrict_unprivileged_userns=1",
+            "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+        ),
+        ("user/max_user_namespaces=0", "sudo sysctl user.max_user_namespaces=10000"),
+        ("kernel/apparmor_restrict_unprivileged_userns=0", ""),
+    ],
+)
+def test_the_warning_names_the_setting_that_forbids_namespaces(tmp_path: Path, setting: str, advice: str) -> None:
+    path, _, value = setting.partition("=")
+    (tmp_path / path).parent.mkdir()
+    (tmp_path / path).write_text(value + "\n")
+    warning = plain_warning(str(tmp_path))
+    assert advice in warning
+    assert ("sysctl" in warning) is bool(advice)
 
 
 IP_VARIABLE = {"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}

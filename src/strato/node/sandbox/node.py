@@ -36,6 +36,7 @@ from strato.node.sandbox.network import (
     machine_address,
     routes_in_use,
 )
+from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
@@ -44,10 +45,6 @@ from strato.node.timers import Timers
 
 HOSTS_DELAY_SECONDS = 0.02
 """How long changes of ``/etc/hosts`` are collected before they are written."""
-PLAIN_WARNING = (
-    "pods run as plain processes, for this machine allows no namespaces: they see its files and processes, their "
-    "volumes are not at their paths, and imported images cannot be used"
-)
 _RETRY_SECONDS = 1.0
 _MAX_PODS = "110"
 
@@ -218,7 +215,7 @@ class SandboxNode:
     async def _set_up_network(self) -> None:
         machine, directory = self._machine, self._machine.layout.data_dir
         if self._runtime.isolation == "plain":
-            self._warnings.append(PLAIN_WARNING)
+            self._warnings.append(plain_warning())
         if not machine.cgroups.enabled:
             self._warnings.append("CPU and memory limits are not enforced: no control group can be written")
         if self._runtime.isolation != "root" or not self._own_network:
