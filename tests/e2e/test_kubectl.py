@@ -126,6 +126,48 @@ def test_scale_a_deployment(world: World, namespace: str) -> None:
     eventually(lambda: not world.items("pods,replicasets", "-n", namespace), what="all of it is gone")
 
 
+@pytest.mark.own_nodes
+def test_everyday_verbs(world: World, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What people type without thinking: rollout, label, annotate, edit, wait, events, auth, cordon, drain."""
+
+    def here(*words: str, **options: Any) -> str:
+        return world.kubectl(*words, "-n", namespace, **options)
+
+    here("apply", "-f", "-", stdin=json.dumps(DEPLOYMENT))
+    here("rollout", "status", "deployment/web", "--timeout=60s")
+    here("set", "env", "deployment/web", "COLOUR=red")
+    here("rollout", "status", "deployment/web", "--timeout=60s")
+    assert [line.split()[0] for line in here("rollout", "history", "deployment/web").splitlines()[2:] if line] == [
+        "1",
+        "2",
+    ]
+    here("rollout", "undo", "deployment/web")
+    here("rollout", "restart", "deployment/web")
+    here("rollout", "status", "deployment/web", "--timeout=60s")
+    here("wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+    here("label", "deployment", "web", "tier=front")
+    here("annotate", "deployment", "web", "note=kept")
+    monkeypatch.setenv("KUBE_EDITOR", "sed -i 's/tier: front/tier: back/'")
+    here("edit", "deployment", "web")
+    meta = world.get("deployment", "web", "-n", namespace)["metadata"]
+    assert (meta["labels"], meta["annotations"]["note"]) == ({"tier": "back"}, "kept")
+    assert "ScalingReplicaSet" in here("events", "--for", "deployment/web")
+    assert here("auth", "can-i", "create", "pods").strip() == "yes"
+    assert here("auth", "can-i", "create", "pods", "--as=nobody-known", check=False).startswith("no")
+    node = world.items("pods", "-n", namespace, "-l", "app=web")[0]["spec"]["nodeName"]
+    try:
+        world.kubectl("cordon", node)
+        assert "SchedulingDisabled" in world.kubectl("get", "node", node)
+        world.kubectl("drain", node, "--force", "--ignore-daemonsets", "--pod-selector=app=web", "--timeout=60s")
+        here("rollout", "status", "deployment/web", "--timeout=60s")
+        alive = [
+            p for p in world.items("pods", "-n", namespace, "-l", "app=web") if "deletionTimestamp" not in p["metadata"]
+        ]
+        assert node not in [pod["spec"]["nodeName"] for pod in alive]
+    finally:
+        world.kubectl("uncordon", node)
+
+
 def test_patch_types(world: World, namespace: str) -> None:
     world.kubectl("apply", "-n", namespace, "-f", "-", stdin=json.dumps(DEPLOYMENT))
     target = ("deployment", "web", "-n", namespace)

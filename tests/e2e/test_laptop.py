@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import shutil
@@ -15,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from strato.node.sandbox.gateway import table_name
+from strato.node.sandbox.network import bridge_name
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.test_jobs import vcjob
 from tests.e2e.worlds import EmbeddedWorld, eventually
@@ -63,6 +66,34 @@ def test_logs_are_followed_until_the_container_ends(laptop: Laptop) -> None:
     eventually(lambda: world.get("pod", "counter")["status"].get("phase") != "Pending", what="pod has started")
     assert world.kubectl("logs", "-f", "counter").split() == ["1", "2", "3", "4", "5"]
     assert world.kubectl("logs", "--tail=2", "counter").split() == ["4", "5"]
+
+
+@pytest.mark.timeout(360)
+def test_what_leads_into_a_pod_is_refused_with_a_reason(laptop: Laptop) -> None:
+    world = laptop("--cpus", "4")
+    world.kubectl("create", "-f", "-", stdin=process_pod("endless", "exec sleep 1000"))
+    eventually(lambda: world.get("pod", "endless")["status"].get("phase") == "Running", what="pod runs")
+    for command in (["exec", "endless", "--", "true"], ["attach", "endless"], ["port-forward", "endless", "18080:80"]):
+        refused = world.kubectl_process(*command, check=False)
+        assert refused.returncode == 1
+        assert "is not served by the embedded API server" in refused.stderr
+
+
+@pytest.mark.timeout(360)
+def test_the_pods_way_out_is_closed_by_down_also_after_kill_9(laptop: Laptop) -> None:
+    if os.geteuid() != 0 or shutil.which("nft") is None:
+        pytest.skip("needs root and nft; on Debian: apt-get install nftables")
+
+    def tables() -> set[str]:
+        listed = subprocess.run(["nft", "list", "tables", "ip"], text=True, capture_output=True, check=True).stdout
+        return set(listed.splitlines())
+
+    world = laptop("--cpus", "4")
+    table = f"table ip {table_name(bridge_name(str(world.home / 'node')))}"
+    assert table in tables()
+    world.kill()
+    world.own("down")
+    assert table not in tables()
 
 
 @pytest.mark.timeout(360)

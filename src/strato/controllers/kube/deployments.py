@@ -23,6 +23,7 @@ from strato.client.informer import Change, Informers
 from strato.clock import Clock, format_time
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
+from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound
 
 HASH_LABEL: Final = "pod-template-hash"
@@ -99,9 +100,10 @@ class DeploymentController(KeyedController):
 
     name: ClassVar[str] = "kube-deployment-controller"
 
-    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         super().__init__(clock)
         self._cluster = cluster
+        self._recorder = recorder
         self._deployments = informers.informer(Deployment)
         self._sets = informers.informer(ReplicaSet)
         self._sets.add_index(
@@ -204,8 +206,12 @@ class DeploymentController(KeyedController):
             surge=surge,
             unavailable=unavailable,
         )
+        present = {item.metadata.name: item.spec.replicas for item in (new, *old)}
         for name, count in changes.items():
             await self._cluster.patch(ReplicaSet, name, deployment.metadata.namespace, {"spec": {"replicas": count}})
+            word = "up" if count > present[name] else "down"
+            message = f"Scaled {word} replica set {name} from {present[name]} to {count}"
+            self._recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
 
     async def _write_status(self, deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> None:
         every = [*old, *([new] if new is not None else [])]

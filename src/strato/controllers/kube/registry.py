@@ -36,6 +36,10 @@ def _cron(parts: Parts) -> Controller:
     return KubeCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
 
 
+def _deployment(parts: Parts) -> Controller:
+    return DeploymentController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+
+
 def _job(parts: Parts) -> Controller:
     return KubeJobController(parts.cluster, parts.informers, parts.clock, random=parts.random, recorder=parts.recorder)
 
@@ -51,13 +55,13 @@ KUBE: Mapping[str, Factory] = {
             EndpointsController,
             NodeLifecycleController,
             ReplicaSetController,
-            DeploymentController,
             StatefulSetController,
             DaemonSetController,
             DisruptionController,
             QuotaController,
         )
     },
+    DeploymentController.name: _deployment,
     KubeJobController.name: _job,
     KubeCronController.name: _cron,
 }
