@@ -15,9 +15,9 @@ from strato.api.core.node import NodeSpec
 from strato.api.core.pod import PodStatus
 from strato.api.meta import Condition, ObjectMeta
 from strato.api.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
+from strato.api.quotas import counts_pod
 from strato.controllers.kube.daemonsets import fits
 from strato.controllers.kube.disruptions import desired_healthy
-from strato.controllers.kube.quotas import counts_pod
 from strato.controllers.kube.revisions import REVISION_LABEL
 from strato.controllers.kube.statefulsets import Slot, plan
 from tests.controllers.world import World, play
@@ -271,7 +271,7 @@ def test_a_quota_says_what_is_used() -> None:
             "requests.cpu": "4",
             "count/statefulsets.apps": "2",
             "services": "1",
-            "limits.memory": "1Gi",
+            "requests.ephemeral-storage": "1Gi",
         }
         body = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
         await world.cluster.create(catalog.RESOURCEQUOTA, body, "default")
@@ -283,7 +283,7 @@ def test_a_quota_says_what_is_used() -> None:
             "pods": "3",
             "requests.cpu": "3",
             "count/statefulsets.apps": "1",
-            "limits.memory": "0",
+            "requests.ephemeral-storage": "0",
             "services": services,
         }
         await world.cluster.patch(catalog.STATEFULSET, "s", "default", {"spec": {"replicas": 1}})

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, Final, TypeVar
 
+from strato.api import usage
 from strato.api.apps import DaemonSet, ReplicaSet, StatefulSet
 from strato.api.batch import Job as BatchJob
 from strato.api.core import Pod
@@ -20,7 +21,6 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
-from strato.controllers import usage
 from strato.controllers.job import terms
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController

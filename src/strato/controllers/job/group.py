@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
+from strato.api import usage
 from strato.api.core import PodSpec
 from strato.api.meta import Key
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, SubGroupPolicySpec
-from strato.controllers import usage
 from strato.controllers.job import terms
 from strato.controllers.owners import controller_reference
 

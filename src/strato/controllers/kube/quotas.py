@@ -1,7 +1,7 @@
 """ResourceQuotas: what a namespace uses of what it may.
 
 Pods are counted from the watch, soon after they change; other objects are counted by listing them, every half
-minute. Nothing is refused here.
+minute. The server charges what it lets in at once (`strato.server.rest.quotas`); here is found out what is gone.
 
 Source: v1 ResourceQuota.
 """
@@ -9,22 +9,21 @@ Source: v1 ResourceQuota.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
-from strato.api import catalog
-from strato.api.core import PersistentVolumeClaim, Pod, ResourceQuota, Service
-from strato.api.core.config import ResourceQuotaSpec, ScopeRequirement
-from strato.api.kinds import Kind
+import msgspec
+
+from strato.api.core import Pod, ResourceQuota
 from strato.api.meta import Key
-from strato.api.pods import qos_class
-from strato.api.quantity import NANO, Quantity, parse
+from strato.api.quantity import NANO, Quantity
+from strato.api.quotas import counted_kind, counts_ones, object_usage, pods_usage
+from strato.api.usage import same
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.controllers.reconcile import KeyedController
-from strato.controllers.usage import Usage, add, pod_usage, same
-from strato.errors import NotFound
+from strato.errors import Conflict, NotFound
 
 SETTLE_SECONDS: Final = 0.5
 """Pods change in crowds."""
@@ -32,59 +31,7 @@ SETTLE_SECONDS: Final = 0.5
 RECOUNT_SECONDS: Final = 30.0
 """How often objects other than pods are counted."""
 
-_PLAIN_COUNTS: Final = {
-    "configmaps": catalog.CONFIGMAP,
-    "persistentvolumeclaims": catalog.PERSISTENTVOLUMECLAIM,
-    "replicationcontrollers": catalog.REPLICATIONCONTROLLER,
-    "resourcequotas": catalog.RESOURCEQUOTA,
-    "secrets": catalog.SECRET,
-    "services": catalog.SERVICE,
-}
-_BY_RESOURCE: Final = {kind.resource: kind for kind in (*catalog.BUILTIN, *catalog.VOLCANO) if kind.namespaced}
 _ZERO: Final = Quantity(0)
-
-
-def counts_pod(spec: ResourceQuotaSpec, pod: Pod) -> bool:
-    """Return whether a quota's scopes take a pod in. Pods that ended count for nothing."""
-    if pod.is_finished:
-        return False
-    wanted = [ScopeRequirement(scope_name=name, operator="Exists") for name in spec.scopes]
-    wanted += spec.scope_selector.match_expressions if spec.scope_selector is not None else ()
-    return all(_in_scope(requirement, pod) for requirement in wanted)
-
-
-def _in_scope(requirement: ScopeRequirement, pod: Pod) -> bool:
-    name = requirement.scope_name
-    if name in ("Terminating", "NotTerminating"):
-        return (pod.spec.active_deadline_seconds is not None) == (name == "Terminating")
-    if name in ("BestEffort", "NotBestEffort"):
-        return (qos_class(pod.spec) == "BestEffort") == (name == "BestEffort")
-    if name == "PriorityClass":
-        value = pod.spec.priority_class_name
-        holds = {
-            "In": value in requirement.values,
-            "NotIn": value not in requirement.values,
-            "Exists": bool(value),
-            "DoesNotExist": not value,
-        }
-        return holds.get(requirement.operator, False)
-    return False
-
-
-def pods_usage(spec: ResourceQuotaSpec, pods: Iterable[Pod]) -> Usage:
-    """Return what the pods that count use together."""
-    total: Usage = {}
-    for pod in pods:
-        if counts_pod(spec, pod):
-            add(total, pod_usage(pod.spec))
-    return total
-
-
-def counted_kind(name: str) -> Kind | None:
-    """Return the kind whose objects a quota's key counts (``services``, ``count/jobs.batch``), None for others."""
-    if name.startswith("count/"):
-        return _BY_RESOURCE.get(name.removeprefix("count/"))
-    return _PLAIN_COUNTS.get(name)
 
 
 class QuotaController(KeyedController):
@@ -139,29 +86,25 @@ class QuotaController(KeyedController):
                 "hard": {**dict.fromkeys(quota.status.hard), **hard},
                 "used": {**dict.fromkeys(quota.status.used), **used},
             }
+            # What was let in since the quota was read is charged in it, and not to be forgotten.
+            change = {"metadata": {"resourceVersion": quota.metadata.resource_version}, "status": status}
             try:
-                await self._cluster.patch(
-                    ResourceQuota, key.name, key.namespace, {"status": status}, subresource="status"
-                )
+                await self._cluster.patch(ResourceQuota, key.name, key.namespace, change, subresource="status")
             except NotFound:
                 return None
+            except Conflict:
+                return SETTLE_SECONDS
         return RECOUNT_SECONDS
 
     async def _count(self, name: str, namespace: str) -> Quantity | None:
-        """Return the number of objects a key counts; None for keys that are about pods."""
-        if name in ("pods", "count/pods"):
-            return None
-        if name == "requests.storage":
-            claims = (await self._cluster.list(PersistentVolumeClaim, namespace)).items
-            total = _ZERO
-            for claim in claims:
-                total = total + parse(claim.spec.resources.requests.get("storage", 0))
-            return total
-        if name in ("services.loadbalancers", "services.nodeports"):
-            kinds = ("LoadBalancer",) if name.endswith("loadbalancers") else ("LoadBalancer", "NodePort")
-            services = (await self._cluster.list(Service, namespace)).items
-            return Quantity(NANO * sum(service.spec.type in kinds for service in services))
+        """Return how much the objects a key is about use of it; None for keys that are about pods."""
         kind = counted_kind(name)
         if kind is None:
             return None
-        return Quantity(NANO * len((await self._cluster.list(kind, namespace)).items))
+        items = (await self._cluster.list(kind, namespace)).items
+        if counts_ones(name):
+            return Quantity(NANO * len(items))
+        total = _ZERO
+        for item in items:
+            total = total + object_usage(kind, msgspec.to_builtins(item)).get(name, _ZERO)
+        return total

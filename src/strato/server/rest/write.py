@@ -32,7 +32,7 @@ from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strat
 from strato.server.path import ResourcePath
 from strato.server.podspecs import KnownSpec, PodSpecs
 from strato.server.registry import Served
-from strato.server.rest import statuspatch, storing
+from strato.server.rest import quotas, statuspatch, storing
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
@@ -108,6 +108,7 @@ class Writer:
         elif kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now())
         key = self._free_key(kind, obj)
+        quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request))
         body = await storing.store(self._state, request, kind, key, obj)
         return storing.answer(self._state, request, kind, body, warnings, status=201)
 

@@ -1,0 +1,68 @@
+"""Quotas and limit ranges at creation: the same words on either world."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.worlds import World, eventually
+
+pytestmark = pytest.mark.e2e
+
+
+def pod(name: str, **resources: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "busybox", "command": ["sleep", "3600"], "resources": resources}
+    # nobody places it: it only has to be there
+    spec = {"schedulerName": "nobody", "containers": [container], "terminationGracePeriodSeconds": 0}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+def test_a_quota_is_held_at_creation(world: World, namespace: str) -> None:
+    def create(body: dict[str, Any]) -> str:
+        return world.kubectl_process("create", "-n", namespace, "-f", "-", stdin=json.dumps(body), check=False).stderr
+
+    hard = {"requests.cpu": "1", "requests.memory": "1Gi", "count/configmaps": "3"}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+    assert create(quota) == ""
+    eventually(
+        lambda: len((world.get("quota", "q", "-n", namespace).get("status") or {}).get("used") or {}) == 3,
+        what="the quota is counted",
+    )
+    assert create(pod("a", requests={"cpu": "600m", "memory": "512Mi"})) == ""
+    assert world.get("quota", "q", "-n", namespace)["status"]["used"]["requests.cpu"] == "600m"
+    refused = create(pod("b", requests={"cpu": "600m", "memory": "512Mi"}))
+    assert (
+        'pods "b" is forbidden: exceeded quota: q, requested: requests.cpu=600m, used: requests.cpu=600m, '
+        "limited: requests.cpu=1"
+    ) in refused
+    refused = create(pod("b", requests={"cpu": "600m", "memory": "600Mi"}))
+    assert (
+        "exceeded quota: q, requested: requests.cpu=600m,requests.memory=600Mi, "
+        "used: requests.cpu=600m,requests.memory=512Mi, limited: requests.cpu=1,requests.memory=1Gi"
+    ) in refused
+    refused = create(pod("b", requests={"cpu": "100m"}))
+    assert 'pods "b" is forbidden: failed quota: q: must specify requests.memory for: c' in refused
+    world.kubectl("delete", "pod", "a", "-n", namespace, "--wait=true")
+    eventually(
+        lambda: create(pod("c", requests={"cpu": "1", "memory": "1Gi"})) == "", what="the room of a pod comes back"
+    )
+
+
+def test_a_limit_range_fills_in_and_bounds(world: World, namespace: str) -> None:
+    limits = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "max": {"cpu": "3"}}
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": [limits]}}
+    world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+
+    def create(made: dict[str, Any]) -> str:
+        return world.kubectl_process("create", "-n", namespace, "-f", "-", stdin=json.dumps(made), check=False).stderr
+
+    def refused() -> str:
+        return create(pod("large", limits={"cpu": "4"}))
+
+    # a real server reads limit ranges from a cache
+    eventually(lambda: "maximum cpu usage per Container is 3, but limit is 4" in refused(), what="the bound holds")
+    assert create(pod("small")) == ""
+    resources = world.get("pod", "small", "-n", namespace)["spec"]["containers"][0]["resources"]
+    assert resources == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
