@@ -53,6 +53,7 @@ def test_a_pod_is_placed_on_the_nodes_pu_and_frees_it_again() -> None:
     assert call(served, "Schedule", {})["deltas"] == [{"task_id": 7, "resource_id": "n1-pu", "type": 1}]
     assert call(served, "Schedule", {})["deltas"] == []
     assert call(served, "TaskCompleted", {"task_uid": 7})["type"] == scheduler.TASK_COMPLETED_OK
+    assert call(served, "TaskRemoved", {"task_uid": 7})["type"] == scheduler.TASK_REMOVED_OK
     assert call(served, "TaskCompleted", {"task_uid": 7})["type"] == scheduler.TASK_NOT_FOUND
     assert call(served, "Check", {})["status"] == scheduler.SERVING
 
@@ -68,18 +69,107 @@ def test_who_finds_no_room_is_reported_and_a_lost_node_takes_its_tasks() -> None
     assert call(served, "NodeFailed", {"resource_uid": "n1"})["type"] == scheduler.NODE_FAILED_OK
     assert call(served, "NodeRemoved", {"resource_uid": "n1"})["type"] == scheduler.NODE_NOT_FOUND
     gone = reply["deltas"][0]["task_id"]
+    assert call(served, "TaskFailed", {"task_uid": gone})["type"] == scheduler.TASK_FAILED_OK
+    assert call(served, "TaskRemoved", {"task_uid": gone})["type"] == scheduler.TASK_REMOVED_OK
     assert call(served, "TaskRemoved", {"task_uid": gone})["type"] == scheduler.TASK_NOT_FOUND
 
 
 def test_other_schedulers_pods_take_room() -> None:
     served = service()
     call(served, "NodeAdded", node("n1"))
-    other = {"task_name": "ns/x", "resource_id": "n1", "cpu_utilization": 3500.0}
+    other = {"task_name": "ns/x", "resource_id": "n1", "cpu_utilization": 3500}
+    assert call(served, "AddTaskInfo", other)["type"] == scheduler.INFO_SUBMITTED_OK
+    assert call(served, "AddTaskInfo", {**other, "resource_id": "n2"})["type"] == scheduler.INFO_SUBMIT_FAILED
+    assert call(served, "AddTaskInfo", {"task_name": "?", "type": 1})["type"] == scheduler.INFO_REMOVE_FAILED
     call(served, "AddTaskInfo", other)
     call(served, "TaskSubmitted", pod(1))
     assert call(served, "Schedule", {})["deltas"] == []
-    call(served, "AddTaskInfo", {**other, "type": 1})
+    assert call(served, "AddTaskInfo", {**other, "type": 1})["type"] == scheduler.INFO_REMOVED_OK
     assert len(call(served, "Schedule", {})["deltas"]) == 1
+
+
+def term(key: str, *values: str) -> dict[str, Any]:
+    return {"expressions": [{"key": key, "operator": "In", "values": list(values)}]}
+
+
+def beside(app: str) -> dict[str, Any]:
+    return {"selector": {"labels": {"key": "app", "value": app}}}
+
+
+AFFINITIES = [
+    pytest.param({"nodes": {"required": {"terms": [term("zone", "x"), term("zone", "b")]}}}, {"b"}, id="one of terms"),
+    pytest.param({"nodes": {"preferred": [{"weight": 5, "term": term("zone", "c")}]}}, {"c"}, id="preferred node"),
+    pytest.param({"pods": {"required": [beside("web")]}}, {"a"}, id="beside a pod"),
+    pytest.param({"pods": {"preferred": [{"weight": 9, "term": beside("web")}]}}, {"a"}, id="rather beside a pod"),
+    pytest.param({"anti_pods": {"required": [beside("web")]}}, {"b", "c"}, id="never beside a pod"),
+    pytest.param(
+        {"anti_pods": {"preferred": [{"weight": 9, "term": beside("web")}]}}, {"b", "c"}, id="rather not beside a pod"
+    ),
+    pytest.param({"pods": {"required": [beside("nobody")]}}, set(), id="beside nobody there is"),
+    pytest.param({"pods": {"required": [beside("new")]}}, {"a", "b", "c"}, id="the first of its own kind"),
+]
+
+
+@pytest.mark.parametrize(("affinity", "places"), AFFINITIES)
+def test_affinity_on_the_wire_decides_the_place(affinity: dict[str, Any], places: set[str]) -> None:
+    served = service()
+    web = pod(1)
+    web["task_descriptor"] |= {
+        "labels": [{"key": "app", "value": "web"}],
+        "label_selectors": [{"type": 0, "key": "zone", "values": ["a"]}],
+        "task_namespace": "ns",
+    }
+    for name in ("a", "b", "c"):
+        here = node(name)
+        here["resource_desc"]["labels"] = [{"key": "zone", "value": name}]
+        call(served, "NodeAdded", here)
+    call(served, "TaskSubmitted", web)
+    assert call(served, "Schedule", {})["deltas"][0]["resource_id"] == "a-pu"
+    new = pod(2)
+    labels = [{"key": "app", "value": "new"}]
+    new["task_descriptor"] |= {"affinity": affinity, "labels": labels, "task_namespace": "ns"}
+    call(served, "TaskSubmitted", new)
+    found = {d["resource_id"].removesuffix("-pu") for d in call(served, "Schedule", {})["deltas"]}
+    assert found <= places
+    assert bool(found) == bool(places)
+
+
+@pytest.mark.parametrize("kind", ["anti_pods", "pods"], ids=["apart", "together"])
+def test_tasks_of_one_round_keep_their_rules_about_one_another(kind: str) -> None:
+    served = service()
+    for name in ("a", "b", "c"):
+        call(served, "NodeAdded", node(name))
+    for uid in (1, 2):
+        new = pod(uid)
+        labels = [{"key": "app", "value": "x"}]
+        new["task_descriptor"] |= {
+            "affinity": {kind: {"required": [beside("x")]}},
+            "labels": labels,
+            "job_id": f"{uid}",
+        }
+        new["task_descriptor"]["resource_request"]["cpu_cores"] += uid  # classes of their own
+        call(served, "TaskSubmitted", new)
+    found = [d["resource_id"] for _ in range(3) for d in call(served, "Schedule", {})["deltas"]]
+    assert len(found) == 2
+    assert len(set(found)) == (2 if kind == "anti_pods" else 1)
+
+
+def test_what_a_node_reserves_is_not_given_to_pods_and_whom_it_avoids_goes_elsewhere() -> None:
+    served = service()
+    small = node("small")
+    small["resource_desc"]["reserved_resources"] = {"cpu_cores": 3500.0}
+    call(served, "NodeAdded", small)
+    call(served, "TaskSubmitted", pod(1))
+    assert call(served, "Schedule", {})["deltas"] == []
+    for name in ("avoids", "plain"):
+        here = node(name)
+        here["resource_desc"]["avoids"] = [{"kind": "ReplicaSet", "uid": "u"}] if name == "avoids" else []
+        call(served, "NodeAdded", here)
+    owned = pod(2)
+    owned["task_descriptor"]["owner_ref_uid"] = "u"
+    call(served, "TaskRemoved", {"task_uid": 1})
+    call(served, "TaskSubmitted", owned)
+    assert [d["resource_id"] for d in call(served, "Schedule", {})["deltas"]] == ["plain-pu"]
 
 
 @given(st.binary(max_size=60))

@@ -20,11 +20,12 @@ from enum import IntEnum
 import numpy as np
 
 from strato.errors import Problem
-from strato.flow import gangs
+from strato.flow import gangs, rules
 from strato.flow.decide import assign
 from strato.flow.models.base import CostModel
 from strato.flow.network import Int64s, Network, NetworkError
 from strato.flow.solver import Outcome, Solution, Solver
+from strato.flow.stats import FinalReport
 from strato.flow.world import Machine, Task, Vector, World
 
 
@@ -152,6 +153,7 @@ class FlowScheduler:
         task = self._task(task_id)
         if task.machine is not None:
             task.ran = task.run_seconds(now)
+            self.model.statistics.add_report(task.binary, FinalReport(task.ran))
         return self.remove(task_id)
 
     def remove(self, task_id: int) -> Task:
@@ -231,7 +233,7 @@ class FlowScheduler:
         solution, targets = self._solve_and_read()
         dropped: set[int] = set()
         while True:
-            late = self._overflow(targets) if self._check_vectors else set()
+            late = self._overflow(targets)
             late |= gangs.short_of_minimum(self.world, targets)
             late = {task for task in late if self.world.tasks[task].machine is None} - dropped
             if not late:
@@ -393,20 +395,23 @@ class FlowScheduler:
         return (*evictions, *moves, *places)
 
     def _overflow(self, targets: dict[int, str]) -> set[int]:
-        """Find new placements that exceed a machine in some dimension, by the real requests."""
+        """Find new placements that break a rule about neighbours, or exceed a machine by the real requests."""
         room: dict[str, Vector] = {}
         late = set()
-        for task_id, name in sorted(targets.items(), key=lambda item: -self.world.tasks[item[0]].priority):
-            task = self.world.tasks[task_id]
-            if task.machine == name:
-                continue
-            left = room.get(name)
-            if left is None:
-                left = self.world.machine(name).available
-            if task.request.fits(left):
-                room[name] = left - task.request
-            else:
-                late.add(task_id)
+        fresh = [self.world.tasks[t] for t, name in targets.items() if self.world.tasks[t].machine != name]
+        arrivals = rules.Arrivals(self.world, fresh)
+        for task in sorted(fresh, key=lambda task: -task.priority):
+            name = targets[task.id]
+            machine = self.world.machine(name)
+            if not arrivals.admit(task, machine):
+                late.add(task.id)
+            elif self._check_vectors:
+                left = room.get(name)
+                left = machine.available if left is None else left
+                if task.request.fits(left):
+                    room[name] = left - task.request
+                else:
+                    late.add(task.id)
         return late
 
     def _hold_back(self, tasks: set[int]) -> None:

@@ -107,6 +107,28 @@ class Preferred:
     selectors: tuple[Selector, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A condition on neighbours: a task of one of the namespaces (none: of any) whose labels meet all selectors."""
+
+    selectors: tuple[Selector, ...]
+    namespaces: tuple[str, ...] = ()
+
+    def matches(self, task: Task) -> bool:
+        """Tell whether a task is meant."""
+        if self.namespaces and task.namespace not in self.namespaces:
+            return False
+        return all(s.matches(task.labels) for s in self.selectors)
+
+
+@dataclass(frozen=True, slots=True)
+class Liking:
+    """A weighted wish about neighbours; a negative weight keeps away from them."""
+
+    weight: int
+    beside: Beside
+
+
 @dataclass(slots=True)
 class Task:
     """A unit of work. `machine` and the times are kept by the graph manager."""
@@ -121,10 +143,15 @@ class Task:
     selectors: tuple[Selector, ...] = ()
     preferred: tuple[Preferred, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    near: tuple[Selector, ...] = ()
-    """Labels some task on the machine must have (required affinity)."""
-    apart: tuple[Selector, ...] = ()
-    """Labels no task on the machine may have (required anti-affinity)."""
+    one_of: tuple[tuple[Selector, ...], ...] = ()
+    """Terms about the machine's labels, one of which must hold whole (required node affinity); none: no rule."""
+    near: tuple[Beside, ...] = ()
+    """Each must be met by some task on the machine (required affinity)."""
+    apart: tuple[Beside, ...] = ()
+    """None may be met by a task on the machine (required anti-affinity)."""
+    likes: tuple[Liking, ...] = ()
+    """Preferred affinity and anti-affinity."""
+    namespace: str = ""
     inputs: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """Input blocks: size in bytes and the machines that hold it."""
     disk: str = ""

@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from strato.flow.network import Int64s
+from strato.flow.stats import Statistics
 from strato.flow.world import Machine, Task, World
 
 
@@ -83,6 +84,8 @@ class CostModel:
         self.world = world
         self.rng = rng
         self.settings = settings or Settings()
+        self.statistics = Statistics()
+        """What was measured; filled by the graph manager and the service."""
 
     # Life cycle: called after the world changed.
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from strato.flow import rules
 from strato.flow.models.base import Arcs, CostModel, arcs, join
 from strato.flow.network import Int64s
 from strato.flow.world import Machine, Task, World
@@ -59,8 +60,11 @@ class CpuMemory(CostModel):
             r.ephemeral,
             task.selectors,
             task.preferred,
+            task.one_of,
             task.near,
             task.apart,
+            task.likes,
+            (task.namespace, tuple(sorted(task.labels.items()))) if task.near or task.apart else (),
             task.owner,
             task.tolerations if len(task.tolerations) > DEFAULT_TOLERATIONS else (),
         )
@@ -95,7 +99,7 @@ class CpuMemory(CostModel):
         """Price the levels of every machine that fits, as many levels as the demand can need."""
         allowed = np.flatnonzero(hosts.allow(task))
         extra = self.extra_cost(task, hosts)[allowed]
-        most = 1 if task.apart and any(s.matches(task.labels) for s in task.apart) else min(MOST_LEVELS, demand)
+        most = 1 if task.apart and any(beside.matches(task) for beside in task.apart) else min(MOST_LEVELS, demand)
         levels = min(most, 2 + 4 * demand // max(1, len(allowed)))
         while True:
             level = np.arange(levels)[:, None]
@@ -118,7 +122,7 @@ class CpuMemory(CostModel):
         return Levels(allowed[host], cost[which, host])
 
     def extra_cost(self, task: Task, hosts: Hosts) -> Int64s:
-        """Node affinity, untolerated soft taints and avoidance: 0 … 1000 each, 0 is best."""
+        """Node and pod affinity, untolerated soft taints and avoidance: 0 … 1000 each, 0 is best."""
         machines = hosts.machines
         total = np.zeros(len(machines), np.int64)
         if task.preferred:
@@ -138,6 +142,8 @@ class CpuMemory(CostModel):
                 taints = [t for t in machines[i].taints if t.effect == "PreferNoSchedule"]
                 marks[i] = sum(not any(x.tolerates(t) for x in task.tolerations) for t in taints)
             total += SCALE * marks // max(1, int(marks.max(initial=0)))
+        if task.likes:
+            total += likings(task, hosts.machines)
         if task.owner:
             for i in hosts.avoiding:
                 if task.owner in machines[i].avoids:
@@ -164,6 +170,7 @@ class Hosts:
     """
 
     def __init__(self, world: World) -> None:
+        self._world = world
         found = [(i, m) for i, m in world.present() if m.free > 0]
         self.machines = [m for _, m in found]
         self.index = np.array([i for i, _ in found], np.int64)
@@ -181,9 +188,10 @@ class Hosts:
     def allow(self, task: Task) -> npt.NDArray[np.bool_]:
         """Tell which machines meet the task's hard rules; looks one by one only where there are any."""
         allowed = np.ones(len(self.machines), np.bool_)
-        everywhere = bool(task.selectors or task.near or task.apart)
+        everywhere = bool(task.selectors or task.one_of or task.near or task.apart)
+        near = rules.binding(task, self._world) if task.near else ()
         for i in range(len(self.machines)) if everywhere else self._particular:
-            allowed[i] = is_allowed(task, self.machines[i])
+            allowed[i] = rules.is_allowed(task, self.machines[i], near)
         return allowed
 
 
@@ -233,16 +241,17 @@ def price(
     return (used + balance).astype(np.int64)
 
 
-def is_allowed(task: Task, machine: Machine) -> bool:
-    """Tell whether a machine meets the hard rules: selectors, affinity, anti-affinity, taints."""
-    if not all(s.matches(machine.labels) for s in task.selectors):
-        return False
-    residents = machine.tasks.values()
-    if not all(any(s.matches(r.labels) for r in residents) for s in task.near):
-        return False
-    if any(s.matches(r.labels) for s in task.apart for r in residents):
-        return False
-    if any(s.matches(task.labels) for r in residents for s in r.apart):
-        return False  # symmetry: a resident that repels the newcomer
-    hard = [t for t in machine.taints if t.effect in {"NoSchedule", "NoExecute"}]
-    return all(any(x.tolerates(t) for x in task.tolerations) for t in hard)
+def likings(task: Task, machines: Sequence[Machine]) -> Int64s:
+    """Preferred neighbours: 0 on the machine that has most of them (and fewest to keep from), 1000 on the worst."""
+    score = np.array(
+        [
+            sum(like.weight for like in task.likes if any(like.beside.matches(r) for r in machine.tasks.values()))
+            for machine in machines
+        ],
+        np.int64,
+    )
+    spread = int(score.max(initial=0)) - int(score.min(initial=0)) if len(score) else 0
+    if not spread:
+        return np.zeros(len(machines), np.int64)
+    found: Int64s = SCALE - SCALE * (score - score.min()) // (score.max() - score.min())
+    return found

@@ -12,7 +12,6 @@ import numpy as np
 
 from strato.flow.models.base import Arcs, CostModel, arcs, join
 from strato.flow.network import Int64s
-from strato.flow.stats import Statistics
 from strato.flow.world import Machine, Selector, Task
 
 WAITING, OFFSET = 2_560_000, 1_280_000
@@ -22,8 +21,6 @@ class Net(CostModel):
     """Network bandwidth as the scarce resource."""
 
     name, number = "net", 8
-    statistics: Statistics | None = None
-    """Measured use; None: what running tasks requested."""
 
     def task_to_unscheduled(self, tasks: Sequence[Task], now: float) -> Int64s:
         """Waiting costs more than any level."""
@@ -48,8 +45,8 @@ class Net(CostModel):
         return join(parts)
 
     def available_rx(self, machine: Machine) -> int:
-        """Receive bandwidth less the latest measured use."""
-        sample = self.statistics.latest(machine.id) if self.statistics else None
+        """Receive bandwidth less the latest measured use; without one, less what running tasks requested."""
+        sample = self.statistics.latest(machine.id)
         return machine.capacity.net_rx - sample.net_rx if sample else machine.available.net_rx
 
     def _levels(self, row: int, selectors: tuple[Selector, ...], request: int) -> Arcs:

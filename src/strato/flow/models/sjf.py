@@ -8,7 +8,6 @@ import numpy as np
 
 from strato.flow.models.base import CLUSTER, Arcs, CostModel, arcs, join, waited_tenths
 from strato.flow.network import Int64s
-from strato.flow.stats import Statistics
 from strato.flow.world import Task
 
 
@@ -16,8 +15,6 @@ class ShortestJobFirst(CostModel):
     """Running costs the class's average runtime (ms) × 100; waiting the same, or more once it lasted."""
 
     name, number = "sjf", 2
-    statistics: Statistics | None = None
-    """Where average runtimes come from; None: every class counts as 0 ms."""
 
     def task_to_unscheduled(self, tasks: Sequence[Task], now: float) -> Int64s:
         """The larger of the wait in tenths of a second and the average runtime × 100."""
@@ -36,5 +33,4 @@ class ShortestJobFirst(CostModel):
         return join([self.to_all_machines(row) for row in range(len(classes))])
 
     def _runtime(self, tasks: Sequence[Task]) -> Int64s:
-        found = self.statistics
-        return np.array([found.average_runtime_ms(t.binary) if found else 0 for t in tasks], np.int64)
+        return np.array([self.statistics.average_runtime_ms(t.binary) for t in tasks], np.int64)

@@ -26,6 +26,38 @@ TOLERATION: Message = {
     4: Field("effect", "string"),
 }
 TAINT: Message = {1: Field("key", "string"), 2: Field("value", "string"), 3: Field("effect", "string")}
+MATCH: Message = {1: Field("key", "string"), 2: Field("value", "string")}
+REQUIREMENT: Message = {
+    1: Field("key", "string"),
+    2: Field("operator", "string"),
+    3: Field("values", "string", repeated=True),
+}
+NODE_TERM: Message = {1: Field("expressions", "message", REQUIREMENT, repeated=True)}
+PREFERRED: Message = {1: Field("weight"), 2: Field("term", "message", NODE_TERM)}
+NODE_AFFINITY: Message = {
+    1: Field("required", "message", {1: Field("terms", "message", NODE_TERM, repeated=True)}),
+    2: Field("preferred", "message", PREFERRED, repeated=True),
+}
+POD_SELECTOR: Message = {
+    1: Field("labels", "message", MATCH),
+    2: Field("expressions", "message", REQUIREMENT, repeated=True),
+}
+POD_TERM: Message = {
+    1: Field("selector", "message", POD_SELECTOR),
+    2: Field("namespaces", "string", repeated=True),
+    3: Field("topology_key", "string"),
+}
+WEIGHTED_POD_TERM: Message = {1: Field("weight"), 2: Field("term", "message", POD_TERM)}
+POD_AFFINITY: Message = {
+    1: Field("required", "message", POD_TERM, repeated=True),
+    2: Field("preferred", "message", WEIGHTED_POD_TERM, repeated=True),
+}
+AFFINITY: Message = {
+    1: Field("nodes", "message", NODE_AFFINITY),
+    2: Field("pods", "message", POD_AFFINITY),
+    3: Field("anti_pods", "message", POD_AFFINITY),
+}
+AVOIDS: Message = {1: Field("kind", "string"), 2: Field("uid", "string")}
 TASK: Message = {
     1: Field("uid"),
     2: Field("name", "string"),
@@ -38,6 +70,7 @@ TASK: Message = {
     28: Field("task_type"),
     32: Field("labels", "message", LABEL, repeated=True),
     33: Field("label_selectors", "message", SELECTOR, repeated=True),
+    34: Field("affinity", "message", AFFINITY),
     35: Field("task_namespace", "string"),
     36: Field("tolerations", "message", TOLERATION, repeated=True),
     37: Field("owner_ref_kind", "string"),
@@ -57,9 +90,11 @@ RESOURCE: Message = {
     5: Field("task_capacity"),
     7: Field("type"),
     8: Field("schedulable", "bool"),
+    13: Field("reserved_resources", "message", VECTOR),
     18: Field("resource_capacity", "message", VECTOR),
     32: Field("labels", "message", LABEL, repeated=True),
     33: Field("taints", "message", TAINT, repeated=True),
+    34: Field("avoids", "message", AVOIDS, repeated=True),
     35: Field("max_pods"),
 }
 _TOPOLOGY: dict[int, Field] = {1: Field("resource_desc", "message", RESOURCE), 3: Field("parent_id", "string")}
@@ -76,7 +111,7 @@ DELTAS: Message = {
 TASK_INFO: Message = {
     1: Field("task_name", "string"),
     2: Field("resource_id", "string"),
-    3: Field("cpu_utilization", "double"),
+    3: Field("cpu_utilization"),
     4: Field("mem_utilization"),
     5: Field("ephemeral_storage_utilization"),
     6: Field("type"),

@@ -7,32 +7,39 @@ from typing import Any
 
 from strato.clock import Clock
 from strato.flow.graph import FlowScheduler
-from strato.flow.network import NetworkError
+from strato.flow.service import affinity
 from strato.flow.service import messages as m
 from strato.flow.service.codec import Message
-from strato.flow.stats import Sample, Statistics
+from strato.flow.stats import Sample
 from strato.flow.world import Machine, Selector, Taint, Task, TaskType, Toleration, Vector
 
 TASK_COMPLETED_OK, TASK_SUBMITTED_OK, TASK_REMOVED_OK, TASK_FAILED_OK, TASK_UPDATED_OK = range(5)
 TASK_NOT_FOUND, TASK_JOB_NOT_FOUND, TASK_ALREADY_SUBMITTED, TASK_STATE_NOT_CREATED = range(5, 9)
 NODE_ADDED_OK, NODE_FAILED_OK, NODE_REMOVED_OK, NODE_UPDATED_OK, NODE_NOT_FOUND, NODE_ALREADY_EXISTS = range(6)
+INFO_SUBMITTED_OK, INFO_REMOVED_OK, INFO_SUBMIT_FAILED, INFO_REMOVE_FAILED = 0, 2, 3, 4
 CREATED, SERVING = 0, 1
 PU, MACHINE = 0, 6
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
+UPDATED = ("priority", "labels", "selectors", "tolerations", "one_of", "preferred", "near", "apart", "likes")
+"""What an update of a task replaces besides its request."""
+RACK_LABELS = ("topology.kubernetes.io/rack", "rack")
 Values = dict[str, Any]
 
 
 class Service:
     """Keeps names of the wire and of the engine together.
 
-    A decision names a PU, tasks and statistics name PUs or machines; the engine knows machines.
+    A decision names a PU, tasks and statistics name PUs or machines; the engine knows machines. A task that has ended
+    stays known by its number until it is removed: Poseidon reports an end and, later, the pod's deletion, and dies of
+    an answer that says the task is unknown.
     """
 
     def __init__(self, flow: FlowScheduler, clock: Clock) -> None:
         self._flow, self._clock = flow, clock
         self._machine_of: dict[str, str] = {}
         self._pu_of: dict[str, str] = {}
-        self.statistics = Statistics()
+        self.statistics = flow.model.statistics
+        self._ended: set[int] = set()
         self._others: dict[str, tuple[str, Vector]] = {}
 
     def schedule(self, _: Values) -> Values:
@@ -54,6 +61,7 @@ class Service:
             return {"type": TASK_STATE_NOT_CREATED}
         if described["uid"] in self._flow.world.tasks:
             return {"type": TASK_ALREADY_SUBMITTED}
+        self._ended.discard(described["uid"])
         self._flow.submit(to_task(described, request["job_descriptor"]), self._clock.now())
         return {"type": TASK_SUBMITTED_OK}
 
@@ -62,10 +70,12 @@ class Service:
         described, job = request["task_descriptor"], request["job_descriptor"]
         task = self._flow.world.tasks.get(described["uid"]) if described else None
         if task is None:
-            return {"type": TASK_NOT_FOUND}
+            ended = described is not None and described["uid"] in self._ended
+            return {"type": TASK_UPDATED_OK if ended else TASK_NOT_FOUND}
         fresh = to_task(described, job or {})
         self._flow.change_request(task.id, fresh.request)
-        task.priority, task.labels, task.selectors = fresh.priority, fresh.labels, fresh.selectors
+        for name in UPDATED:
+            setattr(task, name, getattr(fresh, name))
         self._flow.reprice([task.id])
         return {"type": TASK_UPDATED_OK}
 
@@ -78,15 +88,25 @@ class Service:
         return self._end(request, TASK_FAILED_OK)
 
     def task_removed(self, request: Values) -> Values:
-        """A pod was deleted."""
-        return self._end(request, TASK_REMOVED_OK)
+        """A pod was deleted, whether it had ended or not."""
+        uid = request["task_uid"]
+        if uid in self._ended:
+            self._ended.discard(uid)
+        elif uid in self._flow.world.tasks:
+            self._flow.remove(uid)
+        else:
+            return {"type": TASK_NOT_FOUND}
+        return {"type": TASK_REMOVED_OK}
 
     def _end(self, request: Values, done: int) -> Values:
-        try:
-            self._flow.complete(request["task_uid"], self._clock.now())
-        except NetworkError:
-            return {"type": TASK_NOT_FOUND}
-        return {"type": done}
+        uid = request["task_uid"]
+        if uid in self._flow.world.tasks:
+            if done == TASK_COMPLETED_OK:
+                self._flow.complete(uid, self._clock.now())
+            else:
+                self._flow.remove(uid)
+            self._ended.add(uid)
+        return {"type": done if uid in self._ended else TASK_NOT_FOUND}
 
     def node_added(self, request: Values) -> Values:
         """A node with its PUs joins."""
@@ -97,13 +117,17 @@ class Service:
             return {"type": NODE_ALREADY_EXISTS}
         leaves = _pus(request)
         slots = resource["max_pods"] or sum(pu["task_capacity"] or 1 for pu in leaves)
+        labels = _labels(resource["labels"])
         self._flow.add_machine(
             Machine(
                 resource["uuid"],
                 slots=slots,
                 capacity=to_vector(resource["resource_capacity"]),
-                labels=_labels(resource["labels"]),
+                labels=labels,
                 taints=_taints(resource["taints"]),
+                rack=next((labels[key] for key in RACK_LABELS if key in labels), ""),
+                avoids=frozenset(a["uid"] for a in resource["avoids"]),
+                used=to_vector(resource["reserved_resources"]),
             )
         )
         self._pu_of[resource["uuid"]] = leaves[0]["uuid"] if leaves else resource["uuid"]
@@ -119,6 +143,7 @@ class Service:
             return {"type": NODE_NOT_FOUND}
         machine = self._flow.world.machine(name)
         machine.labels, machine.taints = _labels(resource["labels"]), _taints(resource["taints"])
+        machine.avoids = frozenset(a["uid"] for a in resource["avoids"])
         return {"type": NODE_UPDATED_OK}
 
     def node_failed(self, request: Values) -> Values:
@@ -133,7 +158,7 @@ class Service:
         name = self._machine_of.get(request["resource_uid"])
         if name is None:
             return {"type": NODE_NOT_FOUND}
-        self._flow.remove_machine(name, fail_tasks=True)
+        self._ended.update(self._flow.remove_machine(name, fail_tasks=True))
         del self._pu_of[name]
         self._machine_of = {key: value for key, value in self._machine_of.items() if value != name}
         self._others = {key: value for key, value in self._others.items() if value[0] != name}
@@ -147,18 +172,18 @@ class Service:
             host = self._flow.world.machine(known[0])
             host.used, host.others = host.used - known[1], host.others - 1
         if request["type"] == 1:
-            return {"type": TASK_REMOVED_OK if known else TASK_NOT_FOUND}
+            return {"type": INFO_REMOVED_OK if known else INFO_REMOVE_FAILED}
         if name is None:
-            return {"type": TASK_NOT_FOUND}
+            return {"type": INFO_SUBMIT_FAILED}
         used = Vector(
-            cpu=int(request["cpu_utilization"]),
+            cpu=request["cpu_utilization"],
             ram=request["mem_utilization"],
             ephemeral=request["ephemeral_storage_utilization"],
         )
         host = self._flow.world.machine(name)
         host.used, host.others = host.used + used, host.others + 1
         self._others[request["task_name"]] = (name, used)
-        return {"type": TASK_SUBMITTED_OK}
+        return {"type": INFO_SUBMITTED_OK}
 
     def add_node_stats(self, request: Values) -> Values:
         """Keep a node's measurement."""
@@ -233,6 +258,8 @@ def to_task(described: Values, job: Values) -> Task:
             Toleration(t["key"], t["operator"] or "Equal", t["value"], t["effect"]) for t in described["tolerations"]
         ),
         owner=described["owner_ref_uid"],
+        namespace=described["task_namespace"],
+        **affinity.of(described["affinity"], described["task_namespace"]),
         gang_minimum=job.get("min_number_of_tasks", 0) if job.get("is_gang_scheduling_job") else 0,
     )
 
