@@ -26,6 +26,7 @@ from strato.server.auth import bootstrap
 
 if TYPE_CHECKING:
     from strato.node.sandbox.node import SandboxNode
+    from strato.scheduler import Scheduler
 
 SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
 
@@ -136,7 +137,8 @@ def _parts(
     if node is not None:
         parts.append(("sandbox node", node.run))
         ready.append(node.registered)
-    parts.append(("scheduler", scheduler.run))
+    parts.append(("scheduler", partial(_schedule, scheduler)))
+    ready.append(scheduler.ready)
     parts.append(("announcement", partial(_announce, options.home, api.address, ready, node)))
     return parts
 
@@ -163,14 +165,22 @@ def _sandbox_node(
     return node
 
 
+async def _schedule(scheduler: Scheduler) -> None:
+    """Load the kernels beside what the other parts wait for (disks, processes), then schedule."""
+    from strato.scheduler.placement import warm_up
+
+    await asyncio.to_thread(warm_up)
+    await scheduler.run()
+
+
 async def _announce(home: Home, address: str, ready: Sequence[asyncio.Event], node: SandboxNode | None) -> None:
-    """Write the ready file once every node is there, then wait for ever."""
+    """Write the ready file once every node is there and the scheduler decides, then wait for ever."""
     for event in ready:
         await event.wait()
-    gc.collect()
-    gc.freeze()
     here = dataclasses.asdict(node.summary()) if node is not None else None
     temporary = home.ready_file.with_suffix(".new")
     temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": here}))
     temporary.replace(home.ready_file)
+    gc.collect()  # after the word, for it takes a tenth of a second
+    gc.freeze()
     await asyncio.Event().wait()
