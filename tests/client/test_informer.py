@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.wire import User
@@ -229,6 +230,32 @@ def test_late_handler_hears_of_everything_known() -> None:
         w.server.put(PODS, a_pod("c"))
         await w.settled()
         assert batches == [["a"], ["b", "c"]], "what arrives together is told together"
+
+    World().run(script)
+
+
+def test_handlers_by_managing_owner_hear_of_their_own_only() -> None:
+    def owned(name: str, kind: str) -> dict[str, Any]:
+        pod = a_pod(name)
+        other = {"apiVersion": "v1", "kind": "Other", "name": "x", "uid": "1"}
+        managing = {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "2", "controller": True}
+        pod["metadata"]["ownerReferences"] = [other, managing]
+        return pod
+
+    async def script(w: World) -> None:
+        sets: list[str] = []
+        late: list[str] = []
+        w.informer.add_owned_handler(catalog.REPLICASET, lambda change: sets.append(change.key.name))
+        w.server.put(PODS, owned("a", "ReplicaSet"))
+        w.server.put(PODS, owned("b", "DaemonSet"))
+        w.server.put(PODS, a_pod("c"))
+        await w.started()
+        w.informer.add_owned_handler(catalog.DAEMONSET, lambda change: late.append(change.key.name))
+        assert (sets, late) == (["a"], ["b"]), "also of what was known before"
+        w.server.remove(PODS, "ns", "a")
+        w.server.remove(PODS, "ns", "b")
+        await w.settled()
+        assert (sets, late) == (["a", "a"], ["b", "b"])
 
     World().run(script)
 

@@ -9,10 +9,11 @@ one informer per view and selector among all parts of a process, so that an even
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from strato.api.kinds import Kind
 from strato.api.meta import Key, Object
 from strato.client.cluster import Cluster, EventType, WatchEvent
 from strato.client.reflector import Reflector
@@ -117,6 +118,7 @@ class Informer(Generic[V]):
         self._objects: dict[Key, V] = {}
         self._indexes: dict[str, _Index[V]] = {}
         self._handlers: list[BatchHandler[V]] = []
+        self._by_owner: dict[tuple[str, str], list[Handler[V]]] = {}
         self._resource_version = ""
         self._synced = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -176,6 +178,35 @@ class Informer(Generic[V]):
                     _report(error, f"a handler of {self.view.__name__} failed on {change.key}")
 
         self.add_batch_handler(on_batch)
+
+    def add_owned_handler(self, owner: Kind, on_change: Handler[V]) -> None:
+        """Call ``on_change`` for every change of an object that one of a kind manages (its controller owner).
+
+        Who manages an object is found once per change, however many kinds are listened for. Objects already known
+        are told at once as added.
+        """
+        if not self._by_owner:
+            self._handlers.append(self._tell_owned)
+        key = owner.api_version, owner.name
+        self._by_owner.setdefault(key, []).append(on_change)
+        known = [Change(None, item) for item in self._objects.values()]
+        self._tell_managed(known, {key: [on_change]})
+
+    def _tell_owned(self, changes: Sequence[Change[V]]) -> None:
+        self._tell_managed(changes, self._by_owner)
+
+    def _tell_managed(
+        self, changes: Sequence[Change[V]], handlers: Mapping[tuple[str, str], Sequence[Handler[V]]]
+    ) -> None:
+        for change in changes:
+            owner = change.object.metadata.controller
+            if owner is None:
+                continue
+            for on_change in handlers.get((owner.api_version, owner.kind), ()):
+                try:
+                    on_change(change)
+                except Exception as error:  # the next object must not suffer from this one
+                    _report(error, f"a handler of {self.view.__name__} failed on {change.key}")
 
     def add_batch_handler(self, on_changes: BatchHandler[V]) -> None:
         """Call ``on_changes`` with everything that arrived together; never with nothing."""

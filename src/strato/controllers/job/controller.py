@@ -15,6 +15,7 @@ import logging
 from dataclasses import dataclass
 from random import Random
 
+from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.scheduling import PriorityClass
@@ -114,7 +115,7 @@ class JobController:
             is_busy=lambda: len(self._queue) > self._options.workers,
         )
         self._jobs.add_handler(self._on_job)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_owned_handler(catalog.VCJOB, self._on_pod)
         groups.add_handler(self._on_group)
         self._orders.add_handler(self._on_command)
 
@@ -155,9 +156,6 @@ class JobController:
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
-        owner = pod.metadata.controller
-        if owner is None or owner.kind != JOB_KIND or owner.api_version != JOB_API_VERSION:
-            return
         if change.old is not None and change.new is not None and _concerns_nobody(change.old, change.new):
             return
         state = PodState.from_view(pod)

@@ -48,7 +48,6 @@ class OwnedPods:
         on_gone: Callable[[Pod, bool], None] | None = None,
     ) -> None:
         self._cluster = cluster
-        self._kind = kind
         self._on_change = on_change
         self._on_gone = on_gone
         self._pods = informers.informer(Pod)
@@ -58,13 +57,12 @@ class OwnedPods:
         """Pods that only our create vouches for, by uid of the owner."""
         self._deleted: dict[str, set[str]] = {}
         """Uids of pods whose deletion the watch has not shown, by uid of the owner."""
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_owned_handler(kind, self._on_pod)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
         owner = pod.metadata.controller
-        if owner is None or owner.kind != self._kind.name or owner.api_version != self._kind.api_version:
-            return
+        assert owner is not None, "only owned pods are told"
         key = pod.key
         ours = pod.metadata.uid in self._deleted.get(owner.uid, ())
         if change.new is None:
