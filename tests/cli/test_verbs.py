@@ -169,16 +169,13 @@ def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path) -> None:
         ),
         pytest.param(("job", "run", "-N", "x", "-R", "cpu"), "'cpu' is not name=quantity", id="no pair"),
         pytest.param(("job", "run", "-f", "x.json"), "only support yaml file", id="no yaml"),
-        pytest.param(("job", "run", "-f", "no.yaml"), "No such file", id="no file"),
+        pytest.param(("job", "run", "-N", "x", "-c", "echo 'a"), "quote it as for a shell", id="an open quote"),
         pytest.param(
             ("job", "logs", "no"), 'Failed to logs job: jobs.batch.volcano.sh "no" not found', id="logs of none"
         ),
         pytest.param(("queue", "get", "-n", "no"), 'queues.scheduling.volcano.sh "no" not found', id="no queue"),
         pytest.param(("queue", "operate", "-n", "default", "-a", "update"), "greater than 0", id="no weight"),
         pytest.param(("queue", "delete", "-n", "default"), "can not be deleted", id="a queue that must stay"),
-        pytest.param(
-            ("jobflow", "create", "-f", "no.yaml"), "Failed to create jobflow: no.yaml: No such", id="no flow file"
-        ),
         pytest.param(("jobtemplate", "delete"), "name cannot be left blank", id="nothing to delete"),
     ],
 )
@@ -186,6 +183,46 @@ def test_a_failure_is_one_line(shell: Shell, args: tuple[str, ...], message: str
     error = shell.strato(*args, code=1)
     assert message in error
     assert error.count("\n") == 1
+
+
+UNUSABLE = [
+    pytest.param(("job", "run", "-f", "no.yaml"), "no.yaml: No such file", id="no file"),
+    pytest.param(("job", "run", "-f", "bytes.yaml"), "bytes.yaml: is not UTF-8 text: byte 0 is 0xff", id="no text"),
+    pytest.param(("job", "run", "-f", "folder.yaml"), "folder.yaml: Is a directory", id="a folder"),
+    pytest.param(("jobflow", "create", "-f", "no.yaml"), "Failed to create jobflow: no.yaml: No such", id="no flows"),
+    pytest.param(
+        ("install", "--dry-run", "-f", "bytes.yaml"), "bytes.yaml: is not UTF-8", id="values that are no text"
+    ),
+    pytest.param(("install", "--dry-run", "-n", "B A"), "'B A' is no name of a namespace", id="no namespace"),
+    pytest.param(("job", "view", "-N", ""), "'' is no name of an object", id="an empty name"),
+    pytest.param(("job", "delete", "-N", "a/b"), "'a/b' is no name of an object", id="a name with a namespace"),
+    pytest.param(("job", "wait", "x", "--timeout", "-1"), "is not in the range x>=0", id="a negative time"),
+    pytest.param(("job", "logs", "x", "--tail", "-1"), "is not in the range x>=0", id="a negative number of lines"),
+]
+
+
+@pytest.mark.parametrize(("args", "message"), UNUSABLE)
+def test_what_cannot_be_used_is_said_with_status_2(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "folder.yaml").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert message in shell.strato(*args, code=2)
+
+
+EMPTY = [("vcancel", "-n", ""), ("vsuspend", "-n", ""), ("vcctl", "job", "delete", "-N", "")]
+
+
+@pytest.mark.parametrize("words", EMPTY)
+def test_an_empty_variable_of_a_script_never_means_all_jobs(shell: Shell, words: tuple[str, ...]) -> None:
+    shell.job("one")
+    assert "'' is no name of an object" in shell.tool(*words, code=255)
+    assert [job["metadata"]["name"] for job in shell.list(catalog.VCJOB)] == ["one"]
+
+
+def test_a_folder_that_cannot_be_written_is_named(shell: Shell) -> None:
+    assert shell.strato("install", "--chart", "/proc/x", code=1) == "error: /proc/x: No such file or directory\n"
 
 
 def test_jobs_are_selected(shell: Shell) -> None:

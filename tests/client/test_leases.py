@@ -119,6 +119,22 @@ def test_conflicting_renewal_is_read_again_and_tried_again() -> None:
     run_virtual(w.clock, main())
 
 
+def test_a_renewal_under_way_does_not_keep_the_lease_from_being_released() -> None:
+    """It has arrived at the server, but its answer has not: the revision we know is old."""
+    w = World()
+
+    async def main() -> None:
+        leader = asyncio.create_task(w.lead(w.elector("a")))
+        await w.clock.sleep(1)
+        held = w.server.objects[(LEASES, "ns", "lock")]
+        w.server.put(LEASES, {**held, "spec": {**held["spec"], "renewTime": "2026-01-01T00:00:00.000000Z"}})
+        leader.cancel()
+        await asyncio.wait((leader,))
+        assert w.lease()["holderIdentity"] == ""
+
+    run_virtual(w.clock, main())
+
+
 def test_stolen_lease_ends_the_work() -> None:
     w = World()
 

@@ -23,9 +23,14 @@ def load_groups(path: Path) -> tuple[ResourceGroup, ...]:
         InvalidInput: It cannot be read, or groups in it are wrong; all problems are listed.
     """
     try:
-        return read_groups(path.read_text(), str(path))
+        text = path.read_text()
     except OSError as error:
         raise InvalidInput("the admission configuration", [Problem(str(path), str(error.strerror))]) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            "the admission configuration", [Problem(str(path), f"is not UTF-8 text: {error}")]
+        ) from error
+    return read_groups(text, str(path))
 
 
 def read_groups(text: str, where: str) -> tuple[ResourceGroup, ...]:

@@ -17,6 +17,7 @@ import click
 
 from strato import __version__
 from strato.cli.goflags import GoCommand, switch
+from strato.cli.inputs import NAME
 from strato.errors import StratoError
 
 FAILED = 255
@@ -211,7 +212,7 @@ def _version() -> None:
     click.echo(f"Go OS/Arch: {platform.system().lower()}/{platform.machine()}")
 
 
-_job_name = click.option("-n", "--name", required=True, help="Name of the job.")
+_job_name = click.option("-n", "--name", required=True, type=NAME, help="Name of the job.")
 _namespace = click.option("-N", "--namespace", default="default", show_default=True, help="Namespace.")
 
 

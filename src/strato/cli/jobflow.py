@@ -12,6 +12,7 @@ import click
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.cli.connect import with_cluster
+from strato.cli.inputs import NAME, read_text
 from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fitted_table, output_option, print_objects
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
@@ -61,7 +62,7 @@ def _list(kind: Kind, group: click.Group) -> None:
 
 def _get(kind: Kind, group: click.Group) -> None:
     @group.command()
-    @click.option("-N", "--name", required=True, help="Its name.")
+    @click.option("-N", "--name", required=True, type=NAME, help="Its name.")
     @_namespace
     @output_option
     @click.pass_context
@@ -141,9 +142,7 @@ def documents(path: Path, kind: Kind) -> list[Json]:
     import yaml
 
     try:
-        found = [body for body in yaml.safe_load_all(path.read_text()) if body]
-    except OSError as error:
-        raise VerbFailed(f"{path}: {error.strerror}") from error
+        found = [body for body in yaml.safe_load_all(read_text(path)) if body]
     except yaml.YAMLError as error:
         raise VerbFailed(f"{path}: not YAML: {' '.join(str(error).split())}") from error
     for number, body in enumerate(found, 1):

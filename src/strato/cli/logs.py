@@ -18,7 +18,7 @@ from strato.errors import ApiError, NotFound, UsageError
 @click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
 @click.option("-c", "--container", default="", help="Container, when the pod has several.")
 @click.option("-f", "--follow", is_flag=True, help="Go on printing until the container ends.")
-@click.option("--tail", "tail_lines", type=int, default=None, help="Only that many lines from the end.")
+@click.option("--tail", "tail_lines", type=click.IntRange(0), default=None, help="Only that many lines from the end.")
 @click.option("-p", "--previous", is_flag=True, help="The previous run of the container.")
 @click.option("--timestamps", is_flag=True, help="Put the time before every line.")
 @click.pass_context

@@ -100,6 +100,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         stop_printing()
         code = 141
+    except OSError as error:
+        # a folder that cannot be written, a full disk: not our doing, and not worth a traceback
+        click.echo(f"error: {error.filename or 'the system'}: {error.strerror or error}", err=True)
+        code = 1
     sys.exit(code)
 
 

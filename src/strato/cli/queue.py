@@ -11,6 +11,7 @@ import click
 from strato.api import catalog
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
+from strato.cli.inputs import NAME
 from strato.cli.output import NOTHING_FOUND, fixed_table, output_option, print_objects
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
@@ -47,7 +48,7 @@ def _queue_body(name: str, weight: int) -> Json:
 
 
 @queue.command()
-@click.option("-n", "--name", required=True, help="Name of the queue.")
+@click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
 @click.pass_context
 def delete(ctx: click.Context, name: str) -> None:
     """Delete a queue."""
@@ -56,8 +57,8 @@ def delete(ctx: click.Context, name: str) -> None:
 
 
 @queue.command()
-@click.option("-n", "--name", required=True, help="Name of the queue.")
-@click.option("-a", "--action", required=True, type=click.Choice(["open", "close", "update"]))
+@click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
+@click.option("-a", "--action", required=True, type=click.Choice(["open", "close", "update"]), help="What to do.")
 @click.option("-w", "--weight", default=0, type=int, help="New weight, for update.")
 @click.pass_context
 def operate(ctx: click.Context, name: str, action: str, weight: int) -> None:
@@ -86,7 +87,7 @@ def list_queues(ctx: click.Context, output: str) -> None:
 
 
 @queue.command()
-@click.option("-n", "--name", required=True, help="Name of the queue.")
+@click.option("-n", "--name", required=True, type=NAME, help="Name of the queue.")
 @output_option
 @click.pass_context
 def get(ctx: click.Context, name: str, output: str) -> None:

@@ -160,7 +160,11 @@ class WireCluster(Cluster):
         propagation: str = "",
         dry_run: bool = False,
     ) -> None:
-        """Delete an object."""
+        """Delete an object.
+
+        Raises:
+            ValueError: The name is empty: that would be the whole collection.
+        """
         body = delete_options(
             uid=uid,
             resource_version=resource_version,
@@ -168,6 +172,8 @@ class WireCluster(Cluster):
             propagation=propagation,
             dry_run=dry_run,
         )
+        if not name:
+            raise ValueError(f"deleting {kind_of(kind).name} without a name would delete all of them")
         path = kind_of(kind).path(namespace, name)
         await self._call(Request("DELETE", path, headers=_JSON_BODY_HEADERS if body else _JSON_HEADERS, body=body))
 

@@ -16,11 +16,12 @@ from random import Random
 from strato.api import catalog
 from strato.client.cluster import Cluster, Json
 from strato.clock import Clock, format_micro_time
-from strato.errors import ApiError, NotFound, StratoError, UsageError
+from strato.errors import ApiError, Conflict, NotFound, StratoError, UsageError
 
 _log = logging.getLogger(__name__)
 
 _JITTER_RATIO = 1.2
+_RELEASE_SECONDS = 2.0
 
 
 class LeadershipLost(StratoError):
@@ -217,21 +218,30 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Let others in at once; a lease that cannot be released runs out by itself."""
-        if not self.is_leader or self._seen is None:
-            return
+        try:
+            async with asyncio.timeout(_RELEASE_SECONDS):  # a server that hangs must not hold us up
+                await self._give_back()
+        except (ApiError, TimeoutError) as error:
+            _log.info("lease not released: lease=%s/%s: %s", self._namespace, self._name, error)
+
+    async def _give_back(self) -> None:
+        while self.is_leader and self._seen is not None:
+            try:
+                await self._write_no_holder(self._seen)
+            except Conflict:
+                # a renewal was under way when we were stopped: it has arrived, its answer has not
+                await self._look()
+
+    async def _write_no_holder(self, seen: Json) -> None:
         now = format_micro_time(self._clock.now())
         spec = {
-            **(self._seen.get("spec") or {}),
+            **(seen.get("spec") or {}),
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
             "acquireTime": now,
             "renewTime": now,
         }
-        try:
-            async with asyncio.timeout(self._timing.retry_seconds):  # a server that hangs must not hold us up
-                self._observe(await self._cluster.replace(catalog.LEASE, {**self._seen, "spec": spec}))
-        except (ApiError, TimeoutError) as error:
-            _log.info("lease not released: lease=%s/%s: %s", self._namespace, self._name, error)
+        self._observe(await self._cluster.replace(catalog.LEASE, {**seen, "spec": spec}))
 
     def _observe(self, lease: Json) -> None:
         changed = self._seen is None or self._seen.get("spec") != lease.get("spec")

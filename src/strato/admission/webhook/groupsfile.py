@@ -39,6 +39,6 @@ class GroupsFile:
                 return None
             self._text = text
             return replace(options, resource_groups=read_groups(text, str(self._path)))
-        except (OSError, InvalidInput) as error:
+        except (OSError, UnicodeDecodeError, InvalidInput) as error:
             _log.warning("the admission configuration is not reloaded: %s", error)
             return None

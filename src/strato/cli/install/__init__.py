@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from strato.cli.inputs import LABEL, read_text
 from strato.errors import StratoError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ class InstallFailed(StratoError):
 
 @click.command()
 @click.option("--dry-run", is_flag=True, help="Print the manifests and apply nothing.")
-@click.option("-n", "--namespace", default="volcano-system", show_default=True, help="Namespace of the components.")
+@click.option(
+    "-n", "--namespace", default="volcano-system", show_default=True, type=LABEL, help="Namespace of the components."
+)
 @click.option("--only", multiple=True, type=click.Choice(PARTS), help="Only these parts; may be repeated.")
 @click.option(
     "-f", "--values", "files", multiple=True, type=click.Path(path_type=Path), help="Values, as for the chart."
@@ -68,10 +71,7 @@ def _bodies(
     from strato.cli.install.manifests import chosen, pieces
     from strato.cli.install.values import Chosen
 
-    try:
-        texts = [(str(path), path.read_text()) for path in files]
-    except OSError as error:
-        raise UsageError(f"--values {error.filename}: {error.strerror}") from error
+    texts = [(str(path), read_text(path)) for path in files]
     values = Chosen(namespace, texts, settings)
     for path, why in values.notes.items():
         click.echo(f"note: {path} has no effect: {why}", err=True)
@@ -94,7 +94,7 @@ def _check_plain_file(name: str) -> None:
 async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
     from strato.api import catalog
     from strato.client.cluster import PatchType
-    from strato.errors import ApiError, NotFound
+    from strato.errors import ApiError, NotFound, UnsupportedMedia
 
     bodies = await _fitting(cluster, bodies)
     problems = []
@@ -111,6 +111,11 @@ async def _apply(cluster: Cluster, bodies: list[dict[str, Any]]) -> None:
                 patch_type=PatchType.APPLY,
                 field_manager=FIELD_MANAGER,
             )
+        except UnsupportedMedia as error:
+            raise InstallFailed(
+                "this server does not take server-side apply, which installing needs; the embedded cluster needs no "
+                "installation: 'strato up' runs every part"
+            ) from error
         except NotFound as error:
             problems.append(f"{place}: {error}; is its definition installed?")
         except ApiError as error:

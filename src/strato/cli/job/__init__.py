@@ -10,6 +10,7 @@ import click
 from strato.api import catalog
 from strato.cli.commands import issue_command
 from strato.cli.connect import with_cluster
+from strato.cli.inputs import NAME
 from strato.cli.job.listing import job_table
 from strato.cli.job.manifest import job_from_file, job_from_flags
 from strato.cli.job.view import render_job
@@ -22,7 +23,7 @@ from strato.clock import SystemClock
 __all__ = ["job", "show_job"]
 
 namespace_option = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
-name_option = click.option("-N", "--name", required=True, help="Name of the job.")
+name_option = click.option("-N", "--name", required=True, type=NAME, help="Name of the job.")
 
 
 @click.group(cls=VerbGroup)
@@ -42,7 +43,9 @@ def job() -> None:
 @click.option("-c", "--command", default="", help="Command of the container, split as a shell does.")
 @click.option("-f", "--filename", default="", help="YAML file with a Job; the other flags are then ignored.")
 @click.option("--wait", is_flag=True, help="Follow the job until it ends; fail when the job fails.")
-@click.option("--timeout", "timeout_seconds", type=float, default=None, help="Seconds to wait with --wait.")
+@click.option(
+    "--timeout", "timeout_seconds", type=click.FloatRange(min=0), default=None, help="Seconds to wait with --wait."
+)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -189,8 +192,10 @@ def delete(ctx: click.Context, namespace: str, name: str) -> None:
 
 @job.command()
 @namespace_option
-@click.argument("names", nargs=-1, required=True)
-@click.option("--timeout", "timeout_seconds", type=float, default=None, help="Give up after that many seconds.")
+@click.argument("names", nargs=-1, required=True, type=NAME)
+@click.option(
+    "--timeout", "timeout_seconds", type=click.FloatRange(min=0), default=None, help="Give up after that many seconds."
+)
 @click.pass_context
 def wait(ctx: click.Context, namespace: str, names: Sequence[str], timeout_seconds: float | None) -> None:
     """Follow jobs NAMES until each has ended; fail when one fails."""
@@ -199,12 +204,14 @@ def wait(ctx: click.Context, namespace: str, names: Sequence[str], timeout_secon
 
 @job.command()
 @namespace_option
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.option("-t", "--task", default="", help="Only this task; the first one without it.")
 @click.option("--all-tasks", is_flag=True, help="Every pod of every task.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, also with pods that start later.")
 @click.option("-c", "--container", default="", help="Container, when pods have several.")
-@click.option("--tail", "tail_lines", type=int, default=None, help="Only that many lines from the end of each.")
+@click.option(
+    "--tail", "tail_lines", type=click.IntRange(0), default=None, help="Only that many lines from the end of each."
+)
 @click.option("--timestamps", is_flag=True, help="Put the time before every line.")
 @click.pass_context
 def logs(
@@ -242,7 +249,7 @@ def logs(
 
 @job.command()
 @namespace_option
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.pass_context
 def top(ctx: click.Context, namespace: str, name: str) -> None:
     """Show what each task of job NAME asks for and, where the cluster measures it, uses."""
@@ -258,7 +265,7 @@ def top(ctx: click.Context, namespace: str, name: str) -> None:
 
 @job.command()
 @namespace_option
-@click.argument("name")
+@click.argument("name", type=NAME)
 @click.pass_context
 def tree(ctx: click.Context, namespace: str, name: str) -> None:
     """Show job NAME with its pod group, tasks, pods and everything else it owns."""

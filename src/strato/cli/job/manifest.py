@@ -8,6 +8,7 @@ from pathlib import Path
 import yaml
 
 from strato.api import catalog
+from strato.cli.inputs import read_text
 from strato.cli.verbs import VerbFailed
 from strato.client.cluster import Json
 
@@ -54,7 +55,7 @@ def job_from_flags(
         },
     }
     if command:
-        container["command"] = shlex.split(command)
+        container["command"] = _words(command)
     template = {
         "metadata": {"name": name, "labels": {"job.volcano.sh": name}},
         "spec": {"restartPolicy": "Never", "containers": [container]},
@@ -71,6 +72,13 @@ def job_from_flags(
     }
 
 
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise VerbFailed(f"--command {command!r}: {error}; quote it as for a shell") from error
+
+
 def job_from_file(filename: str) -> Json:
     """Read one YAML document holding a Job.
 
@@ -80,9 +88,7 @@ def job_from_file(filename: str) -> Json:
     if ".yaml" not in filename and ".yml" not in filename:
         raise VerbFailed(f"{filename}: only support yaml file")
     try:
-        body = yaml.safe_load(Path(filename).read_text())
-    except OSError as error:
-        raise VerbFailed(f"{filename}: {error.strerror}") from error
+        body = yaml.safe_load(read_text(Path(filename)))
     except yaml.YAMLError as error:
         raise VerbFailed(f"{filename}: {error}") from error
     if not isinstance(body, dict) or body.get("kind") != "Job":
