@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -94,6 +95,13 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     async with running(tmp_path / "node", FakeApi()) as found:
         yield found
     teardown(tmp_path / "node")
+
+
+async def test_the_node_has_what_the_machine_has(world: World) -> None:
+    capacity = world.api.objects["/api/v1/nodes/here"]["status"]["capacity"]
+    assert capacity["cpu"] == str(len(os.sched_getaffinity(0)))
+    assert capacity["memory"] == f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 1024}Ki"
+    assert capacity["ephemeral-storage"] == f"{shutil.disk_usage(world.node._machine.layout.data_dir).total // 1024}Ki"
 
 
 async def test_a_pod_runs_as_a_process_and_its_output_is_its_log(world: World) -> None:

@@ -137,9 +137,11 @@ def _attempt(place: PodPlace, namespace: str, pod: str, container: str, *, previ
     numbers = sorted(int(f[:-4]) for f in _names(directory) if f.endswith(".log") and f[:-4].isdigit())
     if previous:
         numbers = numbers[:-1]
+    if not numbers and previous:
+        raise NotFound(f'previous terminated container "{container}" in pod "{pod}" not found')
     if not numbers:
-        which = "previous terminated container" if previous else "container"
-        raise NotFound(f'{which} "{container}" in pod "{pod}" of namespace "{namespace}" has no log on this node')
+        why = "it has not started yet, or runs on a hollow node, where nothing is written"
+        raise NotFound(f'container "{container}" in pod "{pod}" of namespace "{namespace}" has no log: {why}')
     return numbers[-1]
 
 

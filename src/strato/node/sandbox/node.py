@@ -8,6 +8,7 @@ import logging
 import os
 import platform
 import random
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -138,7 +139,7 @@ class SandboxNode:
             node_name=name,
             host_ip=machine_address(),
             path=path if path is not None else default_path(),
-            allocatable=_capacity(cpus, memory, resources or {}),
+            allocatable=_capacity(_existing(directory), cpus, memory, resources or {}),
             strict_images=strict_images,
         )
         self._labels = {"node.kubernetes.io/instance-type": "sandbox", **(labels or {})}
@@ -414,16 +415,23 @@ def default_path() -> str:
     return os.pathsep.join([own, os.environ.get("PATH", os.defpath)])
 
 
-def _capacity(cpus: str, memory: str, resources: Mapping[str, str]) -> dict[str, str]:
+def _capacity(directory: str, cpus: str, memory: str, resources: Mapping[str, str]) -> dict[str, str]:
     usable = len(os.sched_getaffinity(0))
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "cpu": cpus or str(usable),
         "memory": memory or f"{pages // 1024}Ki",
         "pods": _MAX_PODS,
-        "ephemeral-storage": "100Gi",
+        "ephemeral-storage": f"{shutil.disk_usage(directory).total // 1024}Ki",
         **resources,
     }
+
+
+def _existing(directory: str) -> str:
+    """Return the nearest directory that is there already: it lies on the same disk."""
+    while not os.path.isdir(directory):
+        directory = os.path.dirname(directory)
+    return directory
 
 
 def _os_name() -> str:

@@ -28,7 +28,8 @@ class PodLogs:
         if not pod["spec"].get("nodeName"):
             return Response(204, content_type="text/plain")  # no node yet, nobody has anything to say
         if self.source is None:
-            raise BadRequest(f'container "{container}" in pod "{target.name}" is waiting to start: no node reads logs')
+            why = "this cluster has hollow nodes only, where nothing is written"
+            raise BadRequest(f'container "{container}" in pod "{target.name}" has no log: {why}')
         chunks = self.source.read_log(target.namespace, target.name, pod["metadata"]["uid"], container, options)
         if options.follow:
             return Response(200, stream=chunks, content_type="text/plain")
