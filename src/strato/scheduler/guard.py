@@ -98,19 +98,18 @@ class Guard:
     def wrap(self, plugin: Plugin, point: str) -> Fn:
         """Return an extension point as a function that never raises."""
         fn: Fn = getattr(plugin, point)
-        neutral = _neutral(plugin, point)
         out = self._out
         if not type(plugin).__module__.startswith(_OURS):
             fn = _checked(fn, point)
 
         def guarded(*args: Any) -> Any:
             if plugin in out:
-                return neutral(*args)
+                return _neutral(plugin, point)(*args)
             try:
                 return fn(*args)
             except Exception as error:
                 self.leave_out(plugin, point, error)
-                return neutral(*args)
+                return _neutral(plugin, point)(*args)
 
         guarded.__self__ = plugin  # type: ignore[attr-defined] # as a bound method has it
         return guarded

@@ -29,7 +29,7 @@ from strato.scheduler.framework import (
     StaticScore,
     Validity,
     Verdicts,
-    answers,
+    points_of,
 )
 from strato.scheduler.guard import Guard
 from strato.scheduler.placement import Placer
@@ -126,8 +126,8 @@ class Session:
             for option, plugin in plugins:
                 if plugin is not None:
                     self._open(option, plugin, tiers)
-        self.tiers = {point: [fns for fns in found if fns] for point, found in tiers.items()}
-        flat = {point: [fn for fns in found for fn in fns] for point, found in self.tiers.items()}
+        self.tiers = tiers = {point: [fns for fns in found if fns] for point, found in tiers.items()}
+        flat = {point: [fn for fns in found for fn in fns] if found else [] for point, found in tiers.items()}
         shards = self.world.shards
         if shards.mode == HARD:
             flat["filter"] = [shards.filter, *flat["filter"]]
