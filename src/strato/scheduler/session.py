@@ -29,7 +29,7 @@ from strato.scheduler.framework import (
     StaticScore,
     Validity,
     Verdicts,
-    points_of,
+    answers,
 )
 from strato.scheduler.guard import Guard
 from strato.scheduler.placement import Placer

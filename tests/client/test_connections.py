@@ -1,0 +1,268 @@
+"""What the HTTP client does with connections, against a scripted server of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from strato.client import http
+from strato.client.config import ClusterConfig
+from strato.client.http import HttpCluster
+from strato.clock import SystemClock
+from strato.errors import Unavailable, UsageError
+
+Script = Callable[["Peer"], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
+
+
+class Peer:
+    """The server's end of one connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def request(self) -> bytes:
+        """Read a whole request; raises IncompleteReadError when there is none."""
+        head = await self.reader.readuntil(b"\r\n\r\n")
+        length = next((int(line[15:]) for line in head.split(b"\r\n") if line.startswith(b"content-length:")), 0)
+        return head + await self.reader.readexactly(length)
+
+    async def answer(self, data: bytes = OK) -> bytes:
+        """Read a request and answer it."""
+        request = await self.request()
+        self.writer.write(data)
+        await self.writer.drain()
+        return request
+
+
+class Scripted:
+    """A server whose connections follow scripts, one after the other; the last one serves all that come later."""
+
+    def __init__(self) -> None:
+        self.scripts: list[Script] = []
+        self.connections = 0
+        self.open = 0
+        self.most_open = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            await script(Peer(reader, writer))
+        self.open -= 1
+        writer.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Scripted]:
+    scripted = Scripted()
+    listening = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
+    scripted.address = listening.sockets[0].getsockname()  # type: ignore[attr-defined]  # for `client`
+    async with listening:
+        yield scripted
+
+
+@pytest.fixture
+async def client(server: Scripted) -> AsyncIterator[HttpCluster]:
+    host, port = server.address  # type: ignore[attr-defined]  # see above
+    cluster = HttpCluster(ClusterConfig(server=f"http://{host}:{port}/some/prefix"), SystemClock())
+    yield cluster
+    await cluster.close()
+
+
+async def forever(peer: Peer) -> None:
+    while True:
+        await peer.answer()
+
+
+async def test_requests_share_a_connection(server: Scripted, client: HttpCluster) -> None:
+    server.scripts = [forever]
+    for _ in range(3):
+        assert await client.raw("GET", "/version") == b"{}"
+    assert server.connections == 1
+
+
+async def test_request_is_written_once_and_whole(server: Scripted, client: HttpCluster) -> None:
+    seen = []
+
+    async def script(peer: Peer) -> None:
+        seen.append(await peer.answer())
+
+    server.scripts = [script]
+    await client.raw("POST", "/a b/ü", query={"x": "1&2"}, body=b'{"k":1}')
+    head, _, body = seen[0].partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"POST /some/prefix/a%20b/%C3%BC?x=1%262 HTTP/1.1"
+    assert b"content-length: 7" in lines
+    assert b"accept-encoding: identity" in lines
+    assert body == b'{"k":1}'
+
+
+BODIES = [
+    pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", id="of a known length"),
+    pytest.param(
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n", id="in chunks"
+    ),
+    pytest.param(b"HTTP/1.1 200 OK\r\n\r\nhello", id="that the connection's end ends"),
+    pytest.param(
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello", id="after an interim one"
+    ),
+    pytest.param(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 5\r\n\r\nhello", id="of a closing server"),
+]
+
+
+@pytest.mark.parametrize("answer", BODIES)
+async def test_answers_of_every_form_are_read(server: Scripted, client: HttpCluster, answer: bytes) -> None:
+    async def once(peer: Peer) -> None:
+        await peer.answer(answer)
+
+    server.scripts = [once, forever]
+    assert await client.raw("GET", "/") == b"hello"
+    assert await client.raw("GET", "/") == b"{}"
+    server.scripts = [once]
+    assert [chunk async for chunk in client.stream("/")] in ([b"hello"], [b"he", b"llo"], [b"{}"])
+
+
+async def dead_after_one(peer: Peer) -> None:
+    await peer.answer()
+    await peer.request()  # the second one is taken and not answered
+
+
+async def test_read_on_a_connection_that_turns_out_dead_is_sent_again(server: Scripted, client: HttpCluster) -> None:
+    server.scripts = [dead_after_one, forever]
+    await client.raw("GET", "/")
+    assert await client.raw("GET", "/") == b"{}"
+    assert server.connections == 2
+
+
+async def test_write_on_a_connection_that_turns_out_dead_is_not(server: Scripted, client: HttpCluster) -> None:
+    server.scripts = [dead_after_one, forever]
+    await client.raw("GET", "/")
+    with pytest.raises(Unavailable, match="closed the connection"):
+        await client.raw("POST", "/", body=b"{}")
+    assert server.connections == 1
+
+
+async def test_answer_cut_short_is_not_an_answer(server: Scripted, client: HttpCluster) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhel")
+
+    server.scripts = [script]
+    with pytest.raises(Unavailable):
+        await client.raw("GET", "/")
+
+
+async def test_answer_that_is_not_http_is_unavailable(server: Scripted, client: HttpCluster) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.answer(b"220 smtp.example.org\r\n\r\n")
+
+    server.scripts = [script]
+    with pytest.raises(Unavailable, match="not HTTP"):
+        await client.raw("GET", "/")
+
+
+async def test_silent_server_is_given_up(server: Scripted) -> None:
+    async def silent(peer: Peer) -> None:
+        await peer.request()
+        await peer.request()
+
+    server.scripts = [silent]
+    host, port = server.address  # type: ignore[attr-defined]  # see above
+    client = HttpCluster(ClusterConfig(server=f"http://{host}:{port}"), SystemClock(), idle_seconds=0.01)
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        await client.raw("GET", "/")
+    await client.close()
+
+
+async def test_cancelled_request_leaves_no_answer_for_the_next(server: Scripted, client: HttpCluster) -> None:
+    asked = asyncio.Event()
+
+    async def late(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.request()
+
+    server.scripts = [late, forever]
+    first = asyncio.create_task(client.raw("GET", "/slow"))
+    await asked.wait()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await client.raw("GET", "/") == b"{}"
+    assert server.connections == 2
+
+
+async def test_more_requests_than_connections_wait_in_line(
+    server: Scripted, client: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 3)
+    server.scripts = [forever]
+    answers = await asyncio.gather(*(client.raw("GET", f"/{n}") for n in range(20)))
+    assert answers == [b"{}"] * 20
+    assert server.most_open <= 3
+
+
+async def test_who_asks_again_and_again_does_not_starve_who_waits(
+    server: Scripted, client: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 1)
+    server.scripts = [forever]
+    done: list[str] = []
+
+    async def ask(name: str, times: int) -> None:
+        for _ in range(times):
+            await client.raw("GET", f"/{name}")
+            done.append(name)
+
+    await asyncio.gather(ask("busy", 30), ask("patient", 1))
+    assert done.index("patient") <= 2
+
+
+async def test_slow_reader_of_a_stream_gets_all_of_it(server: Scripted, client: HttpCluster) -> None:
+    size = 24 << 20
+
+    async def script(peer: Peer) -> None:
+        await peer.answer(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % size + b"x" * size)
+
+    server.scripts = [script]
+    seen = 0
+    async for chunk in client.stream("/"):
+        seen += len(chunk)
+        for _ in range(5):
+            await asyncio.sleep(0)
+    assert seen == size
+
+
+async def test_closing_ends_what_is_under_way(server: Scripted, client: HttpCluster) -> None:
+    asked = asyncio.Event()
+
+    async def silent(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.request()
+
+    server.scripts = [silent]
+    under_way = asyncio.create_task(client.raw("POST", "/", body=b"{}"))
+    await asked.wait()
+    await client.close()
+    with pytest.raises(Unavailable):
+        await under_way
+
+
+async def test_header_with_a_control_character_is_refused(server: Scripted) -> None:
+    host, port = server.address  # type: ignore[attr-defined]  # see above
+    config = ClusterConfig(server=f"http://{host}:{port}", impersonate_user="me\r\nx-evil: 1")
+    client = HttpCluster(config, SystemClock())
+    with pytest.raises(UsageError, match="impersonate-user"):
+        await client.raw("GET", "/")
+
+
+@pytest.mark.parametrize("url", ["ftp://host", "host:6443", "https://", "http://host:port"])
+def test_address_that_cannot_be_spoken_to_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="URL"):
+        HttpCluster(ClusterConfig(server=url), SystemClock())
