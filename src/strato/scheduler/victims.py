@@ -76,6 +76,27 @@ class _Keys:
         return -1 if a > b else 1 if a < b else 0
 
 
+class Exhausted:
+    """Rows on which all victims together make too little room for a task; they need not be asked for its equals.
+
+    Good while the tasks of one job are served, one after the other: what has been evicted and promised meanwhile only
+    leaves fewer victims, and nothing was done to a row that offered too little.
+    """
+
+    __slots__ = ("_equals", "_rows")
+
+    def __init__(self) -> None:
+        self._equals: tuple[object, ...] = ()
+        self._rows: set[int] = set()
+
+    def rows_for(self, task: Task) -> set[int]:
+        """Return the rows to pass over; add to it those that turn out to offer too little."""
+        equals = (task.cls, task.priority, task.role, task.preemptable)
+        if task.cls.uses_claims or equals != self._equals:
+            self._equals, self._rows = equals, set()
+        return self._rows
+
+
 def fits(need: Vector, available: Vector) -> bool:
     """Whether a request fits: cpu, memory and whatever else it asks for."""
     return all(need[c] <= available[c] for c in range(need.size) if need[c] > 0 or c < 2)

@@ -62,7 +62,7 @@ class Preempt(Action):
                     self._within_job(ssn, queue, job)
 
     def _between_jobs(self, ssn: Session, queue: Queue, job: Job) -> None:
-        stmt = ssn.statement()
+        stmt, exhausted = ssn.statement(), choice.Exhausted()
 
         def other_job(victim: Task) -> bool:
             return victim.job is not None and victim.job is not job and victim.job.queue is queue
@@ -70,21 +70,30 @@ class Preempt(Action):
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
-            self._preempt(ssn, stmt, queue, task, other_job)
+            self._preempt(ssn, stmt, queue, task, other_job, exhausted)
         if ssn.job_pipelined(job):
             stmt.commit()
         else:
             stmt.discard()
 
     def _within_job(self, ssn: Session, queue: Queue, job: Job) -> None:
+        exhausted = choice.Exhausted()
         for task in pending_in_order(ssn, job):
             stmt = ssn.statement()
-            if not self._preempt(ssn, stmt, queue, task, lambda victim: victim.job is job):
+            if not self._preempt(ssn, stmt, queue, task, lambda victim: victim.job is job, exhausted):
                 stmt.discard()
                 return
             stmt.commit()
 
-    def _preempt(self, ssn: Session, stmt: Statement, queue: Queue, task: Task, eligible: Eligible) -> bool:
+    def _preempt(
+        self,
+        ssn: Session,
+        stmt: Statement,
+        queue: Queue,
+        task: Task,
+        eligible: Eligible,
+        exhausted: choice.Exhausted,
+    ) -> bool:
         """Find one task a place, with evictions if need be; return whether it has one."""
         if not may_preempt(ssn, task) or ssn.pre_filter(task) is not None:
             return False
@@ -99,11 +108,21 @@ class Preempt(Action):
 
         if self.args.topology_aware:
             return self._cheapest_node(ssn, stmt, queue, task, [int(row) for row in rows], wanted)
-        return any(self._on_row(ssn, stmt, queue, task, row, wanted) for row in choice.scored_order(ssn, task, rows))
+        spent = exhausted.rows_for(task)
+        return any(
+            self._on_row(ssn, stmt, queue, task, row, wanted, spent)
+            for row in choice.scored_order(ssn, task, rows)
+            if row not in spent
+        )
 
     @staticmethod
-    def _on_row(ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible) -> bool:
-        """Evict from one node until the task fits; nothing is left behind when it does not."""
+    def _on_row(
+        ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible, spent: set[int]
+    ) -> bool:
+        """Evict from one node until the task fits; nothing is left behind when it does not.
+
+        A row whose victims all together make too little room is added to ``spent``.
+        """
         nodes = ssn.world.nodes
         candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
         victims = ssn.preemptable(task, candidates) if candidates else []
@@ -111,6 +130,7 @@ class Preempt(Action):
         for victim in victims:
             free += victim.cls.request
         if not choice.fits(task.cls.request, free):
+            spent.add(row)
             return False
         trial = ssn.statement()
         order = choice.in_order(ssn, victims, task)

@@ -46,30 +46,35 @@ class Reclaim(Action):
                     self._serve(ssn, queue, job)
 
     def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
-        stmt = ssn.statement()
+        stmt, exhausted = ssn.statement(), choice.Exhausted()
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
             if task.pod.spec.preemption_policy == "Never" or not ssn.preemptive(queue, [task]):
                 continue
             if ssn.pre_filter(task) is None:
-                self._reclaim(ssn, stmt, queue, task)
+                self._reclaim(ssn, stmt, queue, task, exhausted.rows_for(task))
         if ssn.job_pipelined(job):
             stmt.commit()
         else:
             stmt.discard()
 
     @staticmethod
-    def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> None:
+    def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task, spent: set[int]) -> None:
+        """Make room for a task on the first node that can; ``spent`` gains the rows that offer too little."""
         nodes = ssn.world.nodes
         for row in choice.candidate_rows(ssn, task).tolist():
+            if row in spent:
+                continue
             candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(t, queue)]
             if not candidates:
+                spent.add(row)
                 continue
             victims = ssn.reclaimable(task, candidates)
             free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
             every = sum((v.cls.request for v in victims), ssn.world.dims.zeros())
             if not choice.fits(task.cls.request, free + every):
+                spent.add(row)
                 continue
             trial = ssn.statement()
             available, evicted = free, False
