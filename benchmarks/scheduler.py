@@ -47,8 +47,9 @@ def build(
     extra: int = 0,
     cpu: int = 64,
     minimum: int = -1,
+    step: int = 10,
 ) -> World:
-    """A world of equal nodes and of jobs × size pending pods in so many classes."""
+    """A world of equal nodes and of jobs × size pending pods in so many classes, ``step`` milli-cpu apart."""
     world = World()
     for q in range(queues):
         view = {"metadata": {"name": f"q{q}"}, "spec": {"weight": 1}, "status": {"state": "Open"}}
@@ -69,7 +70,7 @@ def build(
             "status": {"phase": "Inqueue"},
         }
         world.set_group(msgspec.convert(view, PodGroup))
-        milli = 100 + (j % classes) * 10
+        milli = 100 + (j % classes) * step
         requests = {"cpu": f"{milli}m", "memory": "256Mi"} | dict.fromkeys(more, "1")
         for p in range(size):
             view = {

@@ -223,6 +223,26 @@ async def test_who_asks_again_and_again_does_not_starve_who_waits(
     assert done.index("patient") <= 2
 
 
+async def test_client_apart_does_not_wait_behind_the_other(
+    server: Scripted, client: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 1)
+    asked = asyncio.Event()
+
+    async def silent(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.request()
+
+    server.scripts = [silent, forever]
+    under_way = asyncio.create_task(client.raw("GET", "/slow"))
+    await asked.wait()
+    apart = client.apart()
+    assert await apart.raw("GET", "/") == b"{}"
+    await apart.close()
+    under_way.cancel()
+
+
 async def test_slow_reader_of_a_stream_gets_all_of_it(server: Scripted, client: HttpCluster) -> None:
     size = 24 << 20
 

@@ -61,8 +61,6 @@ def run_embedded(options: EmbeddedOptions) -> None:
     """Serve until a signal."""
     configure_logging()
     options.home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Most objects of a large cluster live long; fewer full collections cost less than the garbage they would find.
-    gc.set_threshold(50_000, 20, 50)
     run_loop(lambda: _main(options))
 
 

@@ -59,6 +59,7 @@ class HttpCluster(WireCluster):
         idle_seconds: float = 60.0,
     ) -> None:
         self.config = config
+        self._user_agent = user_agent
         self._clock = clock
         self._idle_seconds = idle_seconds
         self._credentials = credentials_of(config, clock)
@@ -85,6 +86,10 @@ class HttpCluster(WireCluster):
                 await self._clock.sleep(_retry_after_seconds(response.headers["retry-after"]))
             else:
                 return response
+
+    def apart(self) -> HttpCluster:
+        """Return a client of the same cluster with connections of its own, for what must not wait behind the rest."""
+        return HttpCluster(self.config, self._clock, user_agent=self._user_agent, idle_seconds=self._idle_seconds)
 
     async def close(self) -> None:
         """Close all connections."""

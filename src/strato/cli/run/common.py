@@ -20,6 +20,7 @@ from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint
 from strato.cli.run.foreign import COMMON, foreign_options
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
 from strato.client.cluster import Cluster
+from strato.client.http import HttpCluster
 from strato.client.leases import LeaderElector, LeaseTiming
 from strato.clock import Clock, SystemClock
 from strato.errors import AlreadyExists, ApiError, Unavailable
@@ -224,9 +225,11 @@ async def _run_member(cluster: Cluster, random: Random, common: Common, member: 
 
 async def _lead(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
     clock = SystemClock()
-    await ensure_namespace(cluster, clock, common.lease_namespace, common.timing.retry_seconds)
+    # connections of its own: a renewal that stands in line behind thousands of pods may come too late
+    own = cluster.apart() if isinstance(cluster, HttpCluster) else cluster
+    await ensure_namespace(own, clock, common.lease_namespace, common.timing.retry_seconds)
     elector = LeaderElector(
-        cluster,
+        own,
         clock,
         random,
         name=common.lease_name or member.lease,
@@ -234,7 +237,11 @@ async def _lead(cluster: Cluster, random: Random, common: Common, member: Member
         identity=f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}",
         timing=common.timing,
     )
-    await elector.run(member.work)
+    try:
+        await elector.run(member.work)
+    finally:
+        if own is not cluster:
+            await own.close()
 
 
 async def ensure_namespace(cluster: Cluster, clock: Clock, name: str, retry_seconds: float) -> None:
