@@ -16,6 +16,7 @@ from strato.server import objects
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
+from strato.server.rest import quickbind
 from strato.server.rest.state import State, object_key
 from strato.server.rest.storing import check_options
 
@@ -32,6 +33,16 @@ class Binder:
     async def bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Set the pod's node, merge the binding's annotations and mark the pod scheduled."""
         kind, state = served.kind, self._state
+        key = object_key(kind, target.namespace, target.name)
+        body = state.bucket(kind).latest(key)
+        now = format_time(state.clock.now())
+        if body is not None:
+            done = quickbind.bound(
+                request, target, body, state.store.next_revision(), lambda pod: _mark_scheduled(pod, now)
+            )
+            if done is not None:
+                await state.store.write(kind.resource, key, done)
+                return Response(201, _SUCCESS)
         if request.query:
             check_options(request, "CreateOptions")
         binding = objects.read_typed(catalog.BINDING, request)
@@ -45,8 +56,6 @@ class Binder:
         node = aim.get("name") or ""
         if not node:
             raise invalid(kind, target.name, [required("target.name")])
-        key = object_key(kind, target.namespace, target.name)
-        body = state.bucket(kind).latest(key)
         if body is None:
             raise not_found(kind, target.name)
         pod = _decode(body)
@@ -66,7 +75,7 @@ class Binder:
         for member in ("annotations", "labels"):
             if metadata.get(member):
                 mine[member] = {**(mine.get(member) or {}), **metadata[member]}
-        _mark_scheduled(pod, format_time(state.clock.now()))
+        _mark_scheduled(pod, now)
         if request.query.get("dryRun"):
             return Response(201, _SUCCESS)
         mine["resourceVersion"] = str(state.store.next_revision())

@@ -10,7 +10,7 @@ long way, which also words every refusal.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,6 +23,7 @@ from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
+from strato.server.rest.members import at_revision, read_members, read_metadata, read_object
 from strato.server.rest.state import State
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
@@ -43,17 +44,8 @@ class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     value: Any = None
 
 
-class _Metadata(msgspec.Struct, gc=False):
-    uid: str
-    resourceVersion: str
-    deletionTimestamp: Any = None
-
-
 _read_merge = msgspec.json.Decoder(_Merge).decode
 _read_operations = msgspec.json.Decoder(list[_Operation]).decode
-_read_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_read_metadata = msgspec.json.Decoder(_Metadata).decode
-_read_status = msgspec.json.Decoder(Json).decode
 
 
 def patched(
@@ -66,11 +58,11 @@ def patched(
     if request.query or not _concerns(state, served, target) or len(request.body) > objects.MAX_BODY_BYTES:
         return None
     try:
-        members = _read_members(body)
+        members = read_members(body)
         if bytes(members["apiVersion"]) != encode(served.kind.api_version):
             return None
-        metadata = _read_metadata(members["metadata"])
-        before = _read_status(members["status"]) if "status" in members else {}
+        metadata = read_metadata(members["metadata"])
+        before = read_object(members["status"]) if "status" in members else {}
         status = _changed(media, request.body, before, metadata.uid)
         if status is None or metadata.deletionTimestamp is not None:
             return None
@@ -81,12 +73,10 @@ def patched(
         return None
     if status == before and "status" in members:
         return body
-    at = f'"resourceVersion":"{metadata.resourceVersion}"'.encode()
-    raw = bytes(members["metadata"])
-    if raw.count(at) != 1:  # inside a text its quotes would be escaped, but a label may have this key
+    revised = at_revision(members["metadata"], metadata.resourceVersion, state.store.next_revision())
+    if revised is None:
         return None
-    now = f'"resourceVersion":"{state.store.next_revision()}"'.encode()
-    members["metadata"] = msgspec.Raw(raw.replace(at, now))
+    members["metadata"] = revised
     members["status"] = msgspec.Raw(encode(status))
     result = encode(members)
     return result if len(result) <= objects.MAX_BODY_BYTES else None
@@ -131,7 +121,7 @@ def _is_plain(operation: _Operation, uid: str) -> bool:
 
 def _copied(status: Mapping[str, Any], steps: Sequence[Json]) -> Any:
     """Return the status for operations to change; one that is replaced as a whole needs no copy."""
-    return {} if steps and steps[0]["path"] == "/status" else _read_status(encode(status))
+    return {} if steps and steps[0]["path"] == "/status" else read_object(encode(status))
 
 
 def _checked(served: Served, target: ResourcePath, status: Json, before: Json) -> Json | None:
