@@ -15,7 +15,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from strato.errors import Gone, InvariantError
 
@@ -30,14 +32,14 @@ _FEW = 64
 """Up to so many changed keys are put into the sorted list one by one; more are sorted in."""
 
 
-class Row(NamedTuple):
-    """One stored object."""
+class Row(msgspec.Struct, frozen=True, gc=False):
+    """One stored object. Like events and changes no work for the garbage collector, which would walk them all."""
 
     body: bytes
     revision: int
 
 
-class Event(NamedTuple):
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One published change; ``body`` is None for a deletion, ``previous`` None for a creation."""
 
     revision: int
@@ -48,7 +50,7 @@ class Event(NamedTuple):
     """The last state of a deleted object, with the revision of its deletion."""
 
 
-class Change(NamedTuple):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One write on its way: what the journal makes durable."""
 
     resource: str

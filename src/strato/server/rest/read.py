@@ -241,7 +241,7 @@ def _check_accept(request: Request) -> None:
         NotAcceptable: No accepted type is JSON.
     """
     accept = request.headers.get("accept", "")
-    if accept and not any(part in accept for part in ("json", "*/*", "application/*")):
+    if accept != "application/json" and accept and not any(part in accept for part in ("json", "*/*", "application/*")):
         raise NotAcceptable(
             "only the following media types are accepted: "
             "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"

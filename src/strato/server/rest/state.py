@@ -89,7 +89,7 @@ class State:
 
     def list(self, kind: Kind, namespace: str = "") -> Sequence[Json]:
         """Return all objects of a kind (for admission and authorisation)."""
-        return list(self.iterate(kind, namespace))
+        return list(self.iterate(kind, namespace)) if self.bucket(kind).objects else ()
 
     def iterate(self, kind: Kind, namespace: str = "") -> Iterator[Json]:
         """Yield all durable objects of a kind in key order."""
@@ -111,9 +111,12 @@ class State:
         """
         if not kind.namespaced:
             return
-        found = self.latest(catalog.NAMESPACE, "", namespace)
-        if found is None:
+        body = self.bucket(catalog.NAMESPACE).latest(namespace)
+        if body is None:
             raise not_found(catalog.NAMESPACE, namespace)
+        if b'"deletionTimestamp"' not in body:
+            return
+        found = _decode(body)
         if found["metadata"].get("deletionTimestamp"):
             raise Forbidden(
                 f'{kind.resource} "{name}" is forbidden: unable to create new content in namespace {namespace} '
