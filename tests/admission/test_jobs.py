@@ -97,7 +97,11 @@ BAD: list[tuple[str, Json, list[str]]] = [
         job(task("a", 3, partitionPolicy=TWO)),
         ["not equal to TotalPartitions*PartitionSize"],
     ),
-    ("numa wants whole cpus", job(task("a", topologyPolicy="restricted")), ["isn't  an integer", "restricted"]),
+    (
+        "numa wants whole cpus",
+        job(task("a", topologyPolicy="restricted")),
+        ["the cpu request isn't an integer in spec.task[0] container[0]."],
+    ),
     (
         "internal event and unknown action",
         job(

@@ -34,19 +34,22 @@ def validate(request: AdmissionRequest, world: World) -> None:
         problems.append(problem)
     name = request.name
     if len(name) > NAME_MAX:
-        problems.append(f"must be no more than {NAME_MAX} characters")
+        problems.append(
+            f"cronJob name must be no more than {NAME_MAX} characters to accommodate job name suffix (max 63 total)"
+        )
     if complaints := names.check_qualified_name(name):
-        problems.append(f"create cronJob with name {name} validate failed [{' '.join(complaints)}]")
+        problems.append(f'invalid cronJob name "{name}": {"; ".join(complaints)}')
     if problems:
         raise Denied(WEBHOOK, "; ".join(problems))
 
 
 def schedule_problem(schedule: str) -> str:
     """Return what is wrong with a schedule, or ""."""
+    invalid = f"schedule is not a valid cron expression: {schedule}: "
     if not schedule:
-        return "schedule is required"
+        return "schedule is required, but got empty"
     if "TZ" in schedule:
-        return f"{schedule}: cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        return "schedule should not contain TZ or CRON_TZ, TZ should only be set in the timeZone field"
     if schedule.startswith("@"):
         if schedule in DESCRIPTORS:
             return ""
@@ -54,27 +57,27 @@ def schedule_problem(schedule: str) -> str:
             try:
                 duration_seconds(schedule.removeprefix("@every "))
             except ValueError as err:
-                return f"invalid schedule {schedule}: {err}"
+                return f"{invalid}{err}"
             return ""
-        return f"invalid schedule {schedule}: unrecognized descriptor"
+        return f"{invalid}unrecognized descriptor"
     if len(schedule.split()) != 5:
-        return f"invalid schedule {schedule}: expected exactly 5 fields, found {len(schedule.split())}"
+        return f"{invalid}expected exactly 5 fields, found {len(schedule.split())}"
     try:
         CronSim(schedule.replace("?", "*"), _ANY_INSTANT)
     except CronSimError as err:
-        return f"invalid schedule {schedule}: {err}"
+        return f"{invalid}{err}"
     return ""
 
 
 def time_zone_problem(zone: str) -> str:
     """Return what is wrong with a time zone, or ""."""
     if not zone:
-        return "timeZone must be nil or non-empty string"
+        return "timeZone must be nil or non-empty string, got empty string"
     for part in zone.split("/"):
         if _ZONE_PART.fullmatch(part) is None or part in (".", "..") or part.startswith("-"):
             return f"unknown timeZone {zone}"
     if zone.lower() == "local":
-        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones"
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -20,7 +20,7 @@ def validate(request: AdmissionRequest, world: World) -> None:
         pattern = ((member.get("selector") or {}).get("regexMatch") or {}).get("pattern")
         if pattern is not None and (problem := _pattern_problem(pattern)):
             place = f"spec.members[{index}].selector.regexMatch.pattern"
-            problems.append(f'{place}: Invalid value: "{pattern}": {problem}')
+            problems.append(f'{place}: Invalid value: "{pattern}": member regexMatch pattern is invalid: {problem}')
     if problems:
         raise Denied(WEBHOOK, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
 

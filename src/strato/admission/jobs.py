@@ -163,12 +163,10 @@ def _template_problems(task: Json, index: int) -> list[str]:
     policy = task.get("topologyPolicy")
     if policy and policy != "none":
         spec = template["spec"]
-        for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        containers = (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))
+        for position, container in enumerate(containers):
             if not _asks_whole_cpus(container):
-                return [
-                    f"the cpu request isn't  an integer in spec.task[{index}] container {container.get('name')} "
-                    f"with topologyPolicy {policy};"
-                ]
+                return [f"the cpu request isn't an integer in spec.task[{index}] container[{position}]."]
     return []
 
 
@@ -204,7 +202,7 @@ def partition_problem(task: Json, job_name: str) -> str:
 
 
 def _queue_problems(name: str, world: World) -> list[str]:
-    problem = queue_problem(name, world)
+    problem = queue_problem(name, world, "job")
     if problem:
         return [f"{problem};"]
     if name == ROOT:

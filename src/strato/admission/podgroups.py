@@ -35,13 +35,13 @@ def validate(request: AdmissionRequest, world: World) -> None:
     spec = group.get("spec") or {}
     problems: list[str] = []
     queue = spec.get("queue")
-    if queue and (problem := queue_problem(queue, world)):
+    if queue and (problem := queue_problem(queue, world, "PodGroup")):
         problems.append(problem)
     if has_tier_conflict(spec.get("networkTopology")):
         problems.append(TIER_CONFLICT)
     for policy in spec.get("subGroupPolicy") or ():
         if has_tier_conflict(policy.get("networkTopology")):
-            problems.append(f"{TIER_CONFLICT} of subGroupPolicy {policy.get('name') or ''}")
+            problems.append(f"in subGroupPolicy '{policy.get('name') or ''}': {TIER_CONFLICT}")
             break
     if problems:
         raise Denied(WEBHOOK, "; ".join(problems))

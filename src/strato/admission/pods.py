@@ -107,7 +107,9 @@ class PodValidation:
             return
         problems = [problem for key in found if (problem := budget_problem(key, annotations[key]))]
         if len(found) > 1:
-            problems.append(f"not allow configure multiple annotations <{MIN_AVAILABLE}> and <{MAX_UNAVAILABLE}>")
+            problems.append(
+                f"not allow configure multiple annotations <[{MIN_AVAILABLE} {MAX_UNAVAILABLE}]> at same time"
+            )
         if problems:
             raise Denied(WEBHOOK, "; ".join(problems))
 
@@ -116,8 +118,8 @@ def budget_problem(key: str, value: str) -> str:
     """Return what is wrong with a budget annotation, or "": a positive integer, or 1 % to 99 %."""
     if value.endswith("%"):
         if _PERCENT.fullmatch(value) is None:
-            return f"invalid value <{value}> for {key}, it must be in the range 1% ~ 99%"
+            return f'invalid value <"{value}"> for {key}, it must be a valid percentage which between 1% ~ 99%'
         return ""
     if not re.fullmatch(r"[+]?[0-9]+", value) or int(value) <= 0:
-        return f"invalid value <{value}> for {key}, it must be a positive integer"
+        return f'invalid value <"{value}"> for {key}, it must be a positive integer'
     return ""

@@ -55,5 +55,5 @@ def _event_problem(events: Sequence[str], action: str, seen: set[str]) -> str:
         if action not in ACTIONS:
             return f"invalid policy action: {action}"
         if event in seen:
-            return f"duplicate event {event} across different policy"
+            return f"duplicate event {event}  across different policy"
     return ""

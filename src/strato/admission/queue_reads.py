@@ -8,18 +8,19 @@ from strato.api import catalog
 ROOT = "root"
 
 
-def queue_problem(name: str, world: World) -> str:
-    """Return why pods may not be put into the queue, or "": it must exist and be open.
+def queue_problem(name: str, world: World, what: str) -> str:
+    """Return why a job or PodGroup may not be put into the queue, or "": it must exist and be open.
 
     A queue so new that its controller has not written a state yet counts as open: a queue and its first job may come
     in one manifest.
     """
     queue = world.get(catalog.QUEUE, "", name)
     if queue is None:
-        return f'unable to find job queue: queues.scheduling.volcano.sh "{name}" not found'
+        sought = "queue" if what == "PodGroup" else f"{what} queue"
+        return f'unable to find {sought}: queues.scheduling.volcano.sh "{name}" not found'
     state = state_of(queue)
     if state not in ("", "Open"):
-        return f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
+        return f"can only submit {what} to queue with state `Open`, queue `{name}` status is `{state}`"
     return ""
 
 

@@ -42,15 +42,16 @@ def resource_problems(spec: Json) -> list[str]:
         entitled = deserved.get(resource)
         if entitled is None or parse(entitled) < parse(amount):
             problems.append(
-                f'requestBody.spec.guarantee: Invalid value: "{amount}": deserved[{resource}] '
-                f"should be greater than or equal to guarantee[{resource}]"
+                f'requestBody.spec.deserved.{resource}: Invalid value: "{"<nil>" if entitled is None else entitled}": '
+                f"deserved[{resource}]{'' if entitled is None else f'={entitled}'} must be >= "
+                f"guarantee[{resource}]={amount}"
             )
     for resource, amount in deserved.items():
         limit = capability.get(resource)
         if limit is not None and parse(limit) < parse(amount):
             problems.append(
-                f'requestBody.spec.deserved: Invalid value: "{amount}": deserved[{resource}] '
-                f"should be less than or equal to capability[{resource}]"
+                f'requestBody.spec.deserved.{resource}: Invalid value: "{amount}": deserved[{resource}]={amount} '
+                f"must be <= capability[{resource}]={limit}"
             )
     return problems
 
@@ -80,7 +81,7 @@ def hierarchy_resource_problem(name: str, queue: Json, world: World) -> str:
     if parent_name != ROOT:
         parent = world.get(catalog.QUEUE, "", parent_name)
         if parent is None:
-            return f"failed to get parent queue of queue `{name}`: queue `{parent_name}` not found"
+            return f'parent queue {parent_name} not found: queues.scheduling.volcano.sh "{parent_name}" not found'
         if problem := _above_problem(name, spec, parent, world):
             return problem
     children = [child for child in children_of(name, world) if child["metadata"]["name"] != name]
@@ -98,8 +99,8 @@ def _above_problem(name: str, spec: Json, parent: Json, world: World) -> str:
             if limit is not None and parse(limit).nanos > 0:
                 if own > parse(limit):
                     return (
-                        f"queue `{name}` capability {resource} ({amount}) exceeds that of its ancestor "
-                        f"`{ancestor['metadata']['name']}` ({limit})"
+                        f"queue {name} capability[{resource}]={amount} exceeds its ancestor's capability={limit} "
+                        f"(of {ancestor['metadata']['name']})"
                     )
                 break
             ancestor = world.get(catalog.QUEUE, "", parent_of(ancestor))
@@ -109,13 +110,13 @@ def _above_problem(name: str, spec: Json, parent: Json, world: World) -> str:
     ]
     for part in ("guarantee", "deserved"):
         breach = _first_excess(_total([*siblings, spec], part), section(parent.get("spec") or {}, part))
-        if breach and breach in section(spec, part):
-            return (
-                f"queue `{name}`: the sum of {part} {breach} of the children of `{parent_name}` exceeds its own {part}"
-            )
         if breach:
-            return f"the sum of {part} {breach} of the children of `{parent_name}` exceeds its own {part}"
+            return _sum_problem(f"parent queue {parent_name}", part, breach)
     return ""
+
+
+def _sum_problem(whose: str, part: str, resource: str) -> str:
+    return f"{whose} validation failed: sum of children's {part} ({resource}) exceeds parent's {part} limit"
 
 
 def _below_problem(name: str, spec: Json, children: list[Json], world: World) -> str:
@@ -126,12 +127,15 @@ def _below_problem(name: str, spec: Json, children: list[Json], world: World) ->
         for child in children:
             culprit = _larger_below(child, resource, own, world)
             if culprit:
-                return f"queue `{name}` capability {resource} ({amount}) is less than that of its child `{culprit}`"
+                return (
+                    f"queue {name} capability[{resource}]={amount} is smaller than its descendants' max capability "
+                    f"(of {culprit})"
+                )
     child_specs = [child.get("spec") or {} for child in children]
     for part in ("guarantee", "deserved"):
         breach = _first_excess(_total(child_specs, part), section(spec, part))
         if breach:
-            return f"queue `{name}`: the sum of {part} {breach} of its children exceeds its own {part}"
+            return _sum_problem(f"queue {name}", part, breach)
     return ""
 
 

@@ -63,7 +63,7 @@ class QueueRules:
         resources_changed = any(spec.get(field) != old_spec.get(field) for field in RESOURCE_FIELDS)
         if name == ROOT:
             if old is not None and self.protect_root and resources_changed:
-                return f"can not update the resources of queue `{ROOT}`: capability, deserved and guarantee are fixed"
+                return "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
             return ""
         if moved or resources_changed:
             return hierarchy_resource_problem(name, queue, world)
@@ -71,21 +71,23 @@ class QueueRules:
 
     def _parent_problem(self, name: str, parent: str, world: World) -> str:
         if parent == name:
-            return f"the parent queue of queue `{name}` cannot be itself"
+            return f"queue {name} cannot use itself as parent"
         depth, ancestor = 1, parent
         while ancestor and ancestor != ROOT:
             found = world.get(catalog.QUEUE, "", ancestor)
             if found is None:
-                return f"failed to get parent queue of queue `{name}`: queue `{ancestor}` not found"
+                return (
+                    f'failed to get parent queue of queue {name}: queues.scheduling.volcano.sh "{ancestor}" not found'
+                )
             depth += 1
             if depth > self.max_depth:
-                return f"queue `{name}` exceeds the maximum hierarchy depth {self.max_depth}"
+                return f"queue {name} exceeds the maximum allowed depth of {self.max_depth}"
             ancestor = parent_of(found)
         above = world.get(catalog.QUEUE, "", parent)
         assert above is not None  # walked through above
         others = [child for child in children_of(parent, world) if child["metadata"]["name"] != name]
         if not others and has_allocated_pods(above):
-            return f"queue `{parent}` cannot be the parent queue of queue `{name}` because it has allocated Pods"
+            return f"queue {parent} cannot be the parent queue of queue {name} because it has allocated Pods"
         return ""
 
     def validate_delete(self, request: AdmissionRequest, world: World) -> None:
@@ -97,12 +99,12 @@ class QueueRules:
         if queue is None:
             raise Denied(WEBHOOK, f'queues.scheduling.volcano.sh "{name}" not found')
         if self.check_allocated_pods and has_allocated_pods(queue):
-            raise Denied(WEBHOOK, f"queue `{name}` cannot be deleted because it has allocated Pods")
+            raise Denied(WEBHOOK, f"queue {name} cannot be deleted because it has allocated Pods")
         children = [child["metadata"]["name"] for child in children_of(name, world)]
         if children:
             raise Denied(
                 WEBHOOK,
-                f"queue `{name}` can not be deleted because it has {len(children)} child queues: "
+                f"queue {name} can not be deleted because it has {len(children)} child queues: "
                 f"{', '.join(sorted(children))}",
             )
 
@@ -129,7 +131,9 @@ def _hierarchy_problems(name: str, queue: Json, world: World) -> list[str]:
         try:
             weight = float(number)
         except ValueError:
-            return [f'{place}: Invalid value: "{weights}": {number} in the {weights} is invalid number']
+            return [
+                f'{place}: Invalid value: "{weights}": {number} in the {weights} is invalid number: it cannot be read'
+            ]
         if not weight > 0:
             return [f'{place}: Invalid value: "{weights}": {number} in the {weights} must be larger than 0']
     for other in world.list(catalog.QUEUE, ""):

@@ -29,7 +29,7 @@ _SELECTOR = (
         "Only one of ExactMatch, RegexMatch, or LabelMatch can be specified",
     ),
 )
-_PATTERN = Rule("''.matches(self) in [true, false]", "must be a regular expression (RE2)")
+_PATTERN = Rule("''.matches(self) in [true, false]", "member regexMatch pattern is invalid")
 """Holds for every pattern that compiles; for others, asking fails with the parser's words."""
 _MEMBERS = Rule("has(self.members)", "member must have at least one member")
 

@@ -80,9 +80,9 @@ _NAMES = "((has(p.event) && p.event == e) || (has(p.events) && e in p.events))"
 _POLICIES = (
     Rule(
         f"{_list(EVENTS)}.all(e, self.filter(p, {_NAMES}).size() <= 1)",
-        f"duplicate event across different policy {_CHOICE}",
+        f"duplicate event  across different policy {_CHOICE}",
         f"'duplicate event ' + {_list(EVENTS)}.filter(e, self.filter(p, {_NAMES}).size() > 1)[0] "
-        f"+ ' across different policy {_CHOICE}'",
+        f"+ '  across different policy {_CHOICE}'",
     ),
     Rule(
         "!self.exists(p, (has(p.event) && p.event == '*') || (has(p.events) && '*' in p.events)) || "

@@ -176,18 +176,20 @@ def job() -> dict[str, Schema]:
 
 
 _SCHEDULE = (
-    Rule("self != ''", "schedule is required"),
-    Rule("!self.contains('TZ')", "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"),
+    Rule("self != ''", "schedule is required, but got empty"),
+    Rule(
+        "!self.contains('TZ')", "schedule should not contain TZ or CRON_TZ, TZ should only be set in the timeZone field"
+    ),
     Rule(
         "self == '' || self.contains('TZ') || (self.startsWith('@') ? "
         "self.matches('^@(yearly|annually|monthly|weekly|daily|midnight|hourly)$') || self.startsWith('@every ') : "
         "self.trim().matches('^[-0-9A-Za-z*?/,]+([ \\t]+[-0-9A-Za-z*?/,]+){4}$'))",
-        "invalid schedule: expected exactly 5 fields, or a descriptor",
-        "'invalid schedule ' + self + ': expected exactly 5 fields, or a descriptor'",
+        "schedule is not a valid cron expression: expected exactly 5 fields, or a descriptor",
+        "'schedule is not a valid cron expression: ' + self + ': expected exactly 5 fields, or a descriptor'",
     ),
 )
 _TIME_ZONE = (
-    Rule("self != ''", "timeZone must be nil or non-empty string"),
+    Rule("self != ''", "timeZone must be nil or non-empty string, got empty string"),
     Rule(
         "self == '' || (self.matches('^[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13}(/[A-Za-z._0-9+][-A-Za-z._0-9+]{0,13})*$') "
         "&& !self.matches('(^|/)[.][.]?(/|$)'))",
@@ -196,10 +198,16 @@ _TIME_ZONE = (
     ),
     Rule(
         "self.lowerAscii() != 'local'",
-        "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
+        "timeZone can't be Local, and must be defined in https://www.iana.org/time-zones",
     ),
 )
-CRON_ROOT = (Rule("self.metadata.name.size() <= 52", "must be no more than 52 characters", on_create=True),)
+CRON_ROOT = (
+    Rule(
+        "self.metadata.name.size() <= 52",
+        "cronJob name must be no more than 52 characters to accommodate job name suffix (max 63 total)",
+        on_create=True,
+    ),
+)
 """Of the whole object: runs get eleven characters more."""
 
 MAX_FLOWS = 250

@@ -40,20 +40,20 @@ _QUEUE = (
     Rule(
         "!has(self.guarantee) || !has(self.guarantee.resource) || self.guarantee.resource.all(k, has(self.deserved) && "
         f"k in self.deserved && !{_less('self.deserved[k]', 'self.guarantee.resource[k]')})",
-        "deserved should be greater than or equal to guarantee",
+        "deserved must be >= guarantee",
     ),
     Rule(
         "!has(self.deserved) || !has(self.capability) || self.deserved.all(k, !(k in self.capability) || "
         f"!{_less('self.capability[k]', 'self.deserved[k]')})",
-        "deserved should be less than or equal to capability",
+        "deserved must be <= capability",
     ),
 )
 QUEUE_ROOT = (
     Rule(
         "!has(self.spec) || !has(self.spec.parent) || self.metadata.name == 'root' || "
         "self.spec.parent != self.metadata.name",
-        "the parent queue cannot be the queue itself",
-        "'the parent queue of queue `' + self.metadata.name + '` cannot be itself'",
+        "a queue cannot use itself as parent",
+        "'queue ' + self.metadata.name + ' cannot use itself as parent'",
     ),
 )
 """Of the whole object."""
