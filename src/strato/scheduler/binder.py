@@ -18,6 +18,7 @@ from strato.client.cluster import Cluster, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
+from strato.scheduler.cache.ingest import QUEUE_GATE
 from strato.scheduler.cache.tasks import BINDING, PENDING, RELEASING, RUNNING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.claimbinder import ClaimBinder
@@ -72,6 +73,7 @@ class Binder:
         self._failures: dict[str, int] = {}
         self._choices: dict[str, object] = {}
         self._busy = 0
+        self._admitting: dict[str, str] = {}
         self._claims = ClaimBinder(cluster, clock, world)
         self._group: asyncio.TaskGroup | None = None
 
@@ -262,7 +264,28 @@ class Binder:
             await self._resync(task)
             return
         if task.job is not None and task.job.group is not None:
-            self._recorder.event(task.job.group, NORMAL, "Evict", message)
+            self._recorder.event(task.job.group, NORMAL, "Evict", eviction.reason)
+
+    # -- gates ---------------------------------------------------------------------------------------------------------
+
+    def admit(self, task: Task) -> None:
+        """Take the queue-admission gate of a pod away, once; again when that failed and the pod is admitted anew."""
+        if self._admitting.get(task.key) != task.uid:
+            self._admitting[task.key] = task.uid
+            self.write(lambda: self._admit(task))
+
+    async def _admit(self, task: Task) -> None:
+        spec = {"schedulingGates": [{"$patch": "delete", "name": QUEUE_GATE}]}
+        try:
+            await self._cluster.patch(
+                catalog.POD,
+                task.name,
+                task.namespace,
+                {"metadata": {"uid": task.uid}, "spec": spec},
+                patch_type=PatchType.STRATEGIC,
+            )
+        finally:
+            self._admitting.pop(task.key, None)
 
     # -- pod status ----------------------------------------------------------------------------------------------------
 

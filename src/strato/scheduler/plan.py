@@ -95,6 +95,7 @@ class Plan:
     Attributes:
         session: Identity of the session.
         binds, evictions: In the order decided.
+        admitted: By pod key, tasks whose queue has room: their queue-admission gate is to be taken away.
         pipelined: ``pod key -> node`` of tasks that got a promise only.
         groups: Statuses of the PodGroups that changed or were tried.
         pods: Verdicts on the pods that were not placed.
@@ -107,6 +108,7 @@ class Plan:
     session: str = ""
     binds: list[Bind] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
+    admitted: dict[str, Task] = field(default_factory=dict)
     pipelined: dict[str, str] = field(default_factory=dict)
     groups: list[GroupStatus] = field(default_factory=list)
     pods: list[PodVerdict] = field(default_factory=list)

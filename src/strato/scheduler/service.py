@@ -234,6 +234,8 @@ class Scheduler:
         if plan.binds:
             self._measures.decided(plan.binds, self._clock.now())
             self._binder.bind(plan.binds, plan.choices)
+        for task in plan.admitted.values():
+            self._binder.admit(task)
         self.ledger.look(world.tasks, self._clock.now())
         if plan.evictions:
             self.ledger.note(plan.evictions, world.nodes.names, self._clock.now())

@@ -30,7 +30,7 @@ def scheduler_rules() -> list[Json]:
         *(_rule(_READ, group, *sorted(plurals)) for group, plurals in sorted(reads.items())),
         _rule(("create", "patch"), "", "events"),
         _rule(("create",), "", "pods/binding"),
-        _rule(("delete",), "", "pods"),
+        _rule(("patch", "delete"), "", "pods"),
         _rule(("patch",), "", "pods/status", "persistentvolumes", "persistentvolumeclaims"),
         # Kubernetes 1.36 asks for the right to bind a claim beside that to write its status
         _rule(("patch",), "resource.k8s.io", "resourceclaims", "resourceclaims/status", "resourceclaims/binding"),

@@ -11,6 +11,7 @@ from strato.scheduler.actions.placing import TaskLoop, Work, can_try
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
 from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.world import waits_for_queue
 from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.topology.domains import Search
 
@@ -135,4 +136,4 @@ class Allocate(Action):
 
 
 def _placeable(task: Task) -> bool:
-    return not task.gated and not task.cls.best_effort
+    return not task.cls.best_effort and (not task.gated or waits_for_queue(task))

@@ -7,9 +7,10 @@ from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
-from strato.scheduler.actions.placing import can_try
+from strato.scheduler.actions.placing import admit, can_try
 from strato.scheduler.cache.jobs import Job
 from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED, Task
+from strato.scheduler.cache.world import waits_for_queue
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -25,9 +26,12 @@ class Backfill(Action):
         for job in self._jobs_in_order(ssn):
             with ssn.isolated(job):
                 promised = self._take_promises_back(ssn, job)
-                waiting = [t for t in job.pending.values() if t.cls.best_effort and not t.gated]
+                waiting = [t for t in job.pending.values() if t.cls.best_effort]
                 for task in ssn.sorted_tasks(waiting):
-                    self._place(ssn, job, task)
+                    if not task.gated:
+                        self._place(ssn, job, task)
+                    elif job.queue is not None and waits_for_queue(task):
+                        admit(ssn, job.queue, task)
                 self._promise_again(ssn, job, promised)
 
     @staticmethod

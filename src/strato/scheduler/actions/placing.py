@@ -42,8 +42,12 @@ class Work:
             return 1
         tasks, cls, role = self.tasks, first.cls, first.role
         if self._end <= self.at:  # a ready job comes back for every single task of a long run
-            end = self.at + 1
-            while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role and not tasks[end].nominated:
+            end, let_in = self.at + 1, ssn.world.queue_gated
+            while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role:
+                if tasks[end].nominated or tasks[end].gated:
+                    break
+                if let_in and (tasks[end].key in let_in) != (first.key in let_in):
+                    break  # room is kept for one and not for the other
                 end += 1
             self._end = end
         return ssn.equal_run(tasks, self.at, self._end)
@@ -87,6 +91,9 @@ class TaskLoop:
         ssn, work, notes = self._ssn, self._work, self._notes
         while work:
             first = work.tasks[work.at]
+            if first.gated:
+                admit(ssn, self._queue, work.take(1)[0])
+                continue
             single = ssn.one_by_one(first)
             run = work.run_length(ssn, single)
             allowed = ssn.allocatable(self._queue, first, run)
@@ -169,6 +176,12 @@ class TaskLoop:
         numbers = {f"used {k}": v for k, v in dims.describe(queue.used).items()}
         numbers |= {f"request {k}": v for k, v in dims.describe(task.cls.request).items()}
         self._ssn.say(self._job, Verdict("proportion", "QueueShare", text, numbers))
+
+
+def admit(ssn: Session, queue: Queue, task: Task) -> None:
+    """Have the queue-admission gate of a task taken away when its queue has room; it is placed in a later cycle."""
+    if ssn.allocatable(queue, task):
+        ssn.plan.admitted[task.key] = task
 
 
 def place_nominated(ssn: Session, stmt: Statement, task: Task) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 
 import msgspec
@@ -32,6 +33,7 @@ QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 _DEFAULTS = {CPU: 100, MEMORY: 200 * 1024 * 1024}
 """What Kubernetes' scoring assumes for a container that requests none (milli-cpu, bytes)."""
 
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 _encode = msgspec.json.Encoder().encode
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
@@ -86,7 +88,7 @@ def fill_task(task: Task, pod: Pod) -> None:
     annotations, labels = meta.annotations or {}, meta.labels or {}
     task.role = annotations.get(ROLE_KEY) or labels.get(ROLE_KEY, "")
     wanted = annotations.get(TASK_PRIORITY_ANNOTATION)
-    if wanted is not None and wanted.lstrip("-").isdecimal():
+    if wanted is not None and _INTEGER.fullmatch(wanted):
         task.priority = int(wanted)
     preemptable = annotations.get(PREEMPTABLE_KEY, labels.get(PREEMPTABLE_KEY))
     if preemptable is not None:

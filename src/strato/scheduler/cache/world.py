@@ -129,6 +129,8 @@ class World:
         self.quotas: dict[str, NamespaceQuotas] = {}
         self.classes: dict[Hashable, TaskClass] = {}
         self.with_pending: dict[str, Job] = {}
+        self.queue_gated: dict[str, Task] = {}
+        """By key, tasks of jobs whose pods ask to be held at a gate until their queue has room for them."""
         self.for_flow: set[str] = set()
         self.waiting_for_queue: dict[str, Job] = {}
         self.changed: dict[str, Job] = {}
@@ -308,6 +310,8 @@ class World:
         job.counts[PENDING] += 1
         job.pending[task.key] = task
         job.gated += task.gated
+        if task.pod.metadata.annotations and task.pod.metadata.annotation(ingest.QUEUE_GATE) == "true":
+            self.queue_gated[task.key] = task
         if task.cls.best_effort:
             job.pending_best_effort += 1
         if job.min_task:
@@ -327,6 +331,8 @@ class World:
         status, request = task.status, task.cls.request
         job.counts[status] -= 1
         job.gated -= task.gated
+        if self.queue_gated:
+            self.queue_gated.pop(task.key, None)
         if job.min_task:
             job.count_role(task, status, -1)
         if job.layout is not None:
@@ -838,6 +844,11 @@ def _count_parts(job: Job, tasks: Sequence[Task], old: int, new: int) -> None:
 def _left(job: Job) -> Vector:
     assert job.min_resources is not None
     return (job.min_resources - job.used).clip(min=0)
+
+
+def waits_for_queue(task: Task) -> bool:
+    """Whether nothing but the queue-admission gate, which the scheduler takes away, holds a task."""
+    return only_queue_gate(task) and task.pod.metadata.annotation(ingest.QUEUE_GATE) == "true"
 
 
 def only_queue_gate(task: Task) -> bool:

@@ -219,6 +219,9 @@ def settle(plan: Plan, world: World) -> None:
             world.move(bind.task, RUNNING, bind.task.row)
     for key in [task.key for task in world.tasks.values() if task.status == RELEASING]:
         world.remove_pod(key)
+    for task in plan.admitted.values():
+        world.remove_pod(task.key)
+        world.set_pod(structs.replace(task.pod, spec=structs.replace(task.pod.spec, scheduling_gates=())))
     for status in plan.groups:
         if status.condition is not None:
             condition = status.condition

@@ -12,7 +12,7 @@ from strato.scheduler.arguments import arg
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.resources import CPU, MEMORY, PODS, Vector, share
-from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.tasks import PENDING, Task
 from strato.scheduler.framework import GANG_PREEMPT, PERMIT, REJECT, Evictor, FloatArray, Plugin, how_many_fit
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
@@ -286,10 +286,32 @@ class Capacity(Plugin):
             return 0
         request = task.cls.request
         columns = [c for c, need in enumerate(request.tolist()) if need > 0 and c != PODS]
+        reserved = self._reserved(task) if self._ssn.world.queue_gated else {}
         for mine in self._lineage(queue):
             free = np.minimum(mine.real_capability - mine.used, 1e18)
+            if reserved:
+                free = free - reserved.get(mine.queue.name, 0)
             count = how_many_fit(free, request, columns, count)
         return count
+
+    def _reserved(self, task: Task) -> dict[str, Vector]:
+        """Return by queue what others were let through the queue-admission gate for and did not get yet.
+
+        Those that were let in do not stand in the way of their equals in the same job.
+        """
+        out: dict[str, Vector] = {}
+        admitted = self._ssn.plan.admitted
+        was_let_in = not task.gated and task.key in self._ssn.world.queue_gated
+        for other in self._ssn.world.queue_gated.values():
+            if other.status != PENDING or other is task or (other.gated and other.key not in admitted):
+                continue
+            if other.job is None or other.job.queue is None:
+                continue
+            if was_let_in and other.job is task.job and other.cls is task.cls:
+                continue
+            for mine in self._lineage(other.job.queue):
+                out[mine.queue.name] = out.get(mine.queue.name, 0) + other.cls.request
+        return out
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether with these tasks the queue (or an ancestor within the level) stays partly within its deserved."""
