@@ -142,3 +142,15 @@ def test_unchanged_world_decides_nothing_again() -> None:
     again = worlds.cycle(world)
     assert (again.binds, again.pipelined) == ([], {})
     assert {p.message for p in again.pods} == {p.message for p in first.pods}
+
+
+def test_a_gang_that_a_crash_left_half_placed_is_completed_before_its_equals() -> None:
+    objects = [worlds.node("n", cpu="4"), worlds.queue()]
+    for name, created in (("older", "2026-01-01T00:00:00Z"), ("begun", "2026-01-02T00:00:00Z")):
+        group = worlds.group(name, 4 if name == "begun" else 2)
+        group["metadata"]["creationTimestamp"] = created
+        objects.append(group)
+    objects += [worlds.pod(f"older-{i}", "older") for i in range(2)]
+    objects += [worlds.pod(f"begun-{i}", "begun", phase="Running", nodeName="n") for i in range(2)]
+    objects += [worlds.pod(f"begun-{i}", "begun") for i in (2, 3)]
+    assert sorted(worlds.binds(worlds.cycle(worlds.world(*objects)))) == ["ns/begun-2", "ns/begun-3"]

@@ -45,9 +45,11 @@ class Gang(Plugin):
         """Tasks beyond their job's minimum."""
         return spare_minimum(candidates), PERMIT
 
-    def job_order(self, job: Job) -> bool:
-        """Jobs that are not ready first."""
-        return job.is_ready
+    def job_order(self, job: Job) -> int:
+        """Jobs that are not ready first; before them those that a crash or a failure left half placed."""
+        if job.is_ready:
+            return 2
+        return 0 if 0 < job.ready < job.min_available else 1
 
     def job_ready(self, job: Job) -> bool:
         """Whether the minimum, in total and per role, is placed."""
