@@ -5,9 +5,11 @@ The first part runs on the embedded API server (itself such a process), the seco
 
 from __future__ import annotations
 
+import base64
 import json
 import ssl
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from strato.pki import Authority
 from tests.e2e.test_components import leader, leads
 from tests.e2e.test_jobs import pods_of, submit, vcjob
 from tests.e2e.worlds import STRATO, KubeWorld, PartsWorld, SplitWorld, World, eventually, free_port
@@ -144,6 +147,25 @@ def test_of_two_processes_with_everything_one_leads_until_it_stops(split: SplitW
     eventually(lambda: split.job_phase("after") == "Completed", what="job is Completed")
 
 
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(300)
+def test_a_process_that_lost_its_lease_ends(split: SplitWorld) -> None:
+    """Going on would be two leaders: somebody starts it again, and it waits for its turn."""
+    options, _, health = served()
+    split.start_part("controllers", *options)
+    is_healthy(health)
+    _leads(split, "controllers", "vc-controller-manager")
+    patch = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 600}}
+    split.kubectl(
+        "patch", "lease", "vc-controller-manager", "-n", "volcano-system", "--type=merge", "-p", json.dumps(patch)
+    )
+    assert split.processes.pop("controllers").wait(timeout=120) == 1
+    assert "error: " in split.log("controllers")
+    assert "volcano-system/vc-controller-manager" in split.log("controllers").splitlines()[-1]
+    assert "Traceback" not in split.log("controllers")
+
+
 def _leads(world: PartsWorld, name: str, lease: str) -> None:
     pid = str(world.processes[name].pid)
     eventually(lambda: leader(world, lease) == pid, what=f"{name} ({pid}) leads by {lease}", every=0.2)
@@ -176,6 +198,38 @@ def test_the_arguments_of_volcanos_manifests_start_our_components(split: SplitWo
     eventually(lambda: split.job_phase("theirs") == "Completed", what="job is Completed")
     for part in ("scheduler", "controllers"):
         assert split.stop_part(part) == 0, split.log(part)
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
+@pytest.mark.timeout(300)
+def test_the_arguments_of_volcanos_webhook_start_ours(split: SplitWorld, tmp_path: Path) -> None:
+    """Certificates from files, HTTPS at --listen-address and --port, health on a port of its own."""
+    from tests.cli.test_volcano_flags import VOLCANOS
+
+    now = time.time()
+    authority = Authority.make("test", now_seconds=now, days=1)
+    issued = authority.server("webhook", ["127.0.0.1"], now_seconds=now, days=1)
+    files = {"tls.crt": issued.certificate, "tls.key": issued.private_key, "ca.crt": authority.pair.certificate}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "volcano-admission.conf").write_text("resourceGroups: []\n")
+    port, health = free_port(), free_port()
+    words = [
+        word.replace("/admission.local.config/certificates", str(tmp_path)).replace("/conf/", f"{tmp_path}/")
+        for word in VOLCANOS["webhook"]
+    ]
+    words = [word.replace("--port=8443", f"--port={port}").replace("0.0.0.0", "127.0.0.1") for word in words]
+    split.start_part("webhook", *words, f"--healthz-address=:{health}")
+    is_healthy(f"http://127.0.0.1:{health}")
+    context = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    eventually(lambda: fetch(f"https://127.0.0.1:{port}", "/readyz", context)[0] == 200, what="HTTPS is served")
+    hooks = "validatingwebhookconfiguration", "volcano-admission-service-jobs-validate"
+    eventually(lambda: split.get(*hooks), what="the configurations are written")
+    client = split.get(*hooks)["webhooks"][0]["clientConfig"]
+    assert client["service"]["name"] == "volcano-admission-service"
+    assert base64.b64decode(client["caBundle"]) == files["ca.crt"]
+    assert split.stop_part("webhook") == 0, split.log("webhook")
 
 
 IMPOSSIBLE: list[Any] = [
