@@ -69,6 +69,16 @@ def test_logs_are_followed_until_the_container_ends(laptop: Laptop) -> None:
 
 
 @pytest.mark.timeout(360)
+def test_nodes_of_a_former_start_do_not_stay(laptop: Laptop) -> None:
+    """They would look ready until their leases end, and pods would be bound to nobody."""
+    world = laptop("--cpus", "4", "--hollow-nodes", "2")
+    assert len(world.items("nodes")) == 3
+    world.own("down")
+    world.own("up", "--port", "0", "--no-sandbox", "--hollow-nodes", "1")
+    assert [node["metadata"]["name"] for node in world.items("nodes")] == ["hollow-0"]
+
+
+@pytest.mark.timeout(360)
 def test_what_leads_into_a_pod_is_refused_with_a_reason(laptop: Laptop) -> None:
     world = laptop("--cpus", "4")
     world.kubectl("create", "-f", "-", stdin=process_pod("endless", "exec sleep 1000"))

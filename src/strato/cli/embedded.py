@@ -6,9 +6,10 @@ import asyncio
 import dataclasses
 import gc
 import json
+import logging
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from strato.cli.apiserver import Api, open_api
 from strato.cli.home import Home
 from strato.cli.serving import configure_logging, make_random, run_loop, run_together, stop_on_signals
+from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock, SystemClock
 from strato.controllers import EMBEDDED, ControllerManager
@@ -29,6 +31,10 @@ if TYPE_CHECKING:
     from strato.scheduler import Scheduler
 
 SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
+OURS = "strato.dev/started-by-up"
+"""Label of the nodes that come and go with this process."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +123,7 @@ def _parts(
     )
     parts: list[Part] = [("controllers", manager.run)]
     ready: list[asyncio.Event] = []
+    names: list[str] = []
     if options.hollow_nodes:
         from strato.node.hollow import HollowNodes
 
@@ -128,14 +135,17 @@ def _parts(
             count=options.hollow_nodes,
             cpu=options.hollow_cpu,
             memory=options.hollow_memory,
+            labels={OURS: ""},
         )
+        names.extend(hollow.names)
         parts.append(("hollow nodes", hollow.run))
         ready.append(hollow.registered)
     node = _sandbox_node(options, api, informers, clock, random) if options.sandbox else None
     if node is not None:
+        names.append(node.name)
         parts.append(("sandbox node", node.run))
         ready.append(node.registered)
-    parts.append(("scheduler", partial(_schedule, scheduler)))
+    parts.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
     ready.append(scheduler.ready)
     parts.append(("announcement", partial(_announce, options.home, api.address, ready, node)))
     return parts
@@ -158,16 +168,21 @@ def _sandbox_node(
         strict_images=options.strict_images,
         own_network=options.pod_network != "host",
         way_out=options.pod_network == "nat",
+        labels={OURS: ""},
     )
     api.server.use_logs(node.logs)
     return node
 
 
-async def _schedule(scheduler: Scheduler) -> None:
-    """Load the kernels beside what the other parts wait for (disks, processes), then schedule."""
+async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[str]) -> None:
+    """Load the kernels beside what the other parts wait for (disks, processes), then schedule on these nodes."""
+    from strato.node.registration import forget_nodes
     from strato.scheduler.placement import warm_up
 
     await asyncio.to_thread(warm_up)
+    gone = await forget_nodes(cluster, OURS, nodes)
+    if gone:
+        _log.info("nodes of a former start are forgotten: count=%d first=%s", len(gone), gone[0])
     await scheduler.run()
 
 

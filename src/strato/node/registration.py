@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from strato.api import catalog
 from strato.client.cluster import Cluster, PatchType
-from strato.errors import AlreadyExists
+from strato.errors import AlreadyExists, NotFound
 from strato.node.podstatus import time_text
 
 Json = dict[str, Any]
@@ -136,3 +137,20 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
             subresource="status",
         )
     return str(created["metadata"]["uid"])
+
+
+async def forget_nodes(cluster: Cluster, label: str, keep: Collection[str]) -> list[str]:
+    """Delete the nodes with a label that are not among those to keep, and return their names.
+
+    For a cluster that starts with other nodes than before: what nobody runs any more must not look ready until its
+    lease ends. Pods of nodes that are gone are deleted after their quarantine.
+
+    Raises:
+        ApiError: What the API answered.
+    """
+    page = await cluster.list(catalog.NODE, label_selector=label)
+    gone = [name for node in page.items if (name := node["metadata"]["name"]) not in keep]
+    for name in gone:
+        with contextlib.suppress(NotFound):
+            await cluster.delete(catalog.NODE, name)
+    return gone
