@@ -116,6 +116,25 @@ def test_deleting_a_job_removes_what_it_made_and_nothing_else() -> None:
     play(scenario)
 
 
+def test_what_has_the_name_of_a_plugins_object_but_another_owner_stays() -> None:
+    """A Service of the job's name was there first: neither the job's end nor its deletion takes it away."""
+
+    async def scenario(world: World) -> None:
+        service = {"metadata": {"name": "j", "labels": {"mine": "yes"}}, "spec": {"ports": [{"port": 80}]}}
+        await world.cluster.create(catalog.SERVICE, service, "default")
+        await world.cluster.create(catalog.VCJOB, vcjob("j", task(seconds=2), plugins={"svc": []}), "default")
+        await world.until_phase("j", "Completed")
+        await world.settle(5)
+        names = {s.metadata.name for s in (await world.cluster.list(Service, "default")).items}
+        maps = {m.metadata.name for m in (await world.cluster.list(ConfigMap, "default")).items}
+        assert ("j" in names, "j-svc" in maps) == (True, False)
+        await world.cluster.delete(Job, "j", "default", propagation="Background")
+        await world.settle(10)
+        assert (await world.cluster.get(Service, "j", "default")).metadata.label("mine") == "yes"
+
+    play(scenario)
+
+
 def test_scaling_makes_and_removes_pods() -> None:
     async def scenario(world: World) -> None:
         body = vcjob("j", task(replicas=2, minAvailable=1), minAvailable=1, plugins={"svc": []})

@@ -197,12 +197,13 @@ class JobEffects:
             changes = {**dict.fromkeys(old), **new}
             await self._cluster.patch(kind, wanted.name, namespace, {member: changes})
 
-    async def remove(self, view: type[Object], name: str, namespace: str) -> None:
-        """Delete an object unless it is gone."""
-        try:
-            await self._cluster.delete(view, name, namespace)
-        except NotFound:
-            return
+    async def remove(self, view: type[Object], name: str, job: Job) -> None:
+        """Delete an object that the job owns, unless it is gone; others' of that name were there first and stay."""
+        namespace = job.metadata.namespace
+        with suppress(NotFound, Conflict):
+            metadata = (await self._cluster.get(catalog.kind_of(view), name, namespace))["metadata"]
+            if any(owner["uid"] == job.metadata.uid for owner in metadata.get("ownerReferences") or ()):
+                await self._cluster.delete(view, name, namespace, uid=metadata["uid"])
 
     # Claims
 

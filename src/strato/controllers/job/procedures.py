@@ -135,7 +135,7 @@ class Procedures:
             key = controlled_key(plugin)
             if key in controlled:
                 for view, name in plugin.removed(job):
-                    await self._effects.remove(view, name, job.metadata.namespace)
+                    await self._effects.remove(view, name, job)
                 del controlled[key]
         record.plugins_fresh = False
         return controlled
