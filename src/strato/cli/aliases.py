@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -121,9 +122,8 @@ def hoist(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 def _parted(word: str) -> tuple[str, bool, str]:
     """Return a flag, whether its value is joined to it, and the value: ``-v=4``, ``-v4``, ``--v=4``."""
     flag, equals, value = word.partition("=")
-    short = word[:2]
-    if not equals and not word.startswith("--") and len(word) > 2 and short in ("-s", "-k", "-v"):
-        return short, True, word[2:]
+    if re.fullmatch(r"-v\d+", word):
+        return "-v", True, word[2:]
     return flag, bool(equals), value
 
 

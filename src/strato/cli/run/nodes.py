@@ -6,30 +6,11 @@ import click
 
 from strato.cli.connect import connect
 from strato.cli.goflags import GoCommand
+from strato.cli.quantities import QUANTITY
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.clock import SystemClock
 from strato.metrics import Registry
-
-
-class QuantityType(click.ParamType[str]):
-    """A Kubernetes quantity such as ``4``, ``500m`` or ``16Gi``, kept as written."""
-
-    name = "quantity"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Check the text."""
-        from strato.api.quantity import InvalidQuantity, parse
-
-        text = str(value)
-        try:
-            parse(text)
-        except InvalidQuantity as error:
-            self.fail(f"{error}; write for example 4, 500m or 16Gi", param, ctx)
-        return text
-
-
-QUANTITY = QuantityType()
 
 
 @click.command(cls=GoCommand)
