@@ -380,3 +380,23 @@ def test_allocator_finds_devices_exactly_when_there_are_some(seed: int) -> None:
         for way in permutations(devices, len(wants))
     )
     assert (found is not None) == possible
+
+
+def test_queues_tell_what_they_hold_of_devices_each_shared_claim_once() -> None:
+    """Two pods of one queue share a claim; another has its own, of a queue with the same parent."""
+    shared = claim("shared", request("gpu", 2))
+    own = claim("own", request("gpu", 1, capacity={"requests": {"memory": "4Gi"}}))
+    queues = [worlds.queue("root"), worlds.queue("a", parent="root"), worlds.queue("b", parent="root")]
+    pods = []
+    for name, queue, of in (("x", "a", "shared"), ("y", "a", "shared"), ("z", "b", "own")):
+        pods += [worlds.group(name, 1, queue=queue), worlds.pod(name, name)]
+        pods[-1]["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": of}]
+    devices = slice_("a", *[device(f"d{i}") for i in range(4)])
+    made = worlds.world(*NODES, class_(), devices, shared, own, *queues, *pods)
+    for _ in range(2):  # as reserved in the cycle, and as it stands after
+        plan = worlds.cycle(made)
+        held = {q.name: {k: v for k, v in q.allocated.items() if "deviceclass" in k} for q in plan.queues}
+        memory = {"memory.deviceclass/gpu": str(4 << 30)}
+        assert held["a"] == {"deviceclass/gpu": "2"}
+        assert held["b"] == {"deviceclass/gpu": "1", **memory}
+        assert held["root"] == {"deviceclass/gpu": "3", **memory}

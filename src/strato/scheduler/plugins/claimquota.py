@@ -10,16 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from strato.api.quantity import InvalidQuantity, value
-from strato.api.resource import ResourceClaim
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
 from strato.scheduler.cache.tasks import ALLOCATED_SET, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.devices import Devices, resource_claims_of
-
-_PREFIX = "deviceclass/"
-
-Amounts = Counter[str]
-"""Devices by ``deviceclass/<class>``, capacity by ``<dimension>.deviceclass/<class>``."""
+from strato.scheduler.claims.holdings import PREFIX, Amounts, amounts_of
 
 
 def limits_of(queue: Queue) -> dict[str, int]:
@@ -28,26 +23,9 @@ def limits_of(queue: Queue) -> dict[str, int]:
         return {}
     out = {}
     for key, text in queue.view.spec.capability.items():
-        if _PREFIX in key:
+        if PREFIX in key:
             try:
                 out[key] = value(text)
-            except InvalidQuantity:
-                continue
-    return out
-
-
-def amounts_of(claim: ResourceClaim) -> Amounts:
-    """Return what a claim asks for: exact requests for a number of devices."""
-    out: Amounts = Counter()
-    for request in claim.spec.devices.requests:
-        exact = request.exactly
-        if exact is None or exact.allocation_mode == "All":
-            continue
-        count = exact.count or 1
-        out[_PREFIX + exact.device_class_name] += count
-        for dimension, text in exact.capacity.requests.items() if exact.capacity is not None else ():
-            try:
-                out[f"{dimension}.{_PREFIX}{exact.device_class_name}"] += count * value(text)
             except InvalidQuantity:
                 continue
     return out
@@ -121,9 +99,9 @@ class ClaimQuota:
         return True
 
     def _applies(self, key: str, limits: Mapping[str, int]) -> bool:
-        if key.startswith(_PREFIX):
+        if key.startswith(PREFIX):
             return key in limits
-        dimension_of = key[key.index(_PREFIX) :]
+        dimension_of = key[key.index(PREFIX) :]
         named = any(limit == dimension_of or limit.endswith("." + dimension_of) for limit in limits)
         return self._consumable and named
 

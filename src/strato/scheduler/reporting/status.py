@@ -23,6 +23,7 @@ from strato.scheduler.cache.tasks import (
     SUCCEEDED,
     Task,
 )
+from strato.scheduler.claims.holdings import amounts_in, claims_by_queue
 from strato.scheduler.plan import Condition, GroupStatus, QueueStatus
 from strato.scheduler.reporting.diagnostics import pod_verdict
 
@@ -116,21 +117,27 @@ def queue_statuses(ssn: Session) -> list[QueueStatus]:
         if task.job is not None and task.job.queue_name in held:
             held[task.job.queue_name] = held[task.job.queue_name] - task.cls.request
     sums = dict(held)
+    claims = claims_by_queue(ssn.world)
+    claimed = {name: set(keys) for name, keys in claims.items()}
     if "root" in queues:
         for queue in queues.values():
-            mine = held[queue.name]
-            if not mine.any():
+            mine, keys = held[queue.name], claims.get(queue.name, set[str]())
+            if not mine.any() and not keys:
                 continue
             seen = {queue.name}
             parent = queue.parent or ("root" if queue.name != "root" else "")
             while parent and parent in queues and parent not in seen:
                 seen.add(parent)
                 sums[parent] = sums[parent] + mine
+                if keys:
+                    claimed.setdefault(parent, set()).update(keys)
                 parent = queues[parent].parent or ("root" if parent != "root" else "")
     out = []
     for name in queues:
         facts = ssn.queue_facts.get(name)
         allocated = ssn.world.dims.to_wire(sums[name].tolist())
+        if name in claimed:
+            allocated = {**allocated, **amounts_in(ssn.world, claimed[name])}
         if facts is None:
             out.append(QueueStatus(name, allocated))
         else:

@@ -1,0 +1,66 @@
+"""What queues hold of claimed devices, in the words of their capability and status (core 9.5, plugins 6.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from strato.api.quantity import InvalidQuantity, value
+from strato.api.resource import ResourceClaim
+from strato.scheduler.cache.tasks import ALLOCATED_SET, Task
+from strato.scheduler.claims.devices import resource_claims_of
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.world import World
+
+PREFIX = "deviceclass/"
+
+Amounts = Counter[str]
+"""Devices by ``deviceclass/<class>``, capacity by ``<dimension>.deviceclass/<class>``."""
+
+
+def amounts_of(claim: ResourceClaim) -> Amounts:
+    """Return what a claim asks for: exact requests for a number of devices."""
+    out: Amounts = Counter()
+    for request in claim.spec.devices.requests:
+        exact = request.exactly
+        if exact is None or exact.allocation_mode == "All":
+            continue
+        count = exact.count or 1
+        out[PREFIX + exact.device_class_name] += count
+        for dimension, text in exact.capacity.requests.items() if exact.capacity is not None else ():
+            try:
+                out[f"{dimension}.{PREFIX}{exact.device_class_name}"] += count * value(text)
+            except InvalidQuantity:
+                continue
+    return out
+
+
+def claims_by_queue(world: World) -> dict[str, set[str]]:
+    """Return by queue the keys of the claims that its placed pods use; costs claims, and nothing without any."""
+    out: dict[str, set[str]] = {}
+    if not world.devices.claims:
+        return out
+
+    def note(task: Task | None, keys: set[str]) -> None:
+        if task is not None and task.job is not None and task.status in ALLOCATED_SET:
+            out.setdefault(task.job.queue_name, set()).update(keys)
+
+    for key, claim in world.devices.claims.items():
+        for user in claim.status.reserved_for:
+            if user.resource == "pods":
+                note(world.tasks.get(f"{claim.metadata.namespace}/{user.name}"), {key})
+    for reservation in world.reservations.standing():
+        if reservation.claims:
+            note(reservation.task, {used.key for used in resource_claims_of(reservation.task) if used.key})
+    return out
+
+
+def amounts_in(world: World, keys: set[str]) -> dict[str, str]:
+    """Return what claims ask for together, each counted once, as a status writes it."""
+    out: Amounts = Counter()
+    for key in keys:
+        claim = world.devices.claims.get(key)
+        if claim is not None:
+            out += amounts_of(claim)
+    return {name: str(amount) for name, amount in sorted(out.items()) if amount}
