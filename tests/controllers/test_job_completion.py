@@ -7,11 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from strato.admission import AdmissionRequest, Chain
+from strato.admission import AdmissionRequest, Chain, ChainOptions
 from strato.api import catalog
 from strato.api.volcano.batch import Job
 from strato.controllers.job.completion import completed
+from strato.errors import Invalid
 from tests.admission.world import FakeWorld
+from tests.controllers.world import World, play, task, vcjob
 
 Json = dict[str, Any]
 
@@ -50,3 +52,34 @@ def test_a_gang_of_nothing_is_meant_when_admission_has_seen_the_job() -> None:
     spec = {"tasks": [{"name": "a", "replicas": 2, "minAvailable": 2, "maxRetry": 3}], "queue": "q", "maxRetry": 3}
     job = msgspec.convert({"metadata": {"name": "x"}, "spec": {**spec, "schedulerName": "volcano"}}, Job)
     assert completed(job) is job
+
+
+NO_WEBHOOK = ChainOptions(enabled=frozenset())
+
+
+def test_a_bare_job_runs_to_completion_where_no_webhook_is() -> None:
+    async def scenario(world: World) -> None:
+        body = vcjob("j", task("", 2, seconds=3), task("w", 1, seconds=3), plugins={"mpi": ["--master=w"]})
+        del body["spec"]["schedulerName"], body["spec"]["queue"], body["spec"]["tasks"][0]["name"]
+        stored = await world.cluster.create(catalog.VCJOB, body, "default")
+        assert "minAvailable" not in stored["spec"]
+        await world.until_phase("j", "Running")
+        pods = await world.pods()
+        assert sorted(pods) == ["j-default0-0", "j-default0-1", "j-w-0"]
+        assert {pod.spec.scheduler_name for pod in pods.values()} == {"volcano"}
+        assert dict((await world.job("j")).status.controlled_resources).keys() == {
+            "plugin-mpi",
+            "plugin-svc",
+            "plugin-ssh",
+        }
+        await world.until_phase("j", "Completed")
+
+    play(scenario, admission=NO_WEBHOOK)
+
+
+def test_a_bad_job_is_refused_where_no_webhook_is() -> None:
+    async def scenario(world: World) -> None:
+        with pytest.raises(Invalid, match="'minAvailable' is greater than 'replicas' in task: w"):
+            await world.cluster.create(catalog.VCJOB, vcjob("j", task("w", 1, minAvailable=2)), "default")
+
+    play(scenario, admission=NO_WEBHOOK)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from random import Random
 from typing import Any, TypeVar
 
+from strato.admission import Chain, ChainOptions
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job
@@ -33,9 +34,16 @@ ADMIN = User("admin", ("system:masters",))
 class World:
     """Everything of one test."""
 
-    def __init__(self, clock: Clock, *, enabled: tuple[str, ...] = EMBEDDED, admit: bool = True) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        enabled: tuple[str, ...] = EMBEDDED,
+        admit: bool = True,
+        admission: ChainOptions | None = None,
+    ) -> None:
         self.clock = clock
-        self.server = in_memory_server(clock, Random(1))
+        self.server = in_memory_server(clock, Random(1), chain=Chain(admission or ChainOptions()))
         self.cluster: Cluster = LocalCluster(self.server, ADMIN)
         self.enabled = enabled
         self.admit = admit
