@@ -138,13 +138,14 @@ def test_a_gang_that_cannot_fit_waits_and_says_why(world: World, namespace: str)
 
 
 def test_suspend_kills_the_pods_and_resume_runs_them_again(world: World, namespace: str) -> None:
-    submit(world, namespace, vcjob("pause", seconds=4))
+    submit(world, namespace, vcjob("pause", seconds=600))
     eventually(lambda: world.job_phase("pause", namespace) == "Running", what="job runs")
     assert "suspend job pause successfully" in world.strato("job", "suspend", "-n", namespace, "-N", "pause")
     eventually(lambda: world.job_phase("pause", namespace) == "Aborted", what="job is Aborted")
     eventually(lambda: not pods_of(world, namespace, "pause"), what="its pods are gone")
     world.strato("job", "resume", "-n", namespace, "-N", "pause")
-    eventually(lambda: world.job_phase("pause", namespace) == "Completed", what="job is Completed")
+    eventually(lambda: world.job_phase("pause", namespace) == "Running", what="job runs again")
+    eventually(lambda: len(bound(pods_of(world, namespace, "pause"))) == 3, what="its pods are back")
     assert world.get("vcjob", "pause", "-n", namespace)["status"]["retryCount"] == 1
 
 
