@@ -57,9 +57,9 @@ def neighbour(address, prefix, gateway_address, cable):
 def outcome(fd):
     return os.read(fd, 200).decode()
 
-def try_to_reach(address, port):
+def try_to_reach(address, port, seconds):
     try:
-        with socket.create_connection((address, port), 1.0) as sock:
+        with socket.create_connection((address, port), seconds) as sock:
             return sock.recv(100).decode()
     except OSError as err:
         return "none"
@@ -87,11 +87,11 @@ if neighbour("198.51.100.9", 24, "", outer_cable) == 0:
         sock.close()
 outcome(report[0])
 if neighbour("10.144.0.2", 20, "10.144.0.1", inner_cable) == 0:
-    while os.read(ask[0], 1):
-        os.write(report[1], try_to_reach("198.51.100.9", 80).encode())
+    while patience := os.read(ask[0], 1):
+        os.write(report[1], try_to_reach("198.51.100.9", 80, int(patience)).encode())
 
-def from_the_pod():
-    os.write(ask[1], b"?")
+def from_the_pod(patience=b"1"):
+    os.write(ask[1], patience)
     return outcome(report[0])
 
 def state():
@@ -105,7 +105,7 @@ subprocess.run([NFT, "add table ip theirs"], check=True)
 print("closed", from_the_pod(), *state())
 gateway.open_way_out(BRIDGE, "10.144.0.0/20")
 gateway.open_way_out(BRIDGE, "10.144.0.0/20")
-print("open", from_the_pod(), *state())
+print("open", from_the_pod(b"9"), *state())
 gateway.close_way_out(BRIDGE)
 gateway.close_way_out(BRIDGE)
 print("closed", from_the_pod(), *state())
