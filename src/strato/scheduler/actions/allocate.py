@@ -33,6 +33,7 @@ class Allocate(Action):
             queue = ssn.world.queues[name]
             queues.append((ssn.queue_key(queue), name, queue))
         heapify(queues)
+        world = ssn.world
         while queues:
             if ssn.queue_keys_move:
                 queues = [(ssn.queue_key(queue), name, queue) for _, name, queue in queues]
@@ -43,10 +44,14 @@ class Allocate(Action):
             if ssn.overused(queue):
                 self._say_overused(ssn, queue, jobs[name])
                 continue
-            _, _, job = heappop(jobs[name])
-            with ssn.isolated(job):
-                if self._visit(ssn, job, queue, work):
-                    heappush(jobs[name], (ssn.job_key(job), job.key, job))
+            unmoved = True
+            while unmoved and jobs[name]:  # a visit that moved nothing leaves this queue the first, and no more used
+                version = world.version
+                _, _, job = heappop(jobs[name])
+                with ssn.isolated(job):
+                    if self._visit(ssn, job, queue, work):
+                        heappush(jobs[name], (ssn.job_key(job), job.key, job))
+                unmoved = world.version == version
             heappush(queues, (ssn.queue_key(queue), name, queue))
 
     def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | Sheet]) -> bool:
