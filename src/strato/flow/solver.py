@@ -60,6 +60,8 @@ SMALL = 2000
 """Nodes and arcs up to which a second thread costs more than it saves."""
 PATIENCE = 10_000
 """Arcs a search from one end may look at: nine in ten of an oversubscribed round need fewer, the others 100,000s."""
+FEW_UNITS = 2000
+"""Supply up to which local searches run alone: 1,000 waiting tasks take them 2 ms, a second thread as much again."""
 FEW_CHANGES_RATIO = 0.02
 """Unserved supply, as a share of the nodes, up to which local searches run alone."""
 
@@ -177,7 +179,8 @@ def choose(network: Network) -> tuple[Kernel, ...]:
     carried = int(_layout.inflow(g, root)) if network.lists_valid else int(g.flow[g.head == root].sum())
     if carried and abs(supply - carried) <= max(64, FEW_CHANGES_RATIO * len(g.supply)):
         return (Kernel.PATHS,)
-    if len(g.supply) + len(g.tail) <= SMALL or (supply <= 0.01 * len(g.tail) and not _is_dense(network)):
+    few = supply <= max(FEW_UNITS, 0.01 * len(g.tail)) and not _is_dense(network)
+    if few or len(g.supply) + len(g.tail) <= SMALL:
         return (Kernel.PATHS,)
     return (Kernel.PATHS, Kernel.SCALING)
 
