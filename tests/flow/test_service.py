@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any
 
@@ -213,4 +214,107 @@ async def test_an_address_in_use_is_refused() -> None:
     server, port = await start(service(), "127.0.0.1:0")
     with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
         await start(service(), f"127.0.0.1:{port}")
+    await server.stop(None)
+
+
+def submitted(**fields: Any) -> dict[str, Any]:
+    wrong = pod(1)
+    wrong["task_descriptor"]["resource_request"] |= fields
+    return wrong
+
+
+def roomy(**fields: Any) -> dict[str, Any]:
+    wrong = node("n2")
+    for name, value in fields.items():
+        (wrong["resource_desc"] if name == "max_pods" else wrong["resource_desc"]["resource_capacity"])[name] = value
+    return wrong
+
+
+@pytest.fixture(scope="module")
+def compiled() -> None:
+    """Solve once off the wire: compiling inside a call would outlast a connection's handshake."""
+    served = service()
+    call(served, "NodeAdded", node("n1"))
+    call(served, "TaskSubmitted", pod(1))
+    call(served, "Schedule", {})
+
+
+HUGE = (1 << 64) - 1
+REFUSED = [
+    pytest.param("TaskSubmitted", submitted(cpu_cores=float("nan")), "task 1: cpu_cores is nan", id="no number"),
+    pytest.param("TaskSubmitted", submitted(cpu_cores=-5.0), "task 1: cpu_cores is -5.0", id="negative request"),
+    pytest.param("TaskSubmitted", submitted(ram_cap=HUGE), "task 1: ram_cap is -1", id="request that overflows"),
+    pytest.param("NodeAdded", roomy(ephemeral_storage=1 << 60), "node 'n2': ephemeral_storage", id="endless disk"),
+    pytest.param("NodeAdded", roomy(max_pods=HUGE), "node 'n2': max_pods", id="endless slots"),
+    pytest.param(
+        "AddTaskInfo",
+        {"task_name": "ns/x", "resource_id": "n1", "cpu_utilization": HUGE},
+        "pod 'ns/x': cpu_utilization is -1",
+        id="negative use",
+    ),
+]
+ANSWERED = [
+    pytest.param("TaskUpdated", pod(9), scheduler.TASK_NOT_FOUND, id="update of an unknown task"),
+    pytest.param("TaskFailed", {"task_uid": 9}, scheduler.TASK_NOT_FOUND, id="end of an unknown task"),
+    pytest.param("TaskSubmitted", {}, scheduler.TASK_JOB_NOT_FOUND, id="task without a job"),
+    pytest.param("NodeUpdated", roomy(), scheduler.NODE_NOT_FOUND, id="update of an unknown node"),
+    pytest.param("NodeRemoved", {"resource_uid": "n2"}, scheduler.NODE_NOT_FOUND, id="removal of an unknown node"),
+    pytest.param("AddNodeStats", {"resource_id": "n2"}, scheduler.NODE_NOT_FOUND, id="figures of an unknown node"),
+    pytest.param("AddTaskStats", {"task_id": 9}, scheduler.TASK_NOT_FOUND, id="figures of an unknown task"),
+]
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
+@pytest.mark.usefixtures("compiled")
+@pytest.mark.parametrize(("method", "message", "expected"), REFUSED + ANSWERED)
+async def test_bad_requests_over_grpc_are_named_and_change_nothing(
+    method: str, message: dict[str, Any], expected: str | int
+) -> None:
+    grpc = pytest.importorskip("grpc")
+    from strato.flow.service.server import SERVICE, start
+
+    served = service()
+    server, port = await start(served, "127.0.0.1:0")
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+
+        async def ask(name: str, values: dict[str, Any]) -> dict[str, Any]:
+            _, request_type, reply_type = served.methods()[name]
+            return decode(await channel.unary_unary(f"/{SERVICE}/{name}")(encode(values, request_type)), reply_type)
+
+        await ask("NodeAdded", node("n1"))
+        if isinstance(expected, int):
+            assert (await ask(method, message))["type"] == expected
+        else:
+            with pytest.raises(grpc.RpcError) as refused:
+                await ask(method, message)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert expected in refused.value.details()
+        await ask("TaskSubmitted", pod(7))
+        assert [d["task_id"] for d in (await ask("Schedule", {}))["deltas"]] == [7]
+    await server.stop(None)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
+@pytest.mark.usefixtures("compiled")
+async def test_a_client_that_drops_in_the_middle_leaves_the_service_whole() -> None:
+    grpc = pytest.importorskip("grpc")
+    from strato.flow.service.server import SERVICE, start
+
+    served = service()
+    server, port = await start(served, "127.0.0.1:0")
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x10\x01")  # half a frame
+    await writer.drain()
+    writer.transport.abort()
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        calls = [channel.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(20)]
+        for dropped in calls[::2]:
+            dropped.cancel()
+        for kept in calls[1::2]:
+            await kept
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        await channel.unary_unary(f"/{SERVICE}/NodeAdded")(encode(node("n1"), messages.TOPOLOGY))
+        await channel.unary_unary(f"/{SERVICE}/TaskSubmitted")(encode(pod(7), messages.TASK_DESCRIPTION))
+        reply = decode(await channel.unary_unary(f"/{SERVICE}/Schedule")(b""), messages.DELTAS)
+        assert [d["task_id"] for d in reply["deltas"]] == [7]
     await server.stop(None)

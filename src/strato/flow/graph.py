@@ -263,14 +263,15 @@ class FlowScheduler:
 
     def refresh(self, now: float) -> int:
         """Reconcile the network with what the model lists now; return the number of arcs changed."""
-        tasks = [self.world.tasks[task] for task in self._dirty if task in self._task_node]
-        self._dirty.clear()
+        dirty = set(self._dirty)
+        tasks = [self.world.tasks[task] for task in dirty if task in self._task_node]
         changed = self._refresh_tasks(tasks, now) if tasks else 0
         changed += self._refresh_classes()
         changed += self._refresh_machines()
         changed += self._refresh_jobs()
         waiting = len(self._task_node)
         self.network.set_supply([self._sink], -waiting)
+        self._dirty -= dirty  # only now: after a refused price everything is asked again
         return changed
 
     # -- parts -------------------------------------------------------------------------------------
@@ -347,11 +348,25 @@ class FlowScheduler:
         if len(nodes) == 0:
             return 0
         if len(cost) and (int(cost.max()) >= 1 << 40 or int(cost.min()) <= -(1 << 40)):
-            raise NetworkError([Problem(f"cost model {self.model.name}", "gives a cost beyond ±2^40")])
+            worst = int(np.argmax(np.abs(cost.astype(np.float64))))
+            where = f"cost model {self.model.name}: {self._called(int(nodes[row[worst]]))}"
+            raise NetworkError([Problem(where, f"has an arc of cost {int(cost[worst])}, beyond ±2^40")])
         order = np.argsort(row, kind="stable")
         offsets = np.zeros(len(nodes) + 1, np.int64)
         np.cumsum(np.bincount(row, minlength=len(nodes)), out=offsets[1:])
         return self.network.set_rows(nodes, offsets, head[order], cost[order], capacity[order])
+
+    def _called(self, node: int) -> str:
+        """Name what a node stands for, for messages."""
+        for kind, numbers in (("task", self._task_node), ("job", self._job_node)):
+            found = next((name for name, number in numbers.items() if number == node), None)
+            if found is not None:
+                return f"{kind} {found}"
+        machine = next((i for i, number in self._machine_node.items() if number == node), None)
+        if machine is not None:
+            return f"machine {self._at(machine).id!r}"
+        target = next((c for c, number in self._class_node.items() if number == node), None)
+        return f"class {self.world.class_key(target)!r}" if target is not None else f"node {node}"
 
     def _nodes_of(self, targets: Int64s) -> Int64s:
         """Translate arc targets into nodes; new classes get one, machines that left become −1."""

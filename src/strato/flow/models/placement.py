@@ -21,6 +21,8 @@ from strato.flow.network import Int64s
 from strato.flow.world import Machine, Selector, Task
 
 PRIORITY_STEP = 10_000
+FINE_PRIORITIES = 1_000_000
+"""Above this, priorities count in thousands: Kubernetes' go up to 2·10⁹, and prices must stay below 2⁴⁰."""
 EVICTION_GAIN = 5_000
 """A preemption must gain at least this much."""
 RARE_EQUIPMENT = 300
@@ -37,7 +39,9 @@ class Placement(CpuMemory):
 
     def task_to_unscheduled(self, tasks: Sequence[Task], now: float) -> Int64s:
         """Grows with priority and, by one a second, with the wait."""
-        return np.array([WAITING + t.priority * PRIORITY_STEP + int(t.waiting_seconds(now)) for t in tasks], np.int64)
+        return np.array(
+            [WAITING + steps(t.priority) * PRIORITY_STEP + int(t.waiting_seconds(now)) for t in tasks], np.int64
+        )
 
     def preemption(self, tasks: Sequence[Task], now: float) -> Int64s:
         """The price of waiting, what has run already, and the least gain."""
@@ -84,3 +88,10 @@ class Placement(CpuMemory):
             if machine.labels.get(label) and machine.labels.get(label) == other.labels.get(label):
                 return FAR[distance]
         return FAR["elsewhere"]
+
+
+def steps(priority: int) -> int:
+    """Return the price steps of a priority: itself, in thousands where it is very large or very small."""
+    beyond = max(0, abs(priority) - FINE_PRIORITIES) // 1000
+    size = min(abs(priority), FINE_PRIORITIES) + beyond
+    return size if priority >= 0 else -size

@@ -9,7 +9,7 @@ from strato.clock import Clock
 from strato.flow.graph import FlowScheduler
 from strato.flow.service import affinity
 from strato.flow.service import messages as m
-from strato.flow.service.codec import Message
+from strato.flow.service.codec import Message, WireError
 from strato.flow.stats import Sample
 from strato.flow.world import Machine, Selector, Taint, Task, TaskType, Toleration, Vector
 
@@ -22,6 +22,10 @@ PU, MACHINE = 0, 6
 OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 UPDATED = ("priority", "labels", "selectors", "tolerations", "one_of", "preferred", "near", "apart", "likes")
 """What an update of a task replaces besides its request."""
+AMOUNTS = ("cpu_cores", "ram_cap", "ephemeral_storage", "net_rx_bw", "net_tx_bw", "disk_bw")
+LARGEST_AMOUNT = 1 << 57
+"""Fifty tasks of this size still fit 63 bits."""
+MOST_SLOTS = 1 << 20
 RACK_LABELS = ("topology.kubernetes.io/rack", "rack")
 Values = dict[str, Any]
 
@@ -117,17 +121,18 @@ class Service:
             return {"type": NODE_ALREADY_EXISTS}
         leaves = _pus(request)
         slots = resource["max_pods"] or sum(pu["task_capacity"] or 1 for pu in leaves)
-        labels = _labels(resource["labels"])
+        labels, whose = _labels(resource["labels"]), f"node {resource['uuid']!r}"
+        _check(slots, f"{whose}: max_pods", MOST_SLOTS)
         self._flow.add_machine(
             Machine(
                 resource["uuid"],
                 slots=slots,
-                capacity=to_vector(resource["resource_capacity"]),
+                capacity=to_vector(resource["resource_capacity"], whose),
                 labels=labels,
                 taints=_taints(resource["taints"]),
                 rack=next((labels[key] for key in RACK_LABELS if key in labels), ""),
                 avoids=frozenset(a["uid"] for a in resource["avoids"]),
-                used=to_vector(resource["reserved_resources"]),
+                used=to_vector(resource["reserved_resources"], whose),
             )
         )
         self._pu_of[resource["uuid"]] = leaves[0]["uuid"] if leaves else resource["uuid"]
@@ -167,6 +172,8 @@ class Service:
     def add_task_info(self, request: Values) -> Values:
         """A pod of another scheduler takes or gives back room."""
         name = self._machine_of.get(request["resource_id"])
+        for amount in ("cpu_utilization", "mem_utilization", "ephemeral_storage_utilization"):
+            _check(request[amount], f"pod {request['task_name']!r}: {amount}")
         known = self._others.pop(request["task_name"], None)
         if known is not None:
             host = self._flow.world.machine(known[0])
@@ -246,7 +253,7 @@ def to_task(described: Values, job: Values) -> Task:
         described["uid"],
         described["job_id"] or job.get("uuid", ""),
         binary=described["binary"],
-        request=to_vector(described["resource_request"]),
+        request=to_vector(described["resource_request"], f"task {described['uid']}"),
         priority=described["priority"],
         type=TaskType(described["task_type"]) if described["task_type"] in set(TaskType) else TaskType.SHEEP,
         labels=_labels(described["labels"]),
@@ -264,10 +271,16 @@ def to_task(described: Values, job: Values) -> Task:
     )
 
 
-def to_vector(values: Values | None) -> Vector:
-    """Turn a ResourceVector into ours (Poseidon sends millicores as cores)."""
+def to_vector(values: Values | None, whose: str) -> Vector:
+    """Turn a ResourceVector into ours (Poseidon sends millicores as cores, bytes × 1000 as bytes).
+
+    Raises:
+        WireError: An amount no machine has; it would overflow prices later.
+    """
     if values is None:
         return Vector()
+    for name in AMOUNTS:
+        _check(values[name], f"{whose}: {name}")
     return Vector(
         cpu=int(values["cpu_cores"]),
         ram=values["ram_cap"],
@@ -276,6 +289,12 @@ def to_vector(values: Values | None) -> Vector:
         net_tx=values["net_tx_bw"],
         disk_bw=values["disk_bw"],
     )
+
+
+def _check(value: float, what: str, most: int = LARGEST_AMOUNT) -> None:
+    if not 0 <= value <= most:  # NaN included
+        shown = value - (1 << 64) if value > most and value >= 1 << 63 else value
+        raise WireError(f"{what} is {shown}; it must be between 0 and {most}")
 
 
 def _labels(found: list[Values]) -> dict[str, str]:
