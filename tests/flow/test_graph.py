@@ -128,11 +128,35 @@ def test_quincy_prices_follow_the_data() -> None:
 
 
 @pytest.mark.parametrize("name", list(SHIPPED))
-def test_waiting_price_never_falls(name: str) -> None:
+@settings(max_examples=25, deadline=None)
+@given(
+    steps=st.lists(st.floats(0, 1e6), min_size=2, max_size=6),
+    priorities=st.lists(st.integers(0, 2_000_000_000), min_size=1, max_size=3),
+)
+def test_waiting_price_never_falls(name: str, steps: list[float], priorities: list[int]) -> None:
     flow = scheduler(SHIPPED[name])
-    waiting = [task(1), task(2, priority=3)]
-    prices = [flow.model.task_to_unscheduled(waiting, now).tolist() for now in (0.0, 1.0, 100.0)]
+    waiting = [task(i, priority=priority) for i, priority in enumerate(priorities)]
+    prices = [flow.model.task_to_unscheduled(waiting, now).tolist() for now in itertools.accumulate(steps)]
     assert all(a <= b for early, late in itertools.pairwise(prices) for a, b in zip(early, late, strict=True))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    gangs=st.lists(st.tuples(st.integers(1, 6), st.integers(0, 6)), min_size=1, max_size=5),
+    machines=st.integers(1, 4),
+    name=st.sampled_from(["octopus", "cpu", "placement"]),
+)
+def test_gangs_are_placed_whole_or_not_at_all(gangs: list[tuple[int, int]], machines: int, name: str) -> None:
+    flow = scheduler(SHIPPED[name], machines=machines, slots=3, check_vectors=True)
+    number = 0
+    for job, (size, minimum) in enumerate(gangs):
+        for _ in range(size):
+            number += 1
+            flow.submit(task(number, f"j{job}", gang_minimum=min(size, minimum)), 0.0)
+    flow.round(1.0)
+    for job, (size, minimum) in enumerate(gangs):
+        placed = sum(t.machine is not None for t in flow.world.job_tasks(f"j{job}"))
+        assert placed == 0 or placed >= min(size, minimum)
 
 
 @settings(max_examples=40, deadline=None)
@@ -192,3 +216,16 @@ def test_models_load_by_name_number_and_file(tmp_path: Path) -> None:
     assert load(f"{path}:Mine").name == "mine"
     with pytest.raises(UsageError, match="unknown"):
         load("nope")
+
+
+def test_a_model_of_an_installed_package_loads_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = tmp_path / "mine-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[strato.cost_models]\nmine = mine_model:Mine\n")
+    text = "from strato.flow.models.void import Void\nclass Mine(Void):\n    name = 'mine'\n"
+    (tmp_path / "mine_model.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert load("mine").name == "mine"
