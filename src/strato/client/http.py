@@ -1,18 +1,17 @@
-"""The client of a Kubernetes API over HTTP(S): a `Request` in and a `Response` out.
+"""The client of a Kubernetes API over HTTP(S): aiohttp beneath, a `Request` in and a `Response` out.
 
-Connections are pooled and kept alive (`strato.client.pool`); watches stream. Only what the server has certainly not
-done is sent again: reads on a connection that turned out dead, requests the server refused for load (429 with
-Retry-After), and one attempt with fresh credentials after a 401.
+Connections are pooled and kept alive; watches stream. Only what the server has certainly not done is sent again:
+reads on a connection that turned out dead, requests the server refused for load (429 with Retry-After), and one
+attempt with fresh credentials after a 401.
 """
 
 from __future__ import annotations
 
-import re
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode, urlsplit
 
 from strato import __version__
@@ -24,17 +23,16 @@ from strato.clock import Clock
 from strato.errors import Unavailable, UsageError
 
 if TYPE_CHECKING:
-    from strato.client.connection import Connection
-    from strato.client.pool import Pool
+    import aiohttp
+    import yarl
+
+_READ_BUFFER_BYTES = 1 << 20
+"""A large buffer lets a busy watch hand over many events per wake-up."""
 
 _MAX_CONNECTIONS = 128
 _OVERLOAD_RETRIES = 8
+_CONNECT_SECONDS = 10.0
 _STREAM_SLACK_SECONDS = 30.0
-_KNOWN_HEADERS = 64
-"""Sets of header fields kept ready; a client sends a handful."""
-
-_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_.\-~/:@!$&'()*+,;=]*").fullmatch
-_BAD_HEADER: Final = re.compile(r"[\x00-\x1f\x7f]").search
 
 
 class HttpCluster(WireCluster):
@@ -47,7 +45,7 @@ class HttpCluster(WireCluster):
         idle_seconds: How long an answer may stand still before the connection counts as broken.
 
     Raises:
-        UsageError: The server's address is no URL we can speak to.
+        UsageError: The server's address is no URL we can speak to, or a name to act as cannot be sent.
     """
 
     def __init__(
@@ -58,19 +56,17 @@ class HttpCluster(WireCluster):
         user_agent: str = f"strato/{__version__}",
         idle_seconds: float = 60.0,
     ) -> None:
+        _check(config)
         self.config = config
         self._user_agent = user_agent
         self._clock = clock
         self._idle_seconds = idle_seconds
         self._credentials = credentials_of(config, clock)
-        self._address = _Address(config.server)
-        self._fixed = [("host", self._address.authority), ("user-agent", user_agent), ("accept-encoding", "identity")]
+        self._headers = {"user-agent": user_agent, "accept-encoding": "identity"}
         if config.impersonate_user:
-            self._fixed.append(("impersonate-user", config.impersonate_user))
-        self._fixed += [("impersonate-group", group) for group in config.impersonate_groups]
-        self._heads: dict[tuple[object, ...], bytes] = {}
-        self._pool: Pool | None = None
-        self._pool_certificate: Certificate | None = None
+            self._headers["impersonate-user"] = config.impersonate_user
+        self._session: aiohttp.ClientSession | None = None
+        self._session_certificate: Certificate | None = None
         self._closed = False
 
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
@@ -94,101 +90,96 @@ class HttpCluster(WireCluster):
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
 
     async def _send_safely(self, request: Request, stream: bool) -> Response:
-        from strato.client.connection import Broken, Unanswered
+        import aiohttp
 
-        again = request.method == "GET"  # anything else may have been carried out
-        while True:
-            try:
-                return await self._send(request, stream)
-            except Unanswered as error:
-                if not again:
-                    raise self._unavailable(error) from error
-                again = False
-            except (Broken, TimeoutError, OSError) as error:
+        try:
+            return await self._send(request, stream)
+        except aiohttp.ServerDisconnectedError as error:
+            if request.method != "GET":  # it may have been carried out
                 raise self._unavailable(error) from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unavailable(error) from error
+        try:
+            return await self._send(request, stream)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unavailable(error) from error
 
     async def _send(self, request: Request, stream: bool) -> Response:
+        import aiohttp
+
         credential = await self._credentials.current()
-        pool = self._pool_for(credential)
-        message = self._message(request, credential)
-        patience = self._patience(request, stream)
-        connection = await pool.acquire()
-        streams = False
-        try:
-            answer = await connection.ask(message, patience, stream=stream)
-            streams = stream and answer.status < 400
-        finally:
-            if not streams:
-                pool.release(connection)
-        content_type = answer.headers.get("content-type", "application/json")
-        if streams:
-            body = self._chunks(pool, connection)
-            return Response(answer.status, b"", content_type, answer.headers, body)
-        return Response(answer.status, answer.body, content_type, answer.headers)
+        session = await self._session_for(credential)
+        headers = {**self._headers, **request.headers}
+        if credential.token:
+            headers["authorization"] = f"Bearer {credential.token}"
+        response = await session.request(
+            request.method,
+            self._url(request),
+            headers=_multi(headers, self.config.impersonate_groups),
+            data=request.body or None,
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._read_timeout(request, stream)
+            ),
+            server_hostname=self.config.tls_server_name or None,
+            allow_redirects=False,
+        )
+        lower = {name.lower(): value for name, value in response.headers.items()}
+        content_type = lower.get("content-type", "application/json")
+        if stream and response.status < 400:
+            return Response(response.status, b"", content_type, lower, self._chunks(response))
+        async with response:
+            return Response(response.status, await response.read(), content_type, lower)
 
-    async def _chunks(self, pool: Pool, connection: Connection) -> AsyncIterator[bytes]:
-        from strato.client.connection import Broken
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        import aiohttp
 
         try:
-            async for chunk in connection.chunks():
+            async for chunk in response.content.iter_any():
                 yield chunk
-        except (Broken, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unavailable(error) from error
         finally:
-            pool.release(connection)  # which closes one that was left early
+            response.close()  # a stream left early cannot be reused
 
-    def _patience(self, request: Request, stream: bool) -> float | None:
+    def _read_timeout(self, request: Request, stream: bool) -> float | None:
         if not stream:
             return self._idle_seconds
         watch_seconds = request.param("timeoutSeconds")
         return float(watch_seconds) + _STREAM_SLACK_SECONDS if watch_seconds else None
 
-    def _message(self, request: Request, credential: Credential) -> bytes:
-        """Write a request as it goes over the wire."""
-        path = request.path
-        target = self._address.prefix + (path if _PLAIN_PATH(path) else quote(path, safe="/:@!$&'()*+,;=~"))
+    def _url(self, request: Request) -> yarl.URL:
+        import yarl
+
+        url = self.config.server + quote(request.path, safe="/:@!$&'()*+,;=~")
         if request.query:
-            target += "?" + urlencode(request.query, doseq=True)
-        head = f"{request.method} {target} HTTP/1.1\r\n".encode()
-        body = request.body
-        if body or request.method not in ("GET", "HEAD", "DELETE"):
-            return b"%b%bcontent-length: %d\r\n\r\n%b" % (head, self._fields(request, credential), len(body), body)
-        return b"%b%b\r\n" % (head, self._fields(request, credential))
+            url += "?" + urlencode(request.query, doseq=True)
+        return yarl.URL(url, encoded=True)
 
-    def _fields(self, request: Request, credential: Credential) -> bytes:
-        key = (credential.token, *request.headers.items())
-        fields = self._heads.get(key)
-        if fields is None:
-            named = [*self._fixed, *request.headers.items()]
-            if credential.token:
-                named.append(("authorization", f"Bearer {credential.token}"))
-            for name, value in named:
-                if _BAD_HEADER(name + value):
-                    raise UsageError(f"the request's header {name} holds a control character; it cannot be sent")
-            if len(self._heads) >= _KNOWN_HEADERS:
-                self._heads.clear()
-            fields = self._heads[key] = "".join(f"{name}: {value}\r\n" for name, value in named).encode()
-        return fields
-
-    def _pool_for(self, credential: Credential) -> Pool:
+    async def _session_for(self, credential: Credential) -> aiohttp.ClientSession:
         if self._closed:
             raise Unavailable("this client is closed")
-        if self._pool is not None and self._pool_certificate is credential.certificate:
-            return self._pool
-        from strato.client.pool import Pool
+        if self._session is not None and self._session_certificate is credential.certificate:
+            return self._session
+        import aiohttp
 
-        old, address = self._pool, self._address
-        tls = tls_context(self.config, credential.certificate) if address.secure else None
-        self._pool = Pool(address.host, address.port, tls, self.config.tls_server_name, _MAX_CONNECTIONS)
-        self._pool_certificate = credential.certificate
+        old = self._session
+        connector = aiohttp.TCPConnector(
+            limit=_MAX_CONNECTIONS,
+            ssl=tls_context(self.config, credential.certificate) if self.config.server.startswith("https") else True,
+            keepalive_timeout=75.0,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER_BYTES
+        )
+        self._session_certificate = credential.certificate
         if old is not None:
-            old.retire()
-        return self._pool
+            await old.close()
+        return self._session
 
     def _unavailable(self, error: BaseException) -> Unavailable:
         reason = str(error) or type(error).__name__
@@ -197,28 +188,17 @@ class HttpCluster(WireCluster):
         return Unavailable(f"the server {self.config.server} cannot be reached: {reason}")
 
 
-class _Address:
-    """Where a server's URL points.
-
-    Raises:
-        UsageError: It is not an http or https URL.
-    """
-
-    __slots__ = ("authority", "host", "port", "prefix", "secure")
-
-    def __init__(self, server: str) -> None:
-        try:
-            parts = urlsplit(server)
-            port = parts.port
-        except ValueError as error:
-            raise UsageError(f"the server {server!r} is no URL: {error}") from error
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise UsageError(f"the server {server!r} is no http:// or https:// URL with a host")
-        self.secure = parts.scheme == "https"
-        self.host = parts.hostname
-        self.port = port or (443 if self.secure else 80)
-        self.authority = parts.netloc.rpartition("@")[2]
-        self.prefix = quote(parts.path.rstrip("/"), safe="/:@!$&'()*+,;=~%")
+def _check(config: ClusterConfig) -> None:
+    try:
+        parts = urlsplit(config.server)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # a port that is no number
+        is_url = False
+    if not is_url:
+        raise UsageError(f"the server {config.server!r} is no http:// or https:// URL with a host")
+    for name in (config.impersonate_user, *config.impersonate_groups):
+        if not name.isprintable():
+            raise UsageError(f"cannot act as {name!r}: the name holds a control character")
 
 
 def tls_context(config: ClusterConfig, certificate: Certificate | None) -> ssl.SSLContext:
@@ -255,3 +235,9 @@ def _retry_after_seconds(text: str) -> float:
         return max(0.0, float(text))
     except ValueError:
         return 1.0
+
+
+def _multi(headers: dict[str, str], groups: tuple[str, ...]) -> dict[str, str] | list[tuple[str, str]]:
+    if not groups:
+        return headers
+    return [*headers.items(), *(("impersonate-group", group) for group in groups)]
