@@ -11,7 +11,7 @@ import pytest
 
 from strato.flow.graph import FlowScheduler
 from strato.flow.models import SHIPPED
-from strato.flow.models.base import CLUSTER, CostModel
+from strato.flow.models.base import CLUSTER, CostModel, arcs, join
 from strato.flow.models.coco import interference
 from strato.flow.models.cpu import price
 from strato.flow.models.quincy import GB, OFFSET, QuincySettings
@@ -147,6 +147,38 @@ def test_a_price_out_of_bounds_names_the_task_and_the_next_round_is_whole() -> N
         flow.round(1.0)
     Overpriced.dear = False
     assert [d.task for d in flow.round(2.0).deltas] == [1]
+
+
+class Circular(CostModel):
+    """Sends its tasks to racks that send them to each other, until it is told not to."""
+
+    name, mended = "circular", False
+
+    def task_to_unscheduled(self, tasks: Any, now: float) -> Any:
+        return np.full(len(tasks), 10)
+
+    def task_arcs(self, tasks: Any, now: float) -> Any:
+        return arcs(range(len(tasks)), [self.world.class_target("rack-a")] * len(tasks), 1, 1)
+
+    def class_arcs(self, classes: Any, demand: Any) -> Any:
+        keys = [self.world.class_key(number) for number in classes]
+        found = [self.to_all_machines(row) for row, key in enumerate(keys) if key == "rack-b"]
+        ways = {"rack-a": "rack-b"} if self.mended else {"rack-a": "rack-b", "rack-b": "rack-a"}
+        rows = [row for row, key in enumerate(keys) if key in ways]
+        found.append(arcs(rows, [self.world.class_target(ways[keys[row]]) for row in rows], 0, 9))
+        return join(found)
+
+
+def test_classes_in_a_circle_are_named_and_the_next_round_is_whole() -> None:
+    world = World()
+    model = Circular(world, random.Random(1))
+    flow = FlowScheduler(world, model)
+    flow.add_machine(Machine("m", slots=2, capacity=ROOM))
+    flow.submit(Task(1, "j", request=SMALL), 0.0)
+    with pytest.raises(NetworkError, match=r"cost model circular: leads classes in a circle: 'rack-[ab]' -> 'rack-"):
+        flow.round(1.0)
+    model.mended = True
+    assert [(d.task, d.machine) for d in flow.round(2.0).deltas] == [(1, "m")]
 
 
 def test_priorities_of_kubernetes_stay_within_prices_and_in_order() -> None:

@@ -13,9 +13,10 @@ PUs of a machine are one node; a machine's arcs to the sink carry the PUs' slots
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from graphlib import CycleError, TopologicalSorter
 
 import numpy as np
 
@@ -306,8 +307,13 @@ class FlowScheduler:
         return self._write(nodes, row[known], head[known], cost[known], np.ones(int(known.sum()), np.int64))
 
     def _refresh_classes(self) -> int:
-        """Re-price classes that tasks reach, and the classes those reach."""
+        """Re-price classes that tasks reach, and the classes those reach.
+
+        Raises:
+            NetworkError: Classes lead in a circle; flow in it would belong to no task.
+        """
         changed = 0
+        leads: dict[int, set[int]] = {}
         fresh = list(self._class_node)
         seen: set[int] = set()
         demand = len(self._task_node)
@@ -315,11 +321,22 @@ class FlowScheduler:
             seen.update(fresh)
             nodes = np.array([self._class_node[c] for c in fresh], np.int64)
             found = self.model.class_arcs(fresh, self.network.demand_on(nodes, demand))
+            for arc in np.flatnonzero(found.target < 0).tolist():
+                leads.setdefault(fresh[found.row[arc]], set()).add(int(found.target[arc]))
             head = self._nodes_of(found.target)
             known = head >= 0
             changed += self._write(nodes, found.row[known], head[known], found.cost[known], found.capacity[known])
             fresh = [c for c in self._class_node if c not in seen]
+        self._check_no_circle(leads)
         return changed
+
+    def _check_no_circle(self, leads: Mapping[int, Iterable[int]]) -> None:
+        try:
+            TopologicalSorter(leads).prepare()
+        except CycleError as error:
+            circle = " -> ".join(repr(self.world.class_key(number)) for number in reversed(error.args[1]))
+            where = f"cost model {self.model.name}"
+            raise NetworkError([Problem(where, f"leads classes in a circle: {circle}")]) from None
 
     def purge_classes(self) -> int:
         """Drop classes no arc leads to any more; return how many."""
