@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -192,17 +194,15 @@ def test_messages_survive_the_wire(uid: int, name: str, waiting: list[int]) -> N
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
 async def test_a_grpc_client_is_answered_and_bad_bytes_are_refused() -> None:
     grpc = pytest.importorskip("grpc")
-    from strato.flow.service.server import SERVICE, start
+    from strato.flow.service.server import SERVICE
 
-    server, port = await start(service(), "127.0.0.1:0")
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with listening(service()) as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         added = await channel.unary_unary(f"/{SERVICE}/NodeAdded")(encode(node("n1"), messages.TOPOLOGY))
         assert decode(added, messages.REPLY)["type"] == scheduler.NODE_ADDED_OK
         with pytest.raises(grpc.RpcError, match="TaskSubmitted"):
             await channel.unary_unary(f"/{SERVICE}/TaskSubmitted")(b"\x0a\xff")
         health = await channel.unary_unary(f"/{SERVICE}/Check")(b"")
         assert decode(health, messages.HEALTH)["status"] == scheduler.SERVING
-    await server.stop(None)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
@@ -211,10 +211,9 @@ async def test_an_address_in_use_is_refused() -> None:
     from strato.errors import UsageError
     from strato.flow.service.server import start
 
-    server, port = await start(service(), "127.0.0.1:0")
-    with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
-        await start(service(), f"127.0.0.1:{port}")
-    await server.stop(None)
+    async with listening(service()) as port:
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}"):
+            await start(service(), f"127.0.0.1:{port}")
 
 
 def submitted(**fields: Any) -> dict[str, Any]:
@@ -228,6 +227,18 @@ def roomy(**fields: Any) -> dict[str, Any]:
     for name, value in fields.items():
         (wrong["resource_desc"] if name == "max_pods" else wrong["resource_desc"]["resource_capacity"])[name] = value
     return wrong
+
+
+@contextlib.asynccontextmanager
+async def listening(served: Service) -> AsyncIterator[int]:
+    """Serve on a port, and stop whatever happens: a server that is left is no other test's fault."""
+    from strato.flow.service.server import start
+
+    server, port = await start(served, "127.0.0.1:0")
+    try:
+        yield port
+    finally:
+        await server.stop(None)
 
 
 @pytest.fixture(scope="module")
@@ -271,11 +282,10 @@ async def test_bad_requests_over_grpc_are_named_and_change_nothing(
     method: str, message: dict[str, Any], expected: str | int
 ) -> None:
     grpc = pytest.importorskip("grpc")
-    from strato.flow.service.server import SERVICE, start
+    from strato.flow.service.server import SERVICE
 
     served = service()
-    server, port = await start(served, "127.0.0.1:0")
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+    async with listening(served) as port, grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
 
         async def ask(name: str, values: dict[str, Any]) -> dict[str, Any]:
             _, request_type, reply_type = served.methods()[name]
@@ -291,30 +301,32 @@ async def test_bad_requests_over_grpc_are_named_and_change_nothing(
             assert expected in refused.value.details()
         await ask("TaskSubmitted", pod(7))
         assert [d["task_id"] for d in (await ask("Schedule", {}))["deltas"]] == [7]
-    await server.stop(None)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
 @pytest.mark.usefixtures("compiled")
 async def test_a_client_that_drops_in_the_middle_leaves_the_service_whole() -> None:
     grpc = pytest.importorskip("grpc")
-    from strato.flow.service.server import SERVICE, start
+    from strato.flow.service.server import SERVICE
 
     served = service()
-    server, port = await start(served, "127.0.0.1:0")
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x10\x01")  # half a frame
-    await writer.drain()
-    writer.transport.abort()
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        calls = [channel.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(20)]
-        for dropped in calls[::2]:
-            dropped.cancel()
-        for kept in calls[1::2]:
-            await kept
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        await channel.unary_unary(f"/{SERVICE}/NodeAdded")(encode(node("n1"), messages.TOPOLOGY))
-        await channel.unary_unary(f"/{SERVICE}/TaskSubmitted")(encode(pod(7), messages.TASK_DESCRIPTION))
-        reply = decode(await channel.unary_unary(f"/{SERVICE}/Schedule")(b""), messages.DELTAS)
-        assert [d["task_id"] for d in reply["deltas"]] == [7]
-    await server.stop(None)
+    async with listening(served) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x10\x01")  # half a frame
+        await writer.drain()
+        writer.transport.abort()
+        alone = [("grpc.use_local_subchannel_pool", 1)]  # else all clients of a process share a connection, and its end
+        dropping = grpc.aio.insecure_channel(f"127.0.0.1:{port}", alone)
+        staying = grpc.aio.insecure_channel(f"127.0.0.1:{port}", alone)
+        dropped = [dropping.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(10)]
+        kept = [staying.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(10)]
+        await dropping.close()
+        for call in kept:
+            await call
+        await staying.close()
+        assert all(call.done() for call in dropped)
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+            await channel.unary_unary(f"/{SERVICE}/NodeAdded")(encode(node("n1"), messages.TOPOLOGY))
+            await channel.unary_unary(f"/{SERVICE}/TaskSubmitted")(encode(pod(7), messages.TASK_DESCRIPTION))
+            reply = decode(await channel.unary_unary(f"/{SERVICE}/Schedule")(b""), messages.DELTAS)
+            assert [d["task_id"] for d in reply["deltas"]] == [7]
