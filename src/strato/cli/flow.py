@@ -32,7 +32,7 @@ def serve(listen: str, model: str, preemption: bool) -> None:
     import asyncio
 
     from strato.cli.serving import configure_logging, make_random, stop_on_signals
-    from strato.flow.graph import FlowScheduler
+    from strato.flow.graph import FlowScheduler, warm_up
     from strato.flow.models import load
     from strato.flow.service.scheduler import Service
     from strato.flow.service.server import start
@@ -44,6 +44,7 @@ def serve(listen: str, model: str, preemption: bool) -> None:
     configure_logging()
     world = World(preemption=preemption)
     engine = FlowScheduler(world, load(model)(world, make_random()), check_vectors=True)
+    warm_up()
 
     async def main() -> None:
         server, bound = await start(Service(engine, SystemClock()), listen)

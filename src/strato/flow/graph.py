@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
+from random import Random
 
 import numpy as np
 
@@ -24,8 +25,9 @@ from strato.errors import Problem
 from strato.flow import gangs, rules
 from strato.flow.decide import assign
 from strato.flow.models.base import CostModel
+from strato.flow.models.trivial import Trivial
 from strato.flow.network import Int64s, Network, NetworkError
-from strato.flow.solver import Outcome, Solution, Solver
+from strato.flow.solver import Kernel, Outcome, Solution, Solver
 from strato.flow.stats import FinalReport
 from strato.flow.world import Machine, Task, Vector, World
 
@@ -485,3 +487,16 @@ class FlowScheduler:
         if machine is None:
             raise NetworkError([Problem(f"machine index {index}", "was removed")])
         return machine
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them: most of a minute on a new machine, so nobody's first request should wait."""
+    for solver in (Solver(), *(Solver((kernel,)) for kernel in Kernel)):
+        world = World()
+        engine = FlowScheduler(world, Trivial(world, Random(0)), solver)
+        for name in ("a", "b"):
+            engine.add_machine(Machine(name, slots=2))
+        for now in range(3):
+            for number in range(3):
+                engine.submit(Task(3 * now + number, "warm-up"), float(now))
+            engine.round(float(now))
