@@ -151,7 +151,7 @@ def no_webhook(kube: KubeWorld) -> Iterator[None]:
 
 @pytest.mark.usefixtures("no_webhook")
 def test_a_job_without_the_webhooks_defaults_runs(kube: KubeWorld, namespace: str) -> None:
-    """No queue, minAvailable, maxRetry nor task name: the schema's defaults and the controllers must do."""
+    """No queue, minAvailable, maxRetry nor task name: as the webhook would have made it."""
     container: dict[str, Any] = {"name": "work", "image": "busybox", "command": ["sleep", "1"]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     job = {
@@ -165,7 +165,7 @@ def test_a_job_without_the_webhooks_defaults_runs(kube: KubeWorld, namespace: st
     assert (spec["queue"], spec["maxRetry"]) == ("default", 3)
     eventually(lambda: kube.job_phase("bare", namespace) == "Completed", what="job is Completed")
     names = {pod["metadata"]["name"] for pod in pods_of(kube, namespace, "bare")}
-    assert names == {"bare-default-0", "bare-default-1"}
+    assert names == {"bare-default0-0", "bare-default0-1"}
 
 
 def test_while_the_webhook_is_away_only_our_own_kinds_wait(kube: KubeWorld, namespace: str) -> None:
