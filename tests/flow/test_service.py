@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import signal
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -303,6 +305,18 @@ async def test_bad_requests_over_grpc_are_named_and_change_nothing(
         assert [d["task_id"] for d in (await ask("Schedule", {}))["deltas"]] == [7]
 
 
+DROPPING = """
+import itertools, sys, grpc
+channel = grpc.insecure_channel(f"127.0.0.1:{sys.argv[1]}")
+schedule = channel.unary_unary(sys.argv[2])
+schedule(b"")
+print("calling", flush=True)
+for calls in itertools.repeat(10):
+    for reply in [schedule.future(b"") for _ in range(calls)]:
+        reply.result()
+"""
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
 @pytest.mark.usefixtures("compiled")
 async def test_a_client_that_drops_in_the_middle_leaves_the_service_whole() -> None:
@@ -315,16 +329,18 @@ async def test_a_client_that_drops_in_the_middle_leaves_the_service_whole() -> N
         writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x10\x01")  # half a frame
         await writer.drain()
         writer.transport.abort()
-        alone = [("grpc.use_local_subchannel_pool", 1)]  # else all clients of a process share a connection, and its end
-        dropping = grpc.aio.insecure_channel(f"127.0.0.1:{port}", alone)
-        staying = grpc.aio.insecure_channel(f"127.0.0.1:{port}", alone)
-        dropped = [dropping.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(10)]
-        kept = [staying.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(10)]
-        await dropping.close()
-        for call in kept:
-            await call
-        await staying.close()
-        assert all(call.done() for call in dropped)
+        # in a process of its own, as a client that dies is: killed when its calls are on their way
+        dropping = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", DROPPING, str(port), f"/{SERVICE}/Schedule", stdout=asyncio.subprocess.PIPE
+        )
+        assert dropping.stdout is not None
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as staying:
+            assert await dropping.stdout.readline() == b"calling\n"
+            kept = [staying.unary_unary(f"/{SERVICE}/Schedule")(b"") for _ in range(10)]
+            dropping.kill()
+            for call in kept:
+                await call
+            assert await dropping.wait() == -signal.SIGKILL
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             await channel.unary_unary(f"/{SERVICE}/NodeAdded")(encode(node("n1"), messages.TOPOLOGY))
             await channel.unary_unary(f"/{SERVICE}/TaskSubmitted")(encode(pod(7), messages.TASK_DESCRIPTION))
