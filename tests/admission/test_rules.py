@@ -12,6 +12,7 @@ import pytest
 
 from strato.admission import Chain, ChainOptions, Denied
 from strato.api import catalog, crds
+from strato.api.crds.rules import without_rules
 from strato.api.kinds import Kind
 from strato.server.schema import rules as cel_rules
 from strato.server.schema.structural import StructuralSchema
@@ -80,7 +81,7 @@ def test_kinds_that_admission_covers_cost_no_evaluation() -> None:
     """A job takes ten times as long to check when its rules are evaluated; the chain has said it all, faster."""
     assert Chain().covers == {catalog.VCJOB, catalog.QUEUE, catalog.JOBFLOW, catalog.VCCRONJOB}
     assert Chain(ChainOptions(enabled=frozenset({"/queues/validate"}))).covers == {catalog.QUEUE}
-    bare = cel_rules.without(crds.schema(catalog.VCJOB), crds.rule_texts(catalog.VCJOB))
+    bare = without_rules(crds.schema(catalog.VCJOB), crds.rule_texts(catalog.VCJOB))
     assert cel_rules.compiled(bare) is None
 
 

@@ -16,15 +16,12 @@ from strato.admission.request import AdmissionRequest, Denied, Json, World
 from strato.admission.sameness import same
 from strato.api import names
 from strato.api.crds.jobrules import IMMUTABLE, PLUGINS
+from strato.api.defaults import jobs
 from strato.api.defaults.pod import default_template_spec
 from strato.api.quantity import InvalidQuantity, parse
 from strato.api.validation.podspec import validate_template
 
 WEBHOOK = "validatejob.volcano.sh"
-DEFAULT_RETRIES = 3
-DEFAULT_QUEUE = "default"
-DISTRIBUTED_PLUGINS = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
-"""Plugins whose pods find each other by name, and so need ``svc``."""
 
 _MUTABLE_SPEC = ("minAvailable", "priorityClassName", "tasks", "volumes")
 _MUTABLE_TASK = ("replicas", "minAvailable")
@@ -44,11 +41,11 @@ class JobDefaults:
         if spec is None:
             spec = job["spec"] = {}
         if not spec.get("queue"):
-            spec["queue"] = DEFAULT_QUEUE
+            spec["queue"] = jobs.DEFAULT_QUEUE
         if not spec.get("schedulerName"):
-            spec["schedulerName"] = self.scheduler_names[0] if self.scheduler_names else "volcano"
+            spec["schedulerName"] = self.scheduler_names[0] if self.scheduler_names else jobs.DEFAULT_SCHEDULER
         if not spec.get("maxRetry"):
-            spec["maxRetry"] = DEFAULT_RETRIES
+            spec["maxRetry"] = jobs.DEFAULT_RETRIES
         tasks = spec.get("tasks") or ()
         for index, task in enumerate(tasks):
             _default_task(task, index)
@@ -56,24 +53,22 @@ class JobDefaults:
             spec["minAvailable"] = sum(task["minAvailable"] for task in tasks)
         plugins = spec.get("plugins")
         if plugins is not None:
-            if not DISTRIBUTED_PLUGINS.isdisjoint(plugins):
-                plugins.setdefault("svc", [])
-            if "mpi" in plugins:
-                plugins.setdefault("ssh", [])
+            plugins.update({name: [] for name in jobs.missing_plugins(plugins)})
 
 
 def _default_task(task: Json, index: int) -> None:
     if not task.get("name"):
-        task["name"] = f"default{index}"
+        task["name"] = jobs.task_name(index)
     pod_spec = (task.get("template") or {}).get("spec") or {}
     if pod_spec.get("hostNetwork") and not pod_spec.get("dnsPolicy"):
         pod_spec["dnsPolicy"] = "ClusterFirstWithHostNet"
     if task.get("minAvailable") is None:
         partitions = task.get("partitionPolicy") or {}
-        least = partitions.get("minPartitions") or 0
-        task["minAvailable"] = least * partitions["partitionSize"] if least > 0 else task.get("replicas", 0)
+        task["minAvailable"] = jobs.task_minimum(
+            task.get("replicas", 0), partitions.get("minPartitions") or 0, partitions.get("partitionSize") or 0
+        )
     if not task.get("maxRetry"):
-        task["maxRetry"] = DEFAULT_RETRIES
+        task["maxRetry"] = jobs.DEFAULT_RETRIES
 
 
 def validate_create(request: AdmissionRequest, world: World) -> None:
@@ -100,7 +95,7 @@ def validate_create(request: AdmissionRequest, world: World) -> None:
     problems += [f"unable to find job plugin: {plugin};" for plugin in unknown]
     if problem := volume_problem(spec.get("volumes") or ()):
         problems.append(problem)
-    problems += _queue_problems(spec.get("queue") or DEFAULT_QUEUE, world)
+    problems += _queue_problems(spec.get("queue") or jobs.DEFAULT_QUEUE, world)
     if problem := _dependency_problem(tasks):
         problems.append(problem)
     if problems:

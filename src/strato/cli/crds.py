@@ -12,5 +12,5 @@ def crds(without_rules: bool) -> None:
     """Print the manifests of all our kinds: strato crds | kubectl apply -f -."""
     from strato.api.crds import manifests, rules
 
-    found = manifests()
-    click.echo(yaml.safe_dump_all(rules.without_rules(found) if without_rules else found, sort_keys=False), nl=False)
+    shown = [rules.for_older(manifest) if without_rules else manifest for manifest in manifests()]
+    click.echo(yaml.safe_dump_all(shown, sort_keys=False), nl=False)

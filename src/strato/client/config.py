@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +69,12 @@ class ClusterConfig:
     """The context's namespace, for commands."""
     context: str = ""
     """Name of the context this came from; empty when it came from none."""
+
+
+def is_server_url(url: str) -> bool:
+    """Whether a text is a URL that a client can speak to: http or https, with a host."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # the port is no number
+        return False

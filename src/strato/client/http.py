@@ -12,12 +12,12 @@ import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
 from strato import __version__
 from strato.api.wire import Request, Response
 from strato.client.calls import WireCluster
-from strato.client.config import Certificate, ClusterConfig
+from strato.client.config import Certificate, ClusterConfig, is_server_url
 from strato.client.credentials import Credential, credentials_of
 from strato.clock import Clock
 from strato.errors import Unavailable, UsageError
@@ -189,12 +189,7 @@ class HttpCluster(WireCluster):
 
 
 def _check(config: ClusterConfig) -> None:
-    try:
-        parts = urlsplit(config.server)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:  # a port that is no number
-        is_url = False
-    if not is_url:
+    if not is_server_url(config.server):
         raise UsageError(f"the server {config.server!r} is no http:// or https:// URL with a host")
     for name in (config.impersonate_user, *config.impersonate_groups):
         if not name.isprintable():

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import yaml
 
-from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile
+from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile, is_server_url
 from strato.errors import InvalidInput, Problem, UsageError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -313,12 +312,7 @@ def _checked_server(server: str) -> str:
     if not server:
         raise UsageError("is not set")
     url = server if "://" in server else f"http://{server}"
-    parts = urlsplit(url)
-    try:
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is no number
-        usable = False
-    if not usable:
+    if not is_server_url(url):
         raise UsageError(f"{server!r} is not the URL of a server; write for example https://127.0.0.1:6443")
     return url.rstrip("/")
 

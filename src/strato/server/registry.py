@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from strato.api import catalog, crds
+from strato.api.crds.rules import without_rules
 from strato.api.kinds import Column, Kind
-from strato.server.schema import rules
 from strato.server.schema.structural import StructuralSchema, compiled
 
 
@@ -124,7 +124,7 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: 
     )
     if known is not None and _same_shape(known, kind):
         kind = known  # admission and views know our own kinds by identity
-    evaluated = rules.without(schema, crds.rule_texts(kind)) if kind in covered else schema
+    evaluated = without_rules(schema, crds.rule_texts(kind)) if kind in covered else schema
     return Served(kind, compiled(evaluated), schema, _status_of(kind, evaluated))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from strato.api import catalog
 from strato.api.crds import infrastructure, jobrules, jobs, scheduling
-from strato.api.crds.rules import Rule, add
+from strato.api.crds.rules import Rule, add, all_rules
 from strato.api.crds.schema import Schema, text
 from strato.api.kinds import Column, Kind
 
@@ -109,14 +109,7 @@ def schema(kind: Kind) -> Schema:
 
 def rule_texts(kind: Kind) -> frozenset[str]:
     """Return the rules in CEL of a kind's definition."""
-    found: set[str] = set()
-    places = [schema(kind)]
-    while places:
-        place = places.pop()
-        found.update(rule["rule"] for rule in place.get("x-kubernetes-validations", ()))
-        inner = [*place.get("properties", {}).values(), place.get("items"), place.get("additionalProperties")]
-        places += [one for one in inner if isinstance(one, dict)]
-    return frozenset(found)
+    return frozenset(rule["rule"] for rule in all_rules(schema(kind)))
 
 
 def _column(column: Column) -> dict[str, Any]:

@@ -11,7 +11,7 @@ beyond what fits into an object of etcd's 1.5 MB, or beyond what can be meant.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ MINOR_VERSION: Final = 30
 """Kubernetes 1.30 is the first that knows all that the rules use: amounts, and rules for new values only."""
 
 _KEY: Final = "x-kubernetes-validations"
+_INSIDE: Final = ("items", "additionalProperties")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +54,37 @@ def add(schema: Schema, *rules: Rule) -> Schema:
     return schema
 
 
-def without_rules(manifest: Any) -> Any:
-    """Return a copy of a definition without rules, for a Kubernetes before `MINOR_VERSION`; it keeps the schema."""
-    if isinstance(manifest, dict):
-        return {key: without_rules(value) for key, value in manifest.items() if key != _KEY}
-    if isinstance(manifest, list):
-        return [without_rules(item) for item in manifest]
-    return manifest
+def all_rules(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rules of a schema and of what is inside it."""
+    yield from schema.get(_KEY) or ()
+    for inner in (schema.get("properties") or {}).values():
+        yield from all_rules(inner)
+    for name in _INSIDE:
+        if isinstance(schema.get(name), Mapping):
+            yield from all_rules(schema[name])
+
+
+def without_rules(schema: Mapping[str, Any], texts: frozenset[str] | None = None) -> Schema:
+    """Return a schema without the rules of these texts; without any when None."""
+    body = dict(schema)
+    rules = body.pop(_KEY, None) or ()
+    if kept := [rule for rule in rules if texts is not None and rule["rule"] not in texts]:
+        body[_KEY] = kept
+    if body.get("properties"):
+        body["properties"] = {name: without_rules(inner, texts) for name, inner in body["properties"].items()}
+    for name in _INSIDE:
+        if isinstance(body.get(name), Mapping):
+            body[name] = without_rules(body[name], texts)
+    return body
+
+
+def for_older(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a definition for a Kubernetes before `MINOR_VERSION`: no rules, the same schemas."""
+    versions = [
+        {**version, "schema": {"openAPIV3Schema": without_rules(version["schema"]["openAPIV3Schema"])}}
+        for version in manifest["spec"]["versions"]
+    ]
+    return {**manifest, "spec": {**manifest["spec"], "versions": versions}}
 
 
 def unchanged(members: Sequence[tuple[str, str]], message: str) -> list[Rule]:

@@ -130,14 +130,14 @@ async def _fitting(cluster: Cluster, bodies: list[dict[str, Any]]) -> list[dict[
     """Return the objects as the cluster's version can take them."""
     import msgspec
 
-    from strato.api.crds.rules import MINOR_VERSION, without_rules
+    from strato.api.crds.rules import MINOR_VERSION, for_older
 
     version = msgspec.json.decode(await cluster.raw("GET", "/version"))
     minor = "".join(c for c in str(version.get("minor", "")) if c.isdigit())  # some providers write 29+
     if version.get("major") != "1" or not minor or int(minor) >= MINOR_VERSION:
         return bodies
     click.echo(f"Kubernetes 1.{minor}: definitions go without rules in CEL, which need 1.{MINOR_VERSION}")
-    return [without_rules(body) for body in bodies]
+    return [for_older(body) if body["kind"] == "CustomResourceDefinition" else body for body in bodies]
 
 
 def _foreign(body: dict[str, Any]) -> Any:

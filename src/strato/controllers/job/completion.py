@@ -7,13 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from strato.api.defaults import jobs
 from strato.api.volcano.batch import Job, TaskSpec
-
-DEFAULT_SCHEDULER = "volcano"
-DEFAULT_QUEUE = "default"
-DEFAULT_RETRIES = 3
-
-_NEEDS_SVC = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
 
 
 def completed(job: Job) -> Job:
@@ -27,12 +22,12 @@ def completed(job: Job) -> Job:
     if not spec.min_available and any(task.min_available is None for task in spec.tasks):
         changes["min_available"] = sum(task.min_available or 0 for task in tasks)
     if not spec.scheduler_name:
-        changes["scheduler_name"] = DEFAULT_SCHEDULER
+        changes["scheduler_name"] = jobs.DEFAULT_SCHEDULER
     if not spec.queue:
-        changes["queue"] = DEFAULT_QUEUE
+        changes["queue"] = jobs.DEFAULT_QUEUE
     if not spec.max_retry:
-        changes["max_retry"] = DEFAULT_RETRIES
-    if missing := _missing_plugins(job):
+        changes["max_retry"] = jobs.DEFAULT_RETRIES
+    if missing := jobs.missing_plugins(spec.plugins):
         changes["plugins"] = {**spec.plugins, **dict.fromkeys(missing, ())}
     return msgspec.structs.replace(job, spec=msgspec.structs.replace(spec, **changes)) if changes else job
 
@@ -41,18 +36,12 @@ def _completed_task(task: TaskSpec, index: int) -> TaskSpec:
     if task.name and task.min_available is not None and task.max_retry:
         return task
     policy = task.partition_policy
-    least = policy.min_partitions * policy.partition_size if policy is not None and policy.min_partitions > 0 else None
+    partitions = (policy.min_partitions, policy.partition_size) if policy is not None else (0, 0)
     return msgspec.structs.replace(
         task,
-        name=task.name or f"default{index}",
-        min_available=(task.replicas if least is None else least) if task.min_available is None else task.min_available,
-        max_retry=task.max_retry or DEFAULT_RETRIES,
+        name=task.name or jobs.task_name(index),
+        min_available=jobs.task_minimum(task.replicas, *partitions)
+        if task.min_available is None
+        else task.min_available,
+        max_retry=task.max_retry or jobs.DEFAULT_RETRIES,
     )
-
-
-def _missing_plugins(job: Job) -> list[str]:
-    plugins = job.spec.plugins
-    if not plugins or _NEEDS_SVC.isdisjoint(plugins):
-        return []
-    wanted = ("svc", "ssh") if "mpi" in plugins else ("svc",)
-    return [name for name in wanted if name not in plugins]

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from strato.api import cel
+from strato.api.crds.rules import all_rules
 from strato.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED
 from strato.errors import Cause
 
@@ -57,34 +58,12 @@ def compiled(schema: Schema) -> Place | None:
 
 def unsupported(schema: Schema) -> list[str]:
     """Return why each rule that cannot be evaluated here is skipped; empty when all rules hold."""
-    return [problem for rule in _rules(schema) if isinstance(problem := _program(rule["rule"]), str)]
-
-
-def without(schema: Schema, texts: frozenset[str]) -> Schema:
-    """Return a schema without the rules of these texts."""
-    body = dict(schema)
-    if rules := [rule for rule in body.pop("x-kubernetes-validations", ()) if rule["rule"] not in texts]:
-        body["x-kubernetes-validations"] = rules
-    if body.get("properties"):
-        body["properties"] = {name: without(inner, texts) for name, inner in body["properties"].items()}
-    for name in ("items", "additionalProperties"):
-        if isinstance(body.get(name), Mapping):
-            body[name] = without(body[name], texts)
-    return body
+    return [problem for rule in all_rules(schema) if isinstance(problem := _program(rule["rule"]), str)]
 
 
 def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
     """Return a cause for every rule that does not hold."""
     return list(_evaluate(place, value, old, ""))
-
-
-def _rules(schema: Schema) -> Iterator[Mapping[str, Any]]:
-    yield from schema.get("x-kubernetes-validations") or ()
-    for inner in (schema.get("properties") or {}).values():
-        yield from _rules(inner)
-    for name in ("items", "additionalProperties"):
-        if isinstance(schema.get(name), Mapping):
-            yield from _rules(schema[name])
 
 
 @lru_cache(maxsize=4096)

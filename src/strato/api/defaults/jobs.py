@@ -1,0 +1,32 @@
+"""What a Volcano Job that leaves something out means; admission writes it, the controller reads jobs so.
+
+Source: volcano-api 16.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+DEFAULT_QUEUE = "default"
+DEFAULT_RETRIES = 3
+DEFAULT_SCHEDULER = "volcano"
+
+_DISTRIBUTED = frozenset({"tensorflow", "mpi", "pytorch", "ray"})
+"""Plugins whose pods find each other by name, and so need ``svc``."""
+
+
+def task_name(index: int) -> str:
+    """Return the name of a task that has none."""
+    return f"default{index}"
+
+
+def task_minimum(replicas: int, min_partitions: int, partition_size: int) -> int:
+    """Return a task's ``minAvailable``: its least number of whole partitions, or all its pods."""
+    return min_partitions * partition_size if min_partitions > 0 else replicas
+
+
+def missing_plugins(plugins: Collection[str]) -> list[str]:
+    """Return the plugins that others need and that are not named."""
+    wanted = [] if _DISTRIBUTED.isdisjoint(plugins) else ["svc"]
+    wanted += ["ssh"] if "mpi" in plugins else []
+    return [name for name in wanted if name not in plugins]
