@@ -1,0 +1,180 @@
+"""CEL's operators: strict about types, where Python would take a bool for a number or repeat a string.
+
+Whole numbers have 64 bits and an operation that leaves them is an error; numbers of both kinds compare with each other
+but do not add (CEL language definition, "Overflow" and "Numeric values").
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from strato.api.cel.values import EvaluationError, NoSuchKey, no_overload
+
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+
+
+def whole(number: int) -> int:
+    """Return a whole number that 64 bits hold.
+
+    Raises:
+        EvaluationError: They do not.
+    """
+    if _LEAST <= number <= _MOST:
+        return number
+    raise EvaluationError("integer overflow")
+
+
+def truth(value: Any) -> bool:
+    """Return a condition.
+
+    Raises:
+        EvaluationError: It is no bool.
+    """
+    if value is True or value is False:
+        return bool(value)
+    raise EvaluationError("no such overload: a condition is not a bool")
+
+
+def negate(value: Any) -> Any:
+    """``-value``."""
+    if type(value) is int:
+        return whole(-value)
+    if type(value) is float:
+        return -value
+    raise no_overload("-_", value)
+
+
+def plus(left: Any, right: Any) -> Any:
+    """``left + right``: numbers of one kind, strings, lists."""
+    kind = type(left)
+    if kind is type(right):
+        if kind is int:
+            return whole(left + right)
+        if kind is float or kind is str or kind is list:
+            return left + right
+    raise no_overload("_+_", left, right)
+
+
+def minus(left: Any, right: Any) -> Any:
+    """``left - right``."""
+    if type(left) is int and type(right) is int:
+        return whole(left - right)
+    if type(left) is float and type(right) is float:
+        return left - right
+    raise no_overload("_-_", left, right)
+
+
+def times(left: Any, right: Any) -> Any:
+    """``left * right``."""
+    if type(left) is int and type(right) is int:
+        return whole(left * right)
+    if type(left) is float and type(right) is float:
+        return left * right
+    raise no_overload("_*_", left, right)
+
+
+def divide(left: Any, right: Any) -> Any:
+    """``left / right``; whole numbers are rounded towards zero."""
+    if type(left) is int and type(right) is int:
+        if not right:
+            raise EvaluationError("division by zero")
+        quotient = abs(left) // abs(right)
+        return whole(quotient if (left < 0) == (right < 0) else -quotient)
+    if type(left) is float and type(right) is float:
+        if right:
+            return left / right
+        return math.nan if not left or math.isnan(left) else math.copysign(math.inf, left) * math.copysign(1, right)
+    raise no_overload("_/_", left, right)
+
+
+def remainder(left: Any, right: Any) -> Any:
+    """``left % right``, with the sign of ``left``."""
+    if type(left) is int and type(right) is int:
+        if not right:
+            raise EvaluationError("modulus by zero")
+        rest = abs(left) % abs(right)
+        return rest if left >= 0 else -rest
+    raise no_overload("_%_", left, right)
+
+
+_PLAIN = (str, int, float)
+
+
+def equal(left: Any, right: Any) -> bool:
+    """``left == right``: what differs in kind differs, except that numbers are compared as numbers."""
+    kind, other = type(left), type(right)
+    if kind is other and kind in _PLAIN:
+        return bool(left == right)
+    if kind is bool or other is bool:
+        return left is right
+    if kind is list and other is list:
+        return len(left) == len(right) and all(map(equal, left, right))
+    if isinstance(left, Mapping) and isinstance(right, Mapping):
+        return len(left) == len(right) and all(key in right and equal(left[key], right[key]) for key in left)
+    return bool(left == right)
+
+
+def _comparable(left: Any, right: Any) -> bool:
+    kind, other = type(left), type(right)
+    if kind is other:
+        return kind in (int, float, str, bool)
+    return kind in (int, float) and other in (int, float)
+
+
+def less(left: Any, right: Any) -> bool:
+    """``left < right``."""
+    if not _comparable(left, right):
+        raise no_overload("_<_", left, right)
+    return bool(left < right)
+
+
+def at_most(left: Any, right: Any) -> bool:
+    """``left <= right``."""
+    if not _comparable(left, right):
+        raise no_overload("_<=_", left, right)
+    return bool(left <= right)
+
+
+def is_in(item: Any, items: Any) -> bool:
+    """``item in items``: an item of a list, a key of a map."""
+    if isinstance(items, list):
+        return any(equal(one, item) for one in items)
+    if isinstance(items, Mapping):
+        return any(equal(key, item) for key in items)
+    raise no_overload("@in", item, items)
+
+
+def index(target: Any, key: Any) -> Any:
+    """``target[key]``.
+
+    Raises:
+        EvaluationError: Not there, or nothing that has items.
+    """
+    if isinstance(target, Mapping):
+        for name in (key,) if type(key) is str else target:  # names of fields are strings: no search for those
+            if name in target and equal(name, key):
+                return target[name]
+        raise NoSuchKey(f"no such key: {key}")
+    if not isinstance(target, list):
+        raise no_overload("_[_]", target, key)
+    place = int(key) if type(key) is float and key.is_integer() else key
+    if type(place) is not int:
+        raise EvaluationError(f"invalid index: {key}")
+    if not 0 <= place < len(target):
+        raise EvaluationError(f"index out of bounds: {place}")
+    return target[place]
+
+
+RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": equal,
+    "!=": lambda left, right: not equal(left, right),
+    "<": less,
+    "<=": at_most,
+    ">": lambda left, right: less(right, left),
+    ">=": lambda left, right: at_most(right, left),
+    "in": is_in,
+}
+SUMS: dict[str, Callable[[Any, Any], Any]] = {"+": plus, "-": minus}
+PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {"*": times, "/": divide, "%": remainder}

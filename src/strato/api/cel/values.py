@@ -1,0 +1,125 @@
+"""What expressions compute with: plain JSON values, quantities, semantic versions, values that may be missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import total_ordering
+from typing import Any
+
+from strato.api.quantity import Quantity, parse
+from strato.errors import StratoError
+
+Env = Mapping[str, Any]
+Program = Callable[[Env], Any]
+
+
+class UnsupportedExpression(StratoError):
+    """The expression is malformed or uses a part of CEL that is not here."""
+
+
+class EvaluationError(StratoError):
+    """The expression failed on this value: no such key, wrong type, division by zero."""
+
+
+class NoSuchKey(EvaluationError):
+    """A field is not there; ``has`` turns exactly this into false."""
+
+
+def quantity(number: str | float) -> Quantity:
+    """Return a quantity as expressions compare it.
+
+    Raises:
+        InvalidQuantity: It is none.
+    """
+    return parse(number)
+
+
+_SEMVER = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:-([0-9A-Za-z.-]+))?(?:\+[0-9A-Za-z.-]+)?", re.ASCII)
+
+
+@total_ordering
+class Version:
+    """A semantic version; ordered as semver.org has it, build information ignored."""
+
+    __slots__ = ("before", "numbers")
+
+    def __init__(self, numbers: tuple[int, int, int], before: str) -> None:
+        self.numbers = numbers
+        self.before = before
+
+    def _key(self) -> tuple[Any, ...]:
+        parts = (
+            tuple((0, int(p), "") if p.isdecimal() else (1, 0, p) for p in self.before.split("."))
+            if self.before
+            else ()
+        )
+        return self.numbers, not self.before, parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Version) and self._key() == other._key()
+
+    def __lt__(self, other: Version) -> bool:
+        return self._key() < other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+def semver(text: str, *, normalize: bool = False) -> Version:
+    """Read a semantic version; ``normalize`` also takes ``v1.2`` and leading zeros.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if normalize:
+        main, dash, rest = text.removeprefix("v").partition("-")
+        text = ".".join(str(int(part)) for part in [*main.split("."), "0", "0"][:3]) + dash + rest
+    match = _SEMVER.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is no semantic version")
+    return Version((int(match[1]), int(match[2]), int(match[3])), match[4] or "")
+
+
+class Optional:
+    """A value that may not be there, as rules see ``oldSelf`` when they ask for it to be optional."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        """None when there is none."""
+
+    def value(self) -> Any:
+        """Return the value.
+
+        Raises:
+            EvaluationError: There is none.
+        """
+        if self.inner is None:
+            raise EvaluationError("optional.none() dereference")
+        return self.inner
+
+
+_NAMES: dict[type, str] = {
+    bool: "bool",
+    int: "int",
+    float: "double",
+    str: "string",
+    list: "list",
+    dict: "map",
+    type(None): "null_type",
+    Quantity: "kubernetes.Quantity",
+    Version: "kubernetes.Semver",
+    Optional: "optional_type",
+}
+
+
+def type_name(value: Any) -> str:
+    """Return what CEL calls the type of a value."""
+    return _NAMES.get(type(value)) or ("map" if isinstance(value, Mapping) else type(value).__name__)
+
+
+def no_overload(name: str, *values: Any) -> EvaluationError:
+    """Return the error of an operator or function that does not take these types."""
+    return EvaluationError(f"no such overload: {name}({', '.join(type_name(value) for value in values)})")

@@ -1,0 +1,132 @@
+"""CEL against what Kubernetes' own evaluator answered (cel-go in the base environment of kube-apiserver 1.36)."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.api import cel
+
+RECORDED = json.loads((Path(__file__).parent / "data" / "cel_answers.json").read_text())
+SELF = RECORDED["self"]
+
+
+def outcome(text: str) -> dict[str, Any]:
+    """Evaluate, and say the result as the recorded answers say theirs."""
+    try:
+        return {"value": plain(cel.compile_expression(text)({"self": SELF}))}
+    except cel.EvaluationError:
+        return {"error": True}
+    except cel.UnsupportedExpression:
+        return {"syntax": True}
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, bool) or value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int):
+        return {"int": value}
+    if isinstance(value, float):
+        return {"double": "NaN" if math.isnan(value) else value}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, dict):
+        return {"map": [[plain(key), plain(item)] for key, item in value.items()]}
+    return {"type": type(value).__name__}
+
+
+def read(answer: Any) -> Any:
+    """Undo what JSON cannot say: infinite doubles are texts, and maps have no order."""
+    if isinstance(answer, list):
+        return [read(item) for item in answer]
+    if isinstance(answer, dict):
+        if "double" in answer:
+            return {"double": "NaN" if math.isnan(number := float(answer["double"])) else number}
+        if "map" in answer:
+            return {"map": sorted(([read(key), read(item)] for key, item in answer["map"]), key=str)}
+        if "type" in answer:
+            return {"type": answer["type"].rpartition(".")[2]}
+    return answer
+
+
+@pytest.mark.parametrize("case", RECORDED["cases"], ids=lambda case: case["text"])
+def test_answers_are_those_of_kubernetes(case: dict[str, Any]) -> None:
+    got = outcome(case["text"])
+    if "refused" in case:  # by its type checker; types are looked at when values meet, here
+        assert "value" not in got or case["text"] in LENIENT
+    else:
+        assert {key: read(value) for key, value in got.items()} == {
+            key: read(value) for key, value in case.items() if key != "text"
+        }
+
+
+LENIENT = {"1 == 1.0", "[1] == [true]", "1 < 1.5", "{'a': 1} == {'a': 1.0}"}
+"""What the checker refuses for its constants, and evaluates where a field stands in place of one."""
+
+
+@pytest.mark.parametrize(
+    "text", ["has(self)", "1u", "self.a.getHours()", "[1].all(x)", "[1].map(x, 1, 2, 3)", "(" * 3000 + "1" + ")" * 3000]
+)
+def test_malformed_expressions_are_refused_when_compiled(text: str) -> None:
+    with pytest.raises(cel.UnsupportedExpression):
+        cel.compile_expression(text)
+
+
+def test_an_expression_too_deep_to_evaluate_fails_as_any_other() -> None:
+    program = cel.compile_expression(" + ".join(["self"] * 5000))
+    with pytest.raises(cel.EvaluationError, match="too deeply"):
+        program({"self": 1})
+
+
+PIECES = [
+    "self",
+    ".a",
+    ".",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ":",
+    ",",
+    "?",
+    "1",
+    "-",
+    "'x'",
+    "true",
+    "null",
+    "+",
+    "/",
+    "in",
+]
+PIECES += [
+    "==",
+    "<",
+    "&&",
+    "||",
+    "!",
+    "size(",
+    "has(",
+    ".all(x, x",
+    ".map(x, ",
+    ".join(",
+    ".split(",
+    "quantity(",
+    "int(",
+]
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join))
+def test_no_text_and_no_value_brings_an_error_of_another_kind(text: str) -> None:
+    for value in (None, 1, 1.5, True, "x", [1, "x"], {"a": [1]}):
+        try:
+            cel.compile_expression(text)({"self": value})
+        except (cel.UnsupportedExpression, cel.EvaluationError):
+            continue
