@@ -22,6 +22,7 @@ $(VENV)/.base: $(VENV)/bin/python pyproject.toml
 	@echo "installing strato and what it needs into $(VENV); the first time this takes a minute …"
 	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --editable .
+	@$(BIN)/python -m compileall -q src/strato # pip leaves an editable source out; saves 0.4 s a start where Python writes none
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base

@@ -41,7 +41,7 @@ def status(api: FakeApi, name: str) -> dict[str, Any]:
 
 def test_registers_nodes_as_a_kubelet_does() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
-        pass
+        await clock.sleep(0.1)  # the leases follow
 
     api = play(story, cpu="4", memory="8Gi", pods=10, resources={"nvidia.com/gpu": "8"}, labels={"zone": "a"})
     node = api.objects["/api/v1/nodes/hollow-1"]
@@ -178,6 +178,7 @@ def test_several_containers_end_one_by_one() -> None:
 
 def test_a_stopped_node_is_silent() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        await clock.sleep(0.1)  # the leases are written
         nodes.stop_node("hollow-0")
         lease = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-0"]
         other = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-1"]
@@ -205,8 +206,23 @@ def test_refused_writes_are_tried_again() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("rate", [pytest.param(0.0, id="written once"), pytest.param(100.0, id="renewed")])
+def test_a_first_lease_that_was_refused_is_written_a_second_later(rate: float) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-"
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.fail_next.append(("POST", 503))
+        await clock.sleep(0.5)
+        assert sum(key.startswith(path) for key in api.objects) == 1
+        await clock.sleep(1)
+        assert sum(key.startswith(path) for key in api.objects) == 2
+
+    play(story, max_lease_rate=rate)
+
+
 def test_leases_of_many_nodes_stay_under_the_rate() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        await clock.sleep(0.1)  # the leases are written
         lease = api.objects["/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-0"]
         assert lease["spec"]["leaseDurationSeconds"] == 200 / 5 * 4
         api.requests.clear()

@@ -6,18 +6,18 @@ runs; the user's ``~/.kube/config``; the service account of the pod we are in.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from strato.cli.home import Home
-from strato.client.cluster import Cluster
-from strato.clock import SystemClock
 from strato.errors import Unavailable, UsageError
+
+if TYPE_CHECKING:
+    from strato.client.cluster import Cluster
 
 T = TypeVar("T")
 
@@ -34,6 +34,7 @@ def with_cluster(ctx: click.Context, work: Callable[[Cluster], Awaitable[T]]) ->
         UsageError: No cluster is named and none runs.
         ApiError: What the server answered.
     """
+    import asyncio  # `strato up` waits for what is imported here
 
     async def run() -> T:
         cluster = connect(ctx)
@@ -63,6 +64,7 @@ def connect(ctx: click.Context) -> Cluster:
     """Open a client for the cluster that the global options, the environment or this machine name."""
     from strato.client import kubeconfig
     from strato.client.http import HttpCluster
+    from strato.clock import SystemClock
 
     options = _options(ctx)
     config = kubeconfig.load(kubeconfig_paths(ctx), context=options["context"], server=options["master"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from strato.api import catalog
@@ -18,6 +18,7 @@ RENEW_SECONDS = 10.0
 RENEWALS_PER_LEASE = 4
 """A lease lasts that many renewals, so that one or two lost ones do no harm (the kubelet: 40 s)."""
 FOREVER_SECONDS = 2**31 - 1
+_RETRY_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +68,8 @@ class Heartbeats:
         return FOREVER_SECONDS if interval == float("inf") else round(interval * RENEWALS_PER_LEASE)
 
     async def run(self) -> None:
-        """Renew until cancelled."""
+        """Write the first lease of every node there is, then renew, until cancelled."""
+        await self._begin()
         if self._max_rate <= 0:
             await asyncio.Event().wait()
         position, owed = 0, 0.0
@@ -84,6 +86,15 @@ class Heartbeats:
             position += due
             await asyncio.gather(*(self.renew(name) for name in chosen if not self._is_silent(name)))
 
+    async def _begin(self) -> None:
+        """Write all first leases at full speed: a lease of a former life may last too short for a round of renewals."""
+        waiting = [name for name in self._names if not self._is_silent(name)]
+        while waiting:
+            written = await asyncio.gather(*(self._attempt(self.create, name) for name in waiting))
+            waiting = [name for name, done in zip(waiting, written, strict=True) if not done]
+            if waiting:
+                await self._clock.sleep(_RETRY_SECONDS)
+
     async def create(self, name: str) -> None:
         """Write the node's first lease, or take over the one of a former life.
 
@@ -97,18 +108,26 @@ class Heartbeats:
 
     async def renew(self, name: str) -> None:
         """Renew one lease; a failure is logged once and tried again at the next round."""
+        await self._attempt(self._renew, name)
+
+    async def _renew(self, name: str) -> None:
+        try:
+            await self._patch(name, {"renewTime": format_micro_time(self._clock.now())})
+        except NotFound:
+            await self.create(name)
+
+    async def _attempt(self, write: Callable[[str], Awaitable[None]], name: str) -> bool:
+        """Write one lease when it is its turn; return whether the API took it."""
         async with self._slots:
             try:
-                try:
-                    await self._patch(name, {"renewTime": format_micro_time(self._clock.now())})
-                except NotFound:
-                    await self.create(name)
+                await write(name)
             except ApiError as err:
                 if not self._failing:
-                    _log.warning("a node lease cannot be renewed: node=%s error=%s", name, err)
+                    _log.warning("a node lease cannot be written: node=%s error=%s", name, err)
                 self._failing = True
-            else:
-                self._failing = False
+                return False
+            self._failing = False
+            return True
 
     async def _patch(self, name: str, spec: dict[str, Any]) -> None:
         await self._cluster.patch(catalog.LEASE, name, LEASE_NAMESPACE, {"spec": spec}, patch_type=PatchType.MERGE)

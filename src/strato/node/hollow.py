@@ -108,7 +108,7 @@ class HollowNodes:
             cluster, clock, self._uids, is_silent=self._silent.__contains__, max_rate=max_lease_rate, expected=count
         )
         self.registered = asyncio.Event()
-        """Set when every node and its lease are in the API."""
+        """Set when every node is in the API; the leases follow, as a kubelet's does."""
 
     @property
     def names(self) -> list[str]:
@@ -179,7 +179,6 @@ class HollowNodes:
         while True:
             try:
                 self._uids[facts.name] = await register_node(self._cluster, facts, self._clock.now())
-                await self._heartbeats.create(facts.name)
             except ApiError as err:
                 _log.warning("a node is registered later: node=%s error=%s", facts.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)

@@ -190,7 +190,6 @@ class SandboxNode:
             self._keep_addresses()
             uid = await self._register()
             heartbeats = Heartbeats(self._cluster, self._clock, {self.name: uid})
-            await self._first_lease(heartbeats)
             self.registered.set()
             self._informer.add_handler(self._on_change)
             self._informer.start()
@@ -276,12 +275,6 @@ class SandboxNode:
             except ApiError as err:
                 _log.warning("the node is registered later: node=%s error=%s", self.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)
-
-    async def _first_lease(self, heartbeats: Heartbeats) -> None:
-        try:
-            await heartbeats.create(self.name)
-        except ApiError as err:  # the renewals will make it
-            _log.warning("the node's lease is written later: node=%s error=%s", self.name, err)
 
     # Pods come and go
 
