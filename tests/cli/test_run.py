@@ -162,7 +162,7 @@ def test_bad_options_are_told_without_a_traceback(options: tuple[str, ...], word
         [sys.executable, "-m", "strato.cli.main", "run", "scheduler", *options],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert done.returncode == 2

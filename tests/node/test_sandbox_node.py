@@ -36,7 +36,8 @@ class Options:
     limit_bytes: int | None = None
 
 
-async def until(what: Callable[[], bool], seconds: float = 15.0) -> None:
+async def until(what: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Wait for real processes; the deadline only bounds a failing test."""
     async with asyncio.timeout(seconds):
         while not what():
             await asyncio.sleep(0.01)

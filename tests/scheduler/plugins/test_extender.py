@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import json
 import logging
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -53,8 +54,10 @@ VERBS = ("predicate", "prioritize", "preemptable", "reclaimable", "queueOverused
 
 
 def plugin(url: str, *verbs: str, **more: Any) -> Json:
+    """Time is no matter unless a test says so: its limits are far beyond what a slow machine needs."""
     arguments = {f"extender.{verb}Verb": verb for verb in verbs} | {f"extender.{k}": v for k, v in more.items()}
-    return {"name": "extender", "arguments": {"extender.urlPrefix": url, "extender.httpTimeout": "5s", **arguments}}
+    patient = {"extender.httpTimeout": "100s", "extender.cycleTimeout": "200s"}
+    return {"name": "extender", "arguments": {"extender.urlPrefix": url, **patient, **arguments}}
 
 
 def world() -> Any:
@@ -159,13 +162,13 @@ def test_it_hears_of_places_and_of_the_end() -> None:
 
 
 @contextmanager
-def dripping() -> Iterator[tuple[str, list[str]]]:
+def dripping() -> Iterator[tuple[str, queue.Queue[str]]]:
     """A service that answers one byte at a time, each soon after the one before, and never ends."""
-    over, asked = threading.Event(), list[str]()
+    over, asked = threading.Event(), queue.Queue[str]()
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked.append(self.path)
+            asked.put(self.path)
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
             while not over.wait(0.02):
                 try:
@@ -192,11 +195,12 @@ def test_a_service_that_never_comes_to_an_end_costs_one_request_and_then_rests()
     with dripping() as (url, asked):
         made, rules = world(), plugin(url, *VERBS, httpTimeout="200ms")
         answers(asking.session(made, rules))
-        assert len(asked) == 1
+        asked.get(timeout=200)  # the service may take up the question after we gave up
         answers(asking.session(made, rules, now=asking.NOW + 1.0))  # ten times 200 ms are not over
-        assert len(asked) == 1
+        assert asked.empty()
         answers(asking.session(made, rules, now=asking.NOW + 3600))
-        assert len(asked) == 2
+        asked.get(timeout=200)
+        assert asked.empty()
 
 
 def test_a_slow_service_has_its_budget_and_no_more() -> None:
