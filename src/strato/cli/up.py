@@ -18,7 +18,7 @@ from strato.cli.quantities import QUANTITY
 from strato.errors import StratoError, UsageError
 
 START_TIMEOUT_SECONDS = 600.0
-"""A start that fails ends by itself; this bounds one that hangs. The first ever compiles, on slow machines for minutes."""
+"""A start that fails ends by itself; this bounds one that hangs. The first ever compiles, maybe for minutes."""
 STOP_TIMEOUT_SECONDS = 40.0
 _POLL_SECONDS = 0.02
 
