@@ -42,15 +42,15 @@ lint: $(VENV)/.dev ## Check format, lint, types and the direction of imports.
 	$(BIN)/lint-imports
 
 e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
-	$(BIN)/python -m pytest -o timeout=300 -m e2e tests/e2e
+	$(BIN)/python -m pytest -o timeout=600 -m e2e tests/e2e
 
 e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver (needs Go).
 	@command -v go >/dev/null || { echo "make e2e-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
-	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -o timeout=300 -m '(e2e and not embedded) or kube' tests
+	tests/e2e/kube/controlplane/build.sh && STRATO_E2E_WORLD=kube $(BIN)/python -m pytest -o timeout=600 -m '(e2e and not embedded) or kube' tests
 
 e2e-cluster: $(VENV)/.dev ## Run the end-to-end tests on the cluster of KUBECONFIG; it must have strato installed.
 	@test -n "$$KUBECONFIG" || { echo "error: set KUBECONFIG to the cluster's kubeconfig"; exit 2; }
-	STRATO_E2E_WORLD=cluster $(BIN)/python -m pytest -o timeout=300 -m 'e2e and not embedded' tests/e2e
+	STRATO_E2E_WORLD=cluster $(BIN)/python -m pytest -o timeout=600 -m 'e2e and not embedded' tests/e2e
 
 chart: $(VENV)/.dev ## Check that Helm renders what strato install applies (needs helm, or Go to build it).
 	@command -v helm >/dev/null || test -x $(CACHE)/strato-kube/bin/helm || \
