@@ -50,21 +50,27 @@ def term_score(node: SlowNode, term: ResourceTerm, request: list[int], scored: l
                 points += min(used, capacity) * 100 // capacity * int(weight)
         return float(points // whole) * term.weight if whole else 0.0
     if term.kind == kernels.BALANCED:
+        columns = [d for d, _ in term.weights]
+        if not any(request[d] for d in columns):
+            return 0.0
         parts = [
             min((node.requested[d] + request[d]) / node.allocatable[d], 1.0)
-            for d, _ in term.weights
-            if node.allocatable[d] > 0
+            for d in columns
+            if node.allocatable[d] > 0 and (d < 2 or request[d])
         ]
         if not parts:
             return 100.0 * term.weight
-        mean = 0.0
-        for part in parts:
-            mean += part
-        mean /= len(parts)
-        spread = 0.0
-        for part in parts:
-            spread += (part - mean) * (part - mean)
-        return float(int((1.0 - math.sqrt(spread / len(parts))) * 100.0)) * term.weight
+        if len(parts) == 2:
+            deviation = abs(parts[0] - parts[1]) / 2
+        else:
+            mean = spread = 0.0
+            for part in parts:
+                mean += part
+            mean /= len(parts)
+            for part in parts:
+                spread += (part - mean) * (part - mean)
+            deviation = math.sqrt(spread / len(parts))
+        return float(int((1.0 - deviation) * 100.0)) * term.weight
     score = whole_f = 0.0
     for d, weight in term.weights:
         need = request[d]

@@ -63,26 +63,33 @@ def score_row(row, request, scored_request, allocatable, idle, requested, scored
         elif kind == BALANCED:
             n = 0
             mean = 0.0
+            asked = False
             for j in range(dims.shape[1]):
                 d = dims[t, j]
                 if d < 0:
                     break
-                if allocatable[row, d] > 0:
+                asked = asked or request[d] > 0
+                if allocatable[row, d] > 0 and (d < 2 or request[d] > 0):
                     n += 1
                     mean += min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
+            if not asked:
+                continue
             if n == 0:
                 total += 100.0 * weights[t]
                 continue
             mean = mean / n
             spread = 0.0
+            apart = 0.0
             for j in range(dims.shape[1]):
                 d = dims[t, j]
                 if d < 0:
                     break
-                if allocatable[row, d] > 0:
-                    part = min((requested[row, d] + request[d]) / allocatable[row, d], 1.0) - mean
-                    spread += part * part
-            total += float(int((1.0 - np.sqrt(spread / n)) * 100.0)) * weights[t]
+                if allocatable[row, d] > 0 and (d < 2 or request[d] > 0):
+                    part = min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
+                    spread += (part - mean) * (part - mean)
+                    apart = part - apart
+            deviation = abs(apart) / 2 if n == 2 else np.sqrt(spread / n)
+            total += float(int((1.0 - deviation) * 100.0)) * weights[t]
         else:
             points_f = 0.0
             whole_f = 0.0

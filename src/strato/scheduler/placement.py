@@ -686,8 +686,14 @@ def _least_or_most(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm
 
 
 def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
+    """Kubernetes' BalancedAllocation: 0 for a pod that asks for none of it; GPUs count for those who ask for them."""
+    columns = [column for column, _ in term.weights]
+    if not any(cls.request[column] > 0 for column in columns):
+        return np.zeros(len(rows))
     parts, there = [], []
-    for column, _ in term.weights:
+    for column in columns:
+        if column >= 2 and not cls.request[column]:
+            continue
         capacity = table.allocatable[rows, column]
         used = table.requested[rows, column] + cls.request[column]
         there.append(capacity > 0)
@@ -697,10 +703,12 @@ def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> 
     for part in parts:
         mean = mean + part
     mean = mean / np.maximum(n, 1)
-    spread = np.zeros(len(rows))
+    spread, apart = np.zeros(len(rows)), np.zeros(len(rows))
     for part, ok in zip(parts, there, strict=True):
         spread = spread + np.where(ok, (part - mean) * (part - mean), 0.0)
-    points = np.trunc((1.0 - np.sqrt(spread / np.maximum(n, 1))) * 100.0)
+        apart = np.where(ok, part - apart, apart)
+    deviation = np.where(n == 2, np.abs(apart) / 2, np.sqrt(spread / np.maximum(n, 1)))
+    points = np.trunc((1.0 - deviation) * 100.0)
     return np.where(n == 0, 100.0, points)
 
 

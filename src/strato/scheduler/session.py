@@ -15,7 +15,7 @@ from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.nodes import NodeTable, Rows
 from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import SubJob
-from strato.scheduler.cache.tasks import BINDING, Task, TaskClass
+from strato.scheduler.cache.tasks import BINDING, RELEASING, Task, TaskClass
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
 from strato.scheduler.framework import (
@@ -80,6 +80,7 @@ class Session:
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         opened: How long each plugin took to open, in seconds; for metrics.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
+        promising: Whether what is looked for is a place for the time when everybody leaving has left.
         queue_keys_move: Whether placing for one queue changes where others stand, since they share ancestors.
         simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
             (SimulateAddTask and SimulateRemoveTask are switched on).
@@ -106,6 +107,7 @@ class Session:
         self._statements: list[Statement] = []
         self.kernel_flags = 0
         self.search: Search | None = None
+        self.promising = False
         self.nominations: dict[str, int] = {}
         self.simulates = False
         self._total: Vector | None = None
@@ -210,6 +212,20 @@ class Session:
             yield
         finally:
             self.search = outer
+
+    @contextmanager
+    def promises(self) -> Iterator[None]:
+        """Look at nodes for a while as they will be once everybody leaving has left."""
+        outer, self.promising = self.promising, True
+        try:
+            yield
+        finally:
+            self.promising = outer
+
+    def met_on(self, row: int) -> Iterable[Task]:
+        """Return the tasks that one would meet on a row: all that are there, under `promises` only those that stay."""
+        there = self.world.nodes.tasks[row].values()
+        return [task for task in there if task.status != RELEASING] if self.promising else there
 
     def proximity(self, task: Task) -> Proximity | None:
         """Return how network domains score for a task and its equals; None when no plugin says."""

@@ -117,5 +117,6 @@ def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:
 
 
 def passes_filters(ssn: Session, task: Task, row: int) -> bool:
-    """Whether a task may run on a row as it stands now, resources aside."""
-    return ssn.placer.fits_row(ssn, task, row, kernels.FUTURE | ssn.kernel_flags)
+    """Whether a task may run on a row once everybody leaving has left."""
+    with ssn.promises():
+        return ssn.placer.fits_row(ssn, task, row, kernels.FUTURE | ssn.kernel_flags)

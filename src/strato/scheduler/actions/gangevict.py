@@ -210,7 +210,7 @@ class _Plan:
         ssn = self._ssn
         near = NOWHERE if sub is None else ssn.domains.allocated(sub)
         trial = ssn.statement()
-        with ssn.searching(Search(ssn.tree, domain, sub, near)):
+        with ssn.searching(Search(ssn.tree, domain, sub, near)), ssn.promises():
             works = self._place_all(Work(tasks), trial)
         if works and self._has_enough(sub):
             self._stmt.merge(trial)

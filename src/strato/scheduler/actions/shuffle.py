@@ -21,7 +21,8 @@ class Shuffle(Action):
         """Ask, and evict at once."""
         if not ssn.tiers["victim_tasks"]:
             return
-        running = [task for job in ssn.world.jobs.values() for task in job.tasks.values() if task.status == RUNNING]
+        jobs = [job for job in ssn.world.jobs.values() if job.queue is not None and job.queue.view is not None]
+        running = [task for job in jobs for task in job.tasks.values() if task.status == RUNNING]
         stmt = ssn.statement()
         for task in ssn.victim_tasks(running):
             if task.status == RUNNING:

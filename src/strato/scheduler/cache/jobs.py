@@ -320,8 +320,8 @@ class Queue:
 
     @property
     def reclaimable(self) -> bool:
-        """Whether what it borrowed may be taken back."""
-        return self.view is None or self.view.spec.reclaimable is None or self.view.spec.reclaimable
+        """Whether what it borrowed may be taken back; nothing is taken from the jobs of a queue that is unknown."""
+        return self.view is not None and self.view.spec.reclaimable is not False
 
     @property
     def created(self) -> str:

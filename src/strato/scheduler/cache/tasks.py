@@ -106,10 +106,11 @@ def uses_claims(spec: PodSpec) -> bool:
 
 
 def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
-    """Return every host port a pod asks for, as ``(ip, protocol, port)``."""
+    """Return every host port a pod asks for while it runs (its sidecars' too), as ``(ip, protocol, port)``."""
+    sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     return tuple(
         (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
-        for container in spec.containers
+        for container in (*spec.containers, *sidecars)
         for port in container.ports
         if port.host_port
     )

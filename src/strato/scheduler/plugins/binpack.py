@@ -49,9 +49,9 @@ class Binpack(Plugin):
 
     def open(self, ssn: Session) -> None:
         """Resolve resource names to columns."""
-        weights = [(CPU, self.args.cpu), (MEMORY, self.args.memory)]
-        weights += [(ssn.world.column(n), self.args.resource_weights.get(n, 1)) for n in self.resources()]
-        self._weights = tuple((column, 1.0 if weight < 0 else float(weight)) for column, weight in weights)
+        weights = {ssn.world.column(n): self.args.resource_weights.get(n, 1) for n in self.resources()}
+        weights |= {CPU: self.args.cpu, MEMORY: self.args.memory}
+        self._weights = tuple((c, 1.0 if weight < 0 else float(weight)) for c, weight in weights.items() if weight)
 
     def resource_terms(self) -> Sequence[ResourceTerm]:
         """One packing term."""

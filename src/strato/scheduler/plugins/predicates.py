@@ -111,7 +111,7 @@ class Predicates(Plugin):
         """Host ports that are taken, rules about other pods, volumes, devices: the first rule a row breaks."""
         found: list[Verdicts] = []
         if self.args.node_ports and task.cls.host_ports:
-            taken = np.fromiter((ports_clash(task, nodes.tasks[row].values()) for row in rows), np.bool_, len(rows))
+            taken = np.fromiter((ports_clash(task, self._ssn.met_on(row)) for row in rows), np.bool_, len(rows))
             found.append(Verdicts.reject_where(taken, PORTS))
         neighbours = self.filter_neighbours(task, nodes, rows)
         if neighbours is not None:
@@ -126,7 +126,7 @@ class Predicates(Plugin):
         if task.pod.spec.volumes:
             yield volumebinding.filter_in_use(world.volumes, task, rows)
             if args.node_volume_limits:
-                yield volumebinding.filter_limits(world, task, rows)
+                yield volumebinding.filter_limits(world, task, rows, self._ssn.met_on)
             if args.volume_zone:
                 yield volumebinding.filter_zones(world, task, rows)
             if args.volume_binding:

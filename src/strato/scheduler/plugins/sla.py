@@ -55,8 +55,8 @@ class Sla(Plugin):
 
     def job_enqueueable(self, job: Job) -> int:
         """Let a job in whose time is over."""
-        return PERMIT if self._deadline(job) < self._now else ABSTAIN
+        return PERMIT if self._deadline(job) <= self._now else ABSTAIN
 
     def job_pipelined(self, job: Job) -> int:
         """Let a job whose time is over keep its promises."""
-        return PERMIT if self._deadline(job) < self._now else ABSTAIN
+        return PERMIT if self._deadline(job) <= self._now else ABSTAIN

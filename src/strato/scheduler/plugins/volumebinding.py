@@ -5,7 +5,7 @@ Nodes are judged all at once. `reserve` makes the same choice for one node, to b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,8 +83,8 @@ def filter_in_use(volumes: Volumes, task: Task, rows: Rows) -> Verdicts | None:
     return None
 
 
-def filter_limits(world: World, task: Task, rows: Rows) -> Verdicts | None:
-    """Turn down rows where the pod's CSI volumes would be more than a driver takes."""
+def filter_limits(world: World, task: Task, rows: Rows, met_on: Callable[[int], Iterable[Task]]) -> Verdicts | None:
+    """Turn down rows where the pod's CSI volumes would be more than a driver takes, with those of whom it meets."""
     volumes, nodes = world.volumes, world.nodes
     wanted = volumes.attached((task,))
     if not wanted or not volumes.nodes:
@@ -94,7 +94,7 @@ def filter_limits(world: World, task: Task, rows: Rows) -> Verdicts | None:
         limits = volumes.limits_of(nodes.names[row])
         if not any(driver in limits for driver in wanted):
             continue
-        there = volumes.attached(other for other in nodes.tasks[row].values() if other is not task)
+        there = volumes.attached(other for other in met_on(row) if other is not task)
         for driver, handles in wanted.items():
             used = there.get(driver, set())
             if driver in limits and handles - used and len(used | handles) > limits[driver]:
