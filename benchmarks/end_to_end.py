@@ -86,7 +86,13 @@ class Follower:
 async def measure(
     cluster: HttpCluster, label: str, jobs: int, replicas: int, command: list[str], timeout: float = 600
 ) -> tuple[Follower, float]:
-    """Submit and wait until all pods run; return what was seen and the instant of the first submission."""
+    """Submit and wait until all pods run; return what was seen and the instant of the first submission.
+
+    Raises:
+        SystemExit: There is nothing to submit, or not all pods run in time.
+    """
+    if jobs < 1 or replicas < 1:
+        raise SystemExit(f"{label}: {jobs} jobs of {replicas} pods are nothing to wait for")
     follower = Follower(cluster, label, jobs * replicas)
     task = asyncio.create_task(follower.run())
     await asyncio.sleep(0.3)

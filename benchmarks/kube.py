@@ -53,9 +53,13 @@ def main() -> int:
     """Measure and publish."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--gangs", type=int, default=100)
-    parser.add_argument("--singles", type=int, default=2000)
+    parser.add_argument("--gangs", type=int, default=100, help="jobs of 50 pods; 0 leaves the workload out")
+    parser.add_argument("--singles", type=int, default=2000, help="jobs of one pod; 0 leaves the workload out")
     args = parser.parse_args()
+    wanted = (("gangs", args.gangs, 50), ("single", args.singles, 1))
+    workloads = [row for row in wanted if row[1] > 0]
+    if args.nodes < 1 or not workloads:
+        parser.error("there is nothing to measure: ask for nodes, and for gangs or singles")
     with tempfile.TemporaryDirectory(prefix="strato-kube-") as directory:
         world = KubeWorld(Path(directory), hollow_nodes=args.nodes, cpu="32", memory="256Gi")
         if not (world.binaries / "kube-apiserver").exists():
@@ -66,10 +70,12 @@ def main() -> int:
             eventually(
                 lambda: ready_nodes(world) == args.nodes, timeout=600, what=f"{args.nodes} nodes are Ready", every=2
             )
-            rows = [workload(world, "gangs", args.gangs, 50)]
-            world.kubectl("delete", "vcjob", "--all", "--wait=false")
-            eventually(lambda: not world.kubectl("get", "pods", "-o", "name"), timeout=600, what="no pods", every=2)
-            rows.append(workload(world, "single", args.singles, 1))
+            rows = []
+            for name, jobs, replicas in workloads:
+                if rows:
+                    world.kubectl("delete", "vcjob", "--all", "--wait=false")
+                    eventually(lambda: not world.kubectl("get", "pods", "-o", "name"), timeout=600, what="no pods")
+                rows.append(workload(world, name, jobs, replicas))
         finally:
             world.stop()
     publish("kube", rows, "Volcano on the same kind of machine: 110 running pods/s for the gangs, 31 for the singles.")

@@ -183,6 +183,39 @@ def test_gang_that_does_not_fit_is_explained_and_later_placed() -> None:
     virtually(story)
 
 
+def test_gang_is_told_that_pods_are_missing_once_no_more_come() -> None:
+    """While they come, pods of the gang are left alone, and a pod that can be placed does not wait for them."""
+
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.group("train", 20), worlds.group("single", 1))
+            for number in range(10):
+                await create(cluster, worlds.pod(f"p{number}", "train"))
+                await clock.sleep(0.3)
+            assert await told(cluster) == {}
+            assert [c.type for c in (await cluster.get(PodGroup, "train", "ns")).status.conditions] == []
+            await create(cluster, worlds.pod("now", "single"))
+            await clock.sleep(0.02)
+            assert (await nodes_of(cluster))["now"] == "n1"
+            await clock.sleep(1.0)
+            assert set((await told(cluster)).values()) == {"Unschedulable"}
+            assert len(await told(cluster)) == 10
+            (condition,) = (await cluster.get(PodGroup, "train", "ns")).status.conditions
+            assert "10 Pending, 20 minAvailable" in condition.message
+            await create(cluster, worlds.node("n2", cpu="32", memory="64Gi"))
+            await create(cluster, *(worlds.pod(f"p{number}", "train") for number in range(10, 20)))
+            await clock.sleep(0.1)
+            assert all((await nodes_of(cluster)).values())
+
+    virtually(story)
+
+
+async def told(cluster: LocalCluster) -> dict[str, str]:
+    """Return by pod the reason it was given for waiting."""
+    found = {pod.metadata.name: pod.status.condition("PodScheduled") for pod in (await cluster.list(Pod)).items}
+    return {name: c.reason for name, c in found.items() if c is not None and c.status == "False"}
+
+
 def test_pod_without_group_of_the_default_scheduler_is_served() -> None:
     async def story(clock: VirtualClock) -> None:
         async with running(clock) as (cluster, _):

@@ -30,8 +30,10 @@ from strato.scheduler.cache.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.ledger import Ledger
+from strato.scheduler.pace import Pace
 from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Failure, Plan, PodVerdict
+from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.replicas import Replicas
 from strato.scheduler.reporting.explain import Diagnosis, diagnosis
 from strato.scheduler.reporting.measures import Measures
@@ -45,10 +47,6 @@ _log = logging.getLogger(__name__)
 
 _TICKS = 3
 """Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
-_BUSY_SECONDS = 0.02
-"""Longest gathering of changes while cycles follow each other."""
-_STATUS_SECONDS = 0.1
-"""Gathering when the changes can only alter statuses."""
 _REPORT_SECONDS = 0.1
 """Longest sleep while a status waits to be written."""
 
@@ -118,6 +116,7 @@ class Scheduler:
         self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
         self.world = World(names, default_queue)
         self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
+        self.world.gangs_are_whole = GANG in self._plugin_names()
         self._series = Series(self.world, registry)
         self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
         self._binder = Binder(
@@ -187,17 +186,18 @@ class Scheduler:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def _loop(self) -> None:
-        busy_until = 0.0
+        pace = Pace()
         while True:
             await self._changed.wait()
             world = self.world
             if world.openings == self._decided_openings:
                 # not wait_for: before Python 3.12 it loses a cancellation that comes with the event
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_STATUS_SECONDS):
+                    async with asyncio.timeout(pace.status_seconds):
                         await self._urgent.wait()
-            if self._clock.monotonic() < busy_until:
-                await self._clock.sleep(min(_BUSY_SECONDS, busy_until - self._clock.monotonic()))
+            busy = pace.busy_seconds(self._clock.monotonic())
+            if busy:
+                await self._clock.sleep(busy)
             else:
                 for _ in range(_TICKS):
                     await self._clock.sleep(0)
@@ -205,8 +205,7 @@ class Scheduler:
             self._urgent.clear()
             started = self._clock.monotonic()
             self._run_once()
-            took = self._clock.monotonic() - started
-            busy_until = started + took + min(_BUSY_SECONDS, max(0.002, 2 * took))
+            pace.ran(started, self._clock.monotonic())
 
     def _run_once(self) -> None:
         """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped."""
@@ -293,6 +292,7 @@ class Scheduler:
             return
         self._config = config
         self._stamps = self._read_stamps()
+        self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = Placer(self.world.nodes, seed=self._random.getrandbits(16))
         self.world.openings += 1
         self.world.version += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import logging
 import os
 import socket
@@ -217,6 +218,7 @@ async def serve(
 async def _run_member(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
     if member.prepare is not None:
         await asyncio.to_thread(member.prepare)
+        gc.freeze()  # what was loaded stays for good and need not be looked through again and again
     if member.lease and common.leader_elect:
         await _lead(cluster, random, common, member)
     else:

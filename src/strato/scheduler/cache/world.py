@@ -108,7 +108,8 @@ class World:
         changed: Jobs whose group status may have to be written again.
         version: Grows with every change.
         openings: Grows with every change that may let something be placed; a pod that merely goes on (Binding to
-            Bound to Running) does not count.
+            Bound to Running) does not count, nor one whose gang is still incomplete.
+        gangs_are_whole: Whether no pod of an incomplete gang is placed; it is when the plugin gang is configured.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class World:
         self.changed: dict[str, Job] = {}
         self.version = 0
         self.openings = 0
+        self.gangs_are_whole = False
         self.pairwise: dict[TaskClass, dict[str, Task]] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
         self.neighbours = Neighbours(self.nodes)
@@ -238,6 +240,9 @@ class World:
         row = self._row_for(task, node, status)
         if status != PENDING or row >= 0:
             self.move(task, status, row)
+        elif self.gangs_are_whole and _lacks_members(task.job):
+            self.version += 1
+            return
         self._open()
 
     def _open(self) -> None:
@@ -839,6 +844,11 @@ def _count_parts(job: Job, tasks: Sequence[Task], old: int, new: int) -> None:
             if task.sub is not None:
                 task.sub.count(task, old, -1)
                 task.sub.count(task, new, 1)
+
+
+def _lacks_members(job: Job | None) -> bool:
+    """Whether a job's group is not known yet, or has fewer pods that count than it needs to begin."""
+    return job is not None and not job.solo and (job.group is None or job.valid < job.min_available)
 
 
 def _left(job: Job) -> Vector:

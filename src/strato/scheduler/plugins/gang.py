@@ -15,6 +15,7 @@ from strato.scheduler.reporting.reasons import Verdict
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
 
+GANG = "gang"
 NOT_ENOUGH_PODS_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -24,7 +25,7 @@ READY_REASON = "tasks in gang are ready to be scheduled"
 class Gang(Plugin):
     """Bind a group's tasks only when its minimum fits; never break a running gang."""
 
-    name = "gang"
+    name = GANG
 
     def job_valid(self, job: Job) -> Validity | None:
         """Whether enough pods exist, in total and per role."""

@@ -2,7 +2,8 @@
 
 Reports are coalesced: a phase that changes is written at once, or, where the pods that make a group Running are only
 bound, when they run, so that one write says all; counters at most once per period, and words about a pod that does not
-fit only after they have stood for a moment, because most such states are gone in milliseconds.
+fit only after they have stood for a moment, because most such states are gone in milliseconds. While the pods of a gang
+are still coming, neither it nor they are told that some are missing (see `strato.scheduler.reporting.arrivals`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from strato.scheduler.cache.jobs import PHASE_RUNNING
 from strato.scheduler.cache.tasks import PENDING
 from strato.scheduler.cache.world import ALLOCATED_HYPERNODE, World
 from strato.scheduler.plan import GroupStatus, Plan, PodVerdict, QueueStatus
+from strato.scheduler.reporting.arrivals import Arrivals
 from strato.scheduler.reporting.deadlines import Deadlines
 from strato.scheduler.reporting.status import status_differs
 from strato.scheduler.shards import ShardStatus
@@ -57,6 +59,7 @@ class Reports:
         self._period = period
         self._groups: Deadlines[GroupStatus] = Deadlines()
         self._pods: Deadlines[PodVerdict] = Deadlines()
+        self._arrivals = Arrivals()
         self._queues: dict[str, QueueStatus] = {}
         self._queues_due = 0.0
         self._told: dict[str, tuple[float, str, str]] = {}
@@ -66,11 +69,15 @@ class Reports:
     def take(self, plan: Plan) -> None:
         """Take what a cycle decided; writes follow when they are due."""
         now = self._clock.monotonic()
+        for key in plan.verdicts:
+            job = self._world.jobs.get(key)
+            if job is not None:
+                self._arrivals.look(job, now)
+        self._arrivals.forget(self._world.jobs)
         for status in plan.groups:
             self._take_group(status, now)
         for verdict in plan.pods:
-            due = self._pods.get(verdict.task.key)
-            self._pods.put(verdict.task.key, due.at if due is not None else now + _SETTLE_SECONDS, verdict)
+            self._take_pod(verdict, now)
         shard = self._world.shards.status()
         if shard is not None and shard != self._shard:
             self._write(lambda shard: self._shard_status(shard), shard)
@@ -94,7 +101,18 @@ class Reports:
         else:
             unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
             at = now + (_SETTLE_SECONDS if unschedulable else self._period)
+            if unschedulable and _only_says_why(status):
+                at = max(at, self._arrivals.settled_at(status.job))
         self._groups.put(status.job.key, at if due is None else min(at, due.at), status)
+
+    def _take_pod(self, verdict: PodVerdict, now: float) -> None:
+        task = verdict.task
+        due = self._pods.get(task.key)
+        if due is not None:
+            self._pods.put(task.key, due.at, verdict)
+            return
+        settled = self._arrivals.settled_at(task.job) if task.job is not None else now
+        self._pods.put(task.key, max(now + _SETTLE_SECONDS, settled), verdict)
 
     def next_due(self) -> float | None:
         """Return the monotonic instant of the next write, None when there is none."""
@@ -105,7 +123,11 @@ class Reports:
         """Hand everything that is due to the workers."""
         now = self._clock.monotonic()
         for status in self._groups.take_due(now):
-            self._write(self._group, status)
+            later = self._arrivals.settled_at(status.job)
+            if now < later and _only_says_why(status):
+                self._groups.put(status.job.key, later, status)
+            else:
+                self._write(self._group, status)
         for verdict in self._pods.take_due(now):
             self._tell_pod(verdict, now)
         if self._queues and self._queues_due <= now:
@@ -178,6 +200,10 @@ class Reports:
         task = verdict.task
         if self._world.tasks.get(task.key) is not task or task.status != PENDING:
             return
+        later = self._arrivals.settled_at(task.job) if task.job is not None else now
+        if now < later:
+            self._pods.put(task.key, later, verdict)
+            return
         have = task.pod.status.condition("PodScheduled")
         same = have is not None and have.status == "False" and have.reason == verdict.reason
         if same and have is not None and have.message == verdict.message and not verdict.nominated:
@@ -233,6 +259,16 @@ class Reports:
             await self._cluster.patch(catalog.QUEUE, status.name, "", body, subresource=subresource)
         except NotFound:
             self._queue_written.pop(status.name, None)
+
+
+def _only_says_why(status: GroupStatus) -> bool:
+    """Return whether a group's phase and counters are written, and what is left is why it waits."""
+    condition, group = status.condition, status.job.group
+    if condition is None or condition.type != "Unschedulable" or group is None:
+        return False
+    have = group.status
+    counted = have.running, have.succeeded, have.failed
+    return have.phase == status.phase and counted == (status.running, status.succeeded, status.failed)
 
 
 def _is_starting(status: GroupStatus) -> bool:

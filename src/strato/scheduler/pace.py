@@ -1,0 +1,38 @@
+"""How long a cycle waits for company: a pod that can be placed now does not wait, everything else is gathered.
+
+A cycle has a price whatever it decides, so cycles that follow each other are spaced by what the last one took: a burst
+is served in few cycles, and the scheduler never spends more than a share of its time on deciding.
+"""
+
+from __future__ import annotations
+
+_LEAST_SECONDS = 0.002
+_BUSY_FACTOR = 5.0
+"""Between cycles that follow each other, times what the last took; long ones may take half of the time."""
+_BUSY_SECONDS = 0.05
+_STATUS_SECONDS = 0.1
+"""Gathering when the changes can only alter statuses: as short when cycles are, so that a reader does not wait."""
+_STATUS_FACTOR = 20.0
+_STATUS_LONGEST_SECONDS = 0.5
+
+
+class Pace:
+    """Remembers when the last cycle ended and what it took; all in seconds of a monotonic clock."""
+
+    def __init__(self) -> None:
+        self._took = 0.0
+        self._busy_until = 0.0
+
+    def ran(self, started: float, ended: float) -> None:
+        """Note a cycle."""
+        took = self._took = ended - started
+        self._busy_until = ended + max(_LEAST_SECONDS, took, min(_BUSY_SECONDS, _BUSY_FACTOR * took))
+
+    def busy_seconds(self, now: float) -> float:
+        """Return how long to gather because the last cycle is only just over; 0 when it is not."""
+        return max(0.0, self._busy_until - now)
+
+    @property
+    def status_seconds(self) -> float:
+        """How long to gather when nothing new can be placed."""
+        return min(_STATUS_LONGEST_SECONDS, max(_STATUS_SECONDS, _STATUS_FACTOR * self._took))
