@@ -202,3 +202,27 @@ def test_sla_lets_in_from_the_very_end_of_the_waiting_time(waited: str, phase: s
     waiting["metadata"]["creationTimestamp"] = f"2023-11-14T{waited}Z"
     sla: Json = {"name": "sla", "arguments": {"sla-waiting-time": "2s"}}
     assert decided("enqueue", [[sla], ["overcommit"]], node("n1"), queue(), waiting).phases == {"a": phase}
+
+
+SERVES = [{"containerPort": 80}]
+SIDECAR = [{"name": "side", "restartPolicy": "Always", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+INIT = [{"name": "init", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+
+HOST_PORTS = [
+    pytest.param({"ports": [{"containerPort": 80, "hostPort": 80}]}, 1, id="containers' host ports"),
+    pytest.param({"ports": SERVES}, 2, id="ports of their own network are no host ports"),
+    pytest.param({"ports": SERVES, "hostNetwork": True}, 1, id="ports in the host's network are"),
+    pytest.param({"initContainers": SIDECAR}, 1, id="sidecars' host ports"),
+    pytest.param({"initContainers": INIT}, 2, id="those of containers that end before are free again"),
+]
+
+
+@pytest.mark.parametrize(("spec", "placed"), HOST_PORTS)
+def test_host_ports_are_taken_once_per_node(spec: Json, placed: int) -> None:
+    pods = many(2, "a", "a", waiting=True, **spec)
+    assert len(decided("allocate", PLAIN, node("n1"), queue(), group("a", 1), *pods).binds) == placed
+
+
+def test_the_hosts_network_tells_pods_apart_that_are_equal_otherwise() -> None:
+    pods = (pod("a1", "a", ports=SERVES), *many(2, "b", "a", waiting=True, ports=SERVES, hostNetwork=True))
+    assert sorted(decided("allocate", PLAIN, node("n1"), queue(), group("a", 1), *pods).binds) == ["a1", "b1"]

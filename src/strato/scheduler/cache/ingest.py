@@ -114,6 +114,8 @@ def class_key(pod: Pod) -> Hashable:
     if spec.affinity is not None or spec.topology_spread_constraints:
         labels = tuple(sorted((pod.metadata.labels or {}).items()))
         key += (_encode((spec.affinity, spec.topology_spread_constraints)), pod.metadata.namespace, labels)
+    if spec.host_network:
+        key += ("host network",)
     return (*key, "claims") if uses_claims(spec) else key
 
 

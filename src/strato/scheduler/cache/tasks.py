@@ -106,13 +106,16 @@ def uses_claims(spec: PodSpec) -> bool:
 
 
 def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
-    """Return every host port a pod asks for while it runs (its sidecars' too), as ``(ip, protocol, port)``."""
+    """Return every host port a pod asks for while it runs, as ``(ip, protocol, port)``.
+
+    Sidecars' count too; in the host's network the ports of containers are host ports, as the API server has it.
+    """
     sidecars = (container for container in spec.init_containers if container.restart_policy == "Always")
     return tuple(
-        (port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)
+        (port.host_ip or "0.0.0.0", port.protocol or "TCP", number)
         for container in (*spec.containers, *sidecars)
         for port in container.ports
-        if port.host_port
+        if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )
 
 
