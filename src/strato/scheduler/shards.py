@@ -18,7 +18,7 @@ from strato.scheduler.framework import StaticScore, Verdicts
 from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.nodes import NodeTable, Rows
+    from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
     from strato.scheduler.cache.tasks import TaskClass
 
 NONE: Final = "none"
@@ -112,11 +112,12 @@ class Shards:
 
     def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Turn down nodes outside the shard."""
-        return Verdicts.reject_where(~self._ours(nodes, rows), OUTSIDE)
+        return Verdicts.reject_where(~self.ours(nodes, rows), OUTSIDE)
 
     def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
         """Put nodes of the shard before all others."""
-        return (StaticScore(self._ours(nodes, rows).astype(np.float64), _PREFERENCE),)
+        return (StaticScore(self.ours(nodes, rows).astype(np.float64), _PREFERENCE),)
 
-    def _ours(self, nodes: NodeTable, rows: Rows) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def ours(self, nodes: NodeTable, rows: Rows) -> Mask:
+        """Return which rows are nodes of the own shard."""
         return np.fromiter((nodes.names[row] in self.usable for row in rows.tolist()), np.bool_, len(rows))

@@ -12,6 +12,7 @@ from strato.scheduler import kernels
 from strato.scheduler.cache.nodes import Rows
 from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.tasks import Task
+from strato.scheduler.shards import SOFT
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.jobs import Job
@@ -105,6 +106,15 @@ def fits(need: Vector, available: Vector) -> bool:
 def candidate_rows(ssn: Session, task: Task) -> Rows:
     """Return rows that evictions may open for a task: what pods hold does not count against them."""
     return ssn.placer.rows_after_evictions(ssn, task)
+
+
+def by_shard(ssn: Session, rows: Rows) -> list[Rows]:
+    """Return rows in the groups to try in turn: where nodes are preferred by shard, those of the own shard first."""
+    shards = ssn.world.shards
+    if shards.mode != SOFT:
+        return [rows]
+    ours = shards.ours(ssn.world.nodes, rows)
+    return [rows[ours], rows[~ours]]
 
 
 def scored_order(ssn: Session, task: Task, rows: Rows) -> list[int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from strato.scheduler.cache.tasks import STATUS_NAMES
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.placement import Placer
+from strato.scheduler.shards import SOFT, Shards
 from tests.scheduler import worlds
 from tests.scheduler.worlds import pod
 
@@ -28,15 +31,29 @@ class Decision(NamedTuple):
     phases: dict[str, str]
 
 
-def decided(actions: str, tiers: list[Tier], *objects: Json, **arguments: Json) -> Decision:
-    """Run one session; ``arguments`` are those of actions, by name."""
+def decided(
+    actions: str, tiers: list[Tier], *objects: Json, ours: Collection[str] | None = None, **arguments: Json
+) -> Decision:
+    """Run one session.
+
+    Args:
+        actions: As in the configuration.
+        tiers: Plugins, by name or with what the configuration says of them.
+        objects: The cluster.
+        ours: The nodes of the own shard, which is preferred; None without shards.
+        arguments: Those of actions, by name.
+    """
     document: Json = {
         "actions": actions,
         "tiers": [{"plugins": [{"name": p} if isinstance(p, str) else p for p in tier]} for tier in tiers],
     }
     if arguments:
         document["configurations"] = [{"name": name, "arguments": given} for name, given in arguments.items()]
-    world = worlds.world(*objects)
+    world = World()
+    if ours is not None:
+        world.shards = Shards(world.nodes, SOFT, "ours")
+        world.shards.use(ours)
+    worlds.feed(world, *objects)
     rng, placer = random.Random(0), Placer(world.nodes)
     ssn = decide(world, config_from(document, "a row"), now=NOW, rng=rng, uid="test", placer=placer)
     assert ssn.plan.failures == []

@@ -313,3 +313,23 @@ def test_a_pod_that_was_promised_a_node_evicts_again_when_it_lost_it(leaving: bo
     waiting["status"]["nominatedNodeName"] = "n1"
     objects = (node("n1", cpu="1"), node("n2", cpu="2"), queue(), HIGH, LOW, low(0), high(1))
     assert decided("preempt", RANKED, *objects, first, second, waiting).evicted == evicted
+
+
+BOTH = (node("n1", cpu="1"), node("n2", cpu="1"), queue(), queue("other"), HIGH, LOW)
+
+
+@pytest.mark.parametrize("ours", ["n1", "n2"])
+@pytest.mark.parametrize(
+    ("action", "home", "arguments"),
+    [
+        ("preempt", "default", {}),
+        ("preempt", "default", {"enableTopologyAwarePreemption": True, "minCandidateNodesPercentage": 100}),
+        ("reclaim", "other", {}),
+    ],
+    ids=["preempt", "preempt where it costs least", "reclaim"],
+)
+def test_a_preferred_shard_gives_first(action: str, home: str, arguments: Json, ours: str) -> None:
+    pods = (running("on-n1", "l", "n1", priority=1), running("on-n2", "l", "n2", priority=2), pod("h", "h"))
+    tiers: list[Tier] = [["priority", {"name": "gang"}], ["predicates"]]
+    found = decided(action, tiers, *BOTH, low(0, queue=home), high(1), *pods, ours=[ours], **{action: arguments})
+    assert (found.evicted, found.pipelined) == ([f"on-{ours}"], {"h": ours})

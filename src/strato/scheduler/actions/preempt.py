@@ -107,7 +107,8 @@ class Preempt(Action):
             return victim.cls.best_effort or not task.cls.best_effort
 
         if self.args.topology_aware:
-            return self._cheapest_node(ssn, stmt, queue, task, [int(row) for row in rows], wanted)
+            groups = choice.by_shard(ssn, rows)
+            return any(self._cheapest_node(ssn, stmt, queue, task, group.tolist(), wanted) for group in groups)
         spent = exhausted.rows_for(task)
         return any(
             self._on_row(ssn, stmt, queue, task, row, wanted, spent)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
@@ -63,7 +65,7 @@ class Reclaim(Action):
     def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task, spent: set[int]) -> None:
         """Make room for a task on the first node that can; ``spent`` gains the rows that offer too little."""
         nodes = ssn.world.nodes
-        for row in choice.candidate_rows(ssn, task).tolist():
+        for row in np.concatenate(choice.by_shard(ssn, choice.candidate_rows(ssn, task))).tolist():
             if row in spent:
                 continue
             candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(t, queue)]
