@@ -210,6 +210,21 @@ def test_gang_is_told_that_pods_are_missing_once_no_more_come() -> None:
     virtually(story)
 
 
+def test_pod_made_anew_under_its_name_is_told_the_same_words_again() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.group("big", 1), worlds.pod("a", "big", cpu="100"))
+            await clock.sleep(1.0)
+            assert await told(cluster) == {"a": "Unschedulable"}
+            await cluster.delete(catalog.POD, "a", "ns")
+            await create(cluster, worlds.pod("a", "big", cpu="100"))
+            assert await told(cluster) == {}
+            await clock.sleep(1.0)
+            assert await told(cluster) == {"a": "Unschedulable"}
+
+    virtually(story)
+
+
 async def told(cluster: LocalCluster) -> dict[str, str]:
     """Return by pod the reason it was given for waiting."""
     found = {pod.metadata.name: pod.status.condition("PodScheduled") for pod in (await cluster.list(Pod)).items}

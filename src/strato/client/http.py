@@ -110,7 +110,6 @@ class HttpCluster(WireCluster):
             raise self._unavailable(error) from error
 
     async def _send(self, request: Request, stream: bool) -> Response:
-        import aiohttp
 
         credential = await self._credentials.current()
         session = await self._session_for(credential)
@@ -122,18 +121,16 @@ class HttpCluster(WireCluster):
             self._url(request),
             headers=_multi(headers, self.config.impersonate_groups),
             data=request.body or None,
-            timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._read_timeout(request, stream)
-            ),
+            timeout=_timeout(request) if stream else session.timeout,
             server_hostname=self.config.tls_server_name or None,
             allow_redirects=False,
         )
-        lower = {name.lower(): value for name, value in response.headers.items()}
-        content_type = lower.get("content-type", "application/json")
+        answered = response.headers  # finds a name in lower case, however it was written
+        content_type = answered.get("content-type", "application/json")
         if stream and response.status < 400:
-            return Response(response.status, b"", content_type, lower, self._chunks(response))
+            return Response(response.status, b"", content_type, answered, self._chunks(response))
         async with response:
-            return Response(response.status, await response.read(), content_type, lower)
+            return Response(response.status, await response.read(), content_type, answered)
 
     async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         import aiohttp
@@ -145,12 +142,6 @@ class HttpCluster(WireCluster):
             raise self._unavailable(error) from error
         finally:
             response.close()  # a stream left early cannot be reused
-
-    def _read_timeout(self, request: Request, stream: bool) -> float | None:
-        if not stream:
-            return self._idle_seconds
-        watch_seconds = request.param("timeoutSeconds")
-        return float(watch_seconds) + _STREAM_SLACK_SECONDS if watch_seconds else None
 
     def _url(self, request: Request) -> yarl.URL:
         import yarl
@@ -174,7 +165,10 @@ class HttpCluster(WireCluster):
             keepalive_timeout=75.0,
         )
         self._session = aiohttp.ClientSession(
-            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=_READ_BUFFER_BYTES
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=_READ_BUFFER_BYTES,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._idle_seconds),
         )
         self._session_certificate = credential.certificate
         if old is not None:
@@ -186,6 +180,15 @@ class HttpCluster(WireCluster):
         if isinstance(error, TimeoutError):
             reason = "it did not answer in time"
         return Unavailable(f"the server {self.config.server} cannot be reached: {reason}")
+
+
+def _timeout(request: Request) -> aiohttp.ClientTimeout:
+    """Return how long a stream may be silent: for as long as the server was asked to keep it open."""
+    import aiohttp
+
+    asked = request.param("timeoutSeconds")
+    silence = float(asked) + _STREAM_SLACK_SECONDS if asked else None
+    return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
 
 
 def _check(config: ClusterConfig) -> None:

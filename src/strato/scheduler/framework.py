@@ -8,7 +8,7 @@ rows of the `NodeTable`; votes are PERMIT, ABSTAIN, REJECT (spec scheduler-core 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import numpy as np
@@ -394,10 +394,8 @@ def _has(plugin: type[Plugin], point: str) -> bool:
     return getattr(plugin, point, None) is not getattr(Plugin, point, None)
 
 
-def how_many_fit(free: Vector | FloatArray, request: Vector, columns: Sequence[int], count: int) -> int:
-    """Return how many of ``count`` equal requests fit, looking at some columns only."""
-    for column in columns:
-        need = int(request[column])
-        if need > 0:
-            count = min(count, max(0, math.floor(float(free[column]) / need)))
+def how_many_fit(free: Sequence[float] | Vector | FloatArray, needs: Iterable[tuple[int, int]], count: int) -> int:
+    """Return how many of ``count`` equal requests fit: ``needs`` are columns with the positive amount of one."""
+    for column, need in needs:
+        count = min(count, max(0, math.floor(float(free[column]) / need)))
     return count

@@ -103,7 +103,7 @@ class Guard:
             fn = _checked(fn, point)
 
         def guarded(*args: Any) -> Any:
-            if plugin in out:
+            if out and plugin in out:
                 return _neutral(plugin, point)(*args)
             try:
                 return fn(*args)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import perf_counter
 from typing import Any
@@ -54,15 +54,17 @@ class Notes:
         failed_roles: Roles of such classes.
         verdicts: What held the job back.
         condition: The PodGroup condition to set.
+        fit_error: Why the job does not fit, in words, once the session's end has found them.
     """
 
-    __slots__ = ("condition", "errors", "failed_roles", "verdicts")
+    __slots__ = ("condition", "errors", "failed_roles", "fit_error", "verdicts")
 
     def __init__(self) -> None:
         self.errors: dict[int | str, FitErrors] = {}
         self.failed_roles: set[str] = set()
         self.verdicts: list[Verdict] = []
         self.condition: Condition | None = None
+        self.fit_error = ""
 
 
 class Session:
@@ -98,6 +100,7 @@ class Session:
         self.plan = Plan(uid)
         self.guard = Guard(self.plan.failures)
         self.notes: dict[str, Notes] = {}
+        self._share_numbers: tuple[tuple[int, str, int], Mapping[str, float]] = (-1, "", -1), {}
         self.temporary: list[Task] = []
         self.transactions: dict[str, Transaction] = {}
         self.nominated: dict[str, int] = {}
@@ -250,6 +253,16 @@ class Session:
     def say(self, job: Job, verdict: Verdict) -> None:
         """Record what holds a job back."""
         self.note(job).verdicts.append(verdict)
+
+    def share_numbers(self, queue: Queue, cls: TaskClass) -> Mapping[str, float]:
+        """Return what a queue uses and a class requests, in internal units by name; one mapping while nothing moves."""
+        key = self.world.version, queue.name, cls.number
+        if self._share_numbers[0] != key:
+            describe = self.world.dims.describe
+            numbers = {f"used {name}": amount for name, amount in describe(queue.used.tolist()).items()}
+            numbers |= {f"request {name}": amount for name, amount in describe(cls.request.tolist()).items()}
+            self._share_numbers = key, numbers
+        return self._share_numbers[1]
 
     def statement(self) -> Statement:
         """Open a statement."""

@@ -171,10 +171,8 @@ class TaskLoop:
         self._notes.failed_roles.add(task.role)
 
     def _say_share(self, task: Task) -> None:
-        queue, dims = self._queue, self._ssn.world.dims
-        text = f"queue {queue.name} has no share left for {task.key}"
-        numbers = {f"used {k}": v for k, v in dims.describe(queue.used).items()}
-        numbers |= {f"request {k}": v for k, v in dims.describe(task.cls.request).items()}
+        text = f"queue {self._queue.name} has no share left for {task.key}"
+        numbers = self._ssn.share_numbers(self._queue, task.cls)
         self._ssn.say(self._job, Verdict("proportion", "QueueShare", text, numbers))
 
 

@@ -62,6 +62,7 @@ class TaskClass:
         request: int64[width], with ``pods`` = 1.
         scored_request: int64[2], cpu and memory with Kubernetes' defaults for containers that request none.
         best_effort: Requests nothing but a pod slot.
+        needs: ``(column, amount)`` of what it requests, the pod slot left out: what queues share out.
         host_ports: ``(host ip, protocol, port)`` of every host port.
         pairwise: Placing one member may change where others fit or score in ways only pods can tell (inter-pod
             affinity, topology spread): such classes are placed one by one.
@@ -72,6 +73,7 @@ class TaskClass:
         "best_effort",
         "host_ports",
         "namespace",
+        "needs",
         "number",
         "pairwise",
         "request",
@@ -86,7 +88,8 @@ class TaskClass:
         self.namespace = namespace
         self.request = request
         self.scored_request = np.array(scored, np.int64)
-        self.best_effort = not (request[:PODS].any() or request[PODS + 1 :].any())
+        self.needs = tuple((c, need) for c, need in enumerate(request.tolist()) if need > 0 and c != PODS)
+        self.best_effort = not self.needs
         self.host_ports = host_ports(spec)
         self.uses_claims = uses_claims(spec)
         affinity = spec.affinity

@@ -284,14 +284,12 @@ class Capacity(Plugin):
             return 0
         if self._claims is not None and task.pod.spec.resource_claims and not self._claims.allows(queue, task):
             return 0
-        request = task.cls.request
-        columns = [c for c, need in enumerate(request.tolist()) if need > 0 and c != PODS]
         reserved = self._reserved(task) if self._ssn.world.queue_gated else {}
         for mine in self._lineage(queue):
             free = np.minimum(mine.real_capability - mine.used, 1e18)
             if reserved:
                 free = free - reserved.get(mine.queue.name, 0)
-            count = how_many_fit(free, request, columns, count)
+            count = how_many_fit(free, task.cls.needs, count)
         return count
 
     def _reserved(self, task: Task) -> dict[str, Vector]:

@@ -109,7 +109,11 @@ class Gang(Plugin):
         if leaving and not open_tasks and job.scheduled + leaving >= job.min_available:
             return None
         lacking = job.min_available - job.ready - _almost(ssn, job)
-        text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {ssn.fit_error(job)}"
+        notes = ssn.note(job)
+        why = ssn.fit_error(job)
+        if notes.verdicts or notes.errors:  # else this verdict becomes the origin of the words
+            notes.fit_error = why
+        text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {why}"
         numbers = {"ready": job.ready, "min_available": job.min_available, "tasks": len(job.tasks)}
         ssn.say(job, Verdict("gang", NOT_ENOUGH_RESOURCES, text, numbers))
         return Condition("Unschedulable", "True", NOT_ENOUGH_RESOURCES, text)

@@ -68,6 +68,7 @@ class Proportion(Plugin):
     def open(self, ssn: Session) -> None:
         """Compute what every queue with jobs deserves."""
         self._ssn = ssn
+        self._free: dict[str, tuple[int, list[float]]] = {}  # by queue, the world's version and what was left then
         world = ssn.world
         world.settle()
         total = ssn.total.astype(np.float64)
@@ -115,9 +116,15 @@ class Proportion(Plugin):
             return count
         if not queue.is_open:
             return 0
-        request = task.cls.request
-        columns = [c for c, need in enumerate(request.tolist()) if need > 0 and c != PODS]
-        return how_many_fit(mine.deserved - queue.used, request, columns, count)
+        return how_many_fit(self._left(queue, mine), task.cls.needs, count)
+
+    def _left(self, queue: Queue, mine: Attributes) -> list[float]:
+        """Return what is left of what a queue deserves; a backlog asks again and again while nothing moves."""
+        version = self._ssn.world.version
+        known = self._free.get(queue.name)
+        if known is None or known[0] != version:
+            known = self._free[queue.name] = version, (mine.deserved - queue.used).tolist()
+        return known[1]
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether the queue may take from others to place these tasks."""

@@ -20,6 +20,8 @@ SCHEDULABLE = "Schedulable"
 def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict:
     """Return what to tell a pod that was not placed; ``fallback`` is the job's own reason."""
     last = ssn.transactions.get(task.key)
+    if last is None and task.status == PENDING:
+        return PodVerdict(task, UNSCHEDULABLE, *_why(ssn, job, task, fallback))
     status = last.status if last is not None and task.status == PENDING else task.status
     row = last.row if last is not None and task.status == PENDING else task.row
     evicted = last.evicted if last is not None else task.key in ssn.nominated
@@ -31,10 +33,14 @@ def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict
     if status == PIPELINED:
         text = f"{possibly}, once resource is released and minAvailable is satisfied"
         return PodVerdict(task, UNSCHEDULABLE, text, nominated=node if evicted else "")
+    return PodVerdict(task, UNSCHEDULABLE, *_why(ssn, job, task, fallback))
+
+
+def _why(ssn: Session, job: Job, task: Task, fallback: str) -> tuple[str, FitErrors | None]:
     notes = ssn.notes.get(job.key)
-    errors = notes.errors.get(task.alike) if notes is not None else None
+    errors = notes.errors.get(task.alike) if notes is not None and notes.errors else None
     message = errors.message() if errors is not None else fallback
-    return PodVerdict(task, UNSCHEDULABLE, message or ALL_UNAVAILABLE, errors)
+    return message or ALL_UNAVAILABLE, errors
 
 
 def fit_error(ssn: Session, job: Job) -> str:

@@ -9,7 +9,7 @@ are still coming, neither it nor they are told that some are missing (see `strat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from strato.api import catalog
 from strato.client.cluster import Cluster
@@ -31,6 +31,15 @@ _SETTLE_SECONDS = 0.2
 before the group is called Running without their counters."""
 _REPEAT_SECONDS = 5.0
 """Shortest time between two texts for the same pod or group and reason."""
+
+
+class _Told(NamedTuple):
+    """What a pod was told last, and when; a pod made anew under its name was told nothing."""
+
+    at: float
+    uid: str
+    reason: str
+    message: str
 
 
 class Reports:
@@ -62,7 +71,7 @@ class Reports:
         self._arrivals = Arrivals()
         self._queues: dict[str, QueueStatus] = {}
         self._queues_due = 0.0
-        self._told: dict[str, tuple[float, str, str]] = {}
+        self._told: dict[str, _Told] = {}
         self._queue_written: dict[str, dict[str, str]] = {}
         self._shard: ShardStatus | None = None
 
@@ -111,8 +120,15 @@ class Reports:
         if due is not None:
             self._pods.put(task.key, due.at, verdict)
             return
+        if self._knows(verdict):
+            return
         settled = self._arrivals.settled_at(task.job) if task.job is not None else now
         self._pods.put(task.key, max(now + _SETTLE_SECONDS, settled), verdict)
+
+    def _knows(self, verdict: PodVerdict) -> bool:
+        """Whether a pod was told just this and nothing else since: in a long backlog, most pods at most looks."""
+        told = self._told.get(verdict.task.key)
+        return told is not None and not verdict.nominated and told[1:] == _words(verdict)
 
     def next_due(self) -> float | None:
         """Return the monotonic instant of the next write, None when there is none."""
@@ -209,13 +225,13 @@ class Reports:
         if same and have is not None and have.message == verdict.message and not verdict.nominated:
             return
         told = self._told.get(task.key)
-        if told is not None and told[1] == verdict.reason:
-            if told[2] == verdict.message:
+        if told is not None and (told.uid, told.reason) == (task.uid, verdict.reason):
+            if told.message == verdict.message:
                 return
-            if now < told[0] + _REPEAT_SECONDS:
-                self._pods.put(task.key, told[0] + _REPEAT_SECONDS, verdict)
+            if now < told.at + _REPEAT_SECONDS:
+                self._pods.put(task.key, told.at + _REPEAT_SECONDS, verdict)
                 return
-        self._told[task.key] = (now, verdict.reason, verdict.message)
+        self._told[task.key] = _Told(now, *_words(verdict))
         self._write(self._pod, verdict)
 
     async def _pod(self, verdict: PodVerdict) -> None:
@@ -259,6 +275,10 @@ class Reports:
             await self._cluster.patch(catalog.QUEUE, status.name, "", body, subresource=subresource)
         except NotFound:
             self._queue_written.pop(status.name, None)
+
+
+def _words(verdict: PodVerdict) -> tuple[str, str, str]:
+    return verdict.task.uid, verdict.reason, verdict.message
 
 
 def _only_says_why(status: GroupStatus) -> bool:

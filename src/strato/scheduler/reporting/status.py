@@ -82,7 +82,8 @@ def _close_job(ssn: Session, job: Job) -> None:
         return
     waiting = [task for task in _unplaced(job) if not task.gated]
     if waiting:
-        fallback = "" if all(task.alike in notes.errors for task in waiting) else ssn.fit_error(job)
+        every = all(task.alike in notes.errors for task in waiting)
+        fallback = "" if every else notes.fit_error or ssn.fit_error(job)
         ssn.plan.pods.extend(pod_verdict(ssn, job, task, fallback) for task in waiting)
 
 
