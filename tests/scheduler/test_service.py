@@ -18,7 +18,7 @@ from strato.api.wire import User
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
-from strato.errors import Unavailable
+from strato.errors import ApiError, NotFound, StratoError, Unavailable
 from strato.scheduler import Scheduler
 from strato.scheduler.config import parse_config
 from strato.server.embedded import in_memory_server
@@ -318,5 +318,29 @@ def test_quiet_cluster_writes_nothing() -> None:
             before = (await cluster.list(Pod)).resource_version
             await clock.sleep(60.0)
             assert (await cluster.list(Pod)).resource_version == before
+
+    virtually(story)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "words"),
+    [
+        pytest.param(NotFound("no such resource"), "no such resource; are the CRDs installed[?]", id="no definitions"),
+        pytest.param(
+            Unavailable("the disk is full"), "in 60 attempts: the disk is full$", id="a server that cannot write"
+        ),
+    ],
+)
+def test_it_gives_up_on_its_queues_with_the_reason(refusal: ApiError, words: str) -> None:
+    class Refusing(LocalCluster):
+        async def create(self, *args: Any, **more: Any) -> Any:
+            raise refusal
+
+    async def story(clock: VirtualClock) -> None:
+        cluster = Refusing(in_memory_server(clock), User("admin", groups=("system:masters",)))
+        informers = Informers(cluster, clock, Random(1))
+        with pytest.raises(StratoError, match=words):
+            await Scheduler(cluster, informers, clock, Random(1)).run()
+        await informers.stop()
 
     virtually(story)

@@ -150,6 +150,11 @@ async def test_a_taken_port_is_said() -> None:
     first.close()
 
 
+async def test_an_address_of_another_machine_is_said() -> None:
+    with pytest.raises(http.PortInUse, match=r"cannot listen on 192\.0\.2\.1:0: .*; choose another --host"):
+        http.bind("192.0.2.1", 0)
+
+
 async def test_tls_with_token_and_with_client_certificate(tmp_path: Path) -> None:
     authority = CertificateAuthority(tmp_path, SystemClock())
     certificate, key = authority.server_files()

@@ -333,19 +333,22 @@ class Scheduler:
                 "metadata": {"name": name},
                 "spec": {"weight": 1, "reclaimable": reclaimable},
             }
+            refusal: ApiError | None = None
             for attempt in range(60):
                 try:
                     await self._cluster.create(catalog.QUEUE, body)
                 except AlreadyExists:
                     break
                 except ApiError as error:
+                    refusal = error
                     if not isinstance(error, Unavailable):
                         _log.info("queue not created yet: queue=%s attempt=%d: %s", name, attempt, error)
                     await self._clock.sleep(1.0)
                 else:
                     break
             else:
-                raise StratoError(f"queue {name!r} could not be created in 60 attempts; are the CRDs installed?")
+                advice = "; are the CRDs installed?" if isinstance(refusal, NotFound) else ""
+                raise StratoError(f"queue {name!r} could not be created in 60 attempts: {refusal}{advice}")
 
     def _on_usage(self) -> None:
         """Decide anew with what nodes use now, if anybody waits."""

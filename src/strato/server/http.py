@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gzip
 import io
 import logging
@@ -403,7 +404,8 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         if bound is not None:
             bound.close()
-        raise PortInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port") from error
+        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
+        raise PortInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another {other}") from error
     return bound
 
 
