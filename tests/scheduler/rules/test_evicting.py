@@ -169,6 +169,15 @@ def test_topology_aware_preempt(objects: tuple[Json, ...], expected: int | list[
     assert expected in (len(found.evicted), found.evicted)
 
 
+@pytest.mark.parametrize("state", ["Open", "Closed"])
+@pytest.mark.parametrize("by_cost", [True, False], ids=["where it costs least", "by score"])
+def test_preempt_asks_whether_the_queue_takes_pods(state: str, by_cost: bool) -> None:
+    tiers: list[Tier] = [["priority", "gang"], ["proportion", "predicates"]]
+    arguments = {"enableTopologyAwarePreemption": by_cost}
+    found = decided("preempt", tiers, queue(state=state), HIGH, LOW, *PAIR, pod("h", "h"), preempt=arguments)
+    assert len(found.evicted) == (state == "Open")
+
+
 SHARED: list[Tier] = [["priority", {"name": "gang", "enableReclaimable": False}], ["proportion", "predicates"]]
 GANGS_LAST: list[Tier] = [["gang", "proportion"], ["predicates"]]
 DESERVED: list[Tier] = [["priority", {"name": "gang", "enableReclaimable": False}], ["capacity", "predicates"]]

@@ -52,6 +52,11 @@ ALLOCATE = [
         id="roles whose minima exceed the group's are not enforced",
     ),
     pytest.param(
+        PLAIN, (node("n1", cpu="1"), node("n2", cpu="2"), group("a", 2), pod("a1", "a", cpu="2", **role("w")),
+        pod("a2", "a", **role("w"))), {"a1": "n2", "a2": "n1"},
+        id="where a large task did not fit, a small one of its role may",
+    ),
+    pytest.param(
         PLAIN, (node("n1", cpu="1"), group("a", 2), pod("a1", "a"), pod("a2", "a", **NOTHING)), {"a1": "n1"},
         id="pending best-effort tasks count as ready",
     ),
