@@ -34,6 +34,11 @@ def _line(level: int, label: str, value: object = "") -> str:
     return f"{'  ' * level}{label}:\t{value}".rstrip()
 
 
+def _moment(stamp: str) -> str:
+    """Return a time of the wire, which is UTC, as Volcano's page writes it."""
+    return f"{stamp[:10]} {stamp[11:19]} +0000 UTC" if stamp else "<unknown>"
+
+
 def _head(job: Json) -> Iterator[str]:
     metadata = job["metadata"]
     labels = metadata.get("labels")
@@ -45,7 +50,7 @@ def _head(job: Json) -> Iterator[str]:
     yield _line(0, "API Version", job.get("apiVersion", ""))
     yield _line(0, "Kind", job.get("kind", ""))
     yield _line(0, "Metadata")
-    yield _line(1, "Creation Timestamp", metadata.get("creationTimestamp", ""))
+    yield _line(1, "Creation Timestamp", _moment(metadata.get("creationTimestamp", "")))
     if metadata.get("generateName"):
         yield _line(1, "Generate Name", metadata["generateName"])
     yield _line(1, "Generation", metadata.get("generation", 0))
@@ -84,17 +89,20 @@ def _template(template: Mapping[str, Any]) -> Iterator[str]:
 
 def _container(container: Mapping[str, Any]) -> Iterator[str]:
     if container.get("command"):
-        yield _line(5, "Command", json.dumps(container["command"]))
+        yield _line(5, "Command")
+        yield from (f"{'  ' * 6}{word}" for word in container["command"])
     yield _line(5, "Image", container.get("image", ""))
     yield _line(5, "Name", container.get("name", ""))
     if container.get("ports"):
         yield _line(5, "Ports", json.dumps(container["ports"]))
     resources = container.get("resources") or {}
+    if resources:
+        yield _line(5, "Resources")
     for title, member in (("Limits", "limits"), ("Requests", "requests")):
         amounts = resources.get(member) or {}
         if amounts:
-            yield _line(5, title)
-            yield from (_line(6, name.capitalize(), amounts[name]) for name in ("cpu", "memory") if name in amounts)
+            yield _line(6, title)
+            yield from (_line(7, name.capitalize(), amounts[name]) for name in ("cpu", "memory") if name in amounts)
     if container.get("workingDir"):
         yield _line(5, "Working Dir", container["workingDir"])
 
@@ -112,9 +120,9 @@ def _status(status: Mapping[str, Any], conditions: bool) -> Iterator[str]:
             yield _line(2, name, value)
     if conditions and status.get("conditions"):
         yield _line(1, "Conditions")
+        yield "    Status\tTransitionTime"
         for condition in status["conditions"]:
-            yield _line(2, "Status", condition.get("status", ""))
-            yield _line(2, "TransitionTime", condition.get("lastTransitionTime", ""))
+            yield f"    {condition.get('status', '')}\t{_moment(condition.get('lastTransitionTime', ''))}"
 
 
 def _events(name: str, events: Sequence[Json]) -> Iterator[str]:
