@@ -106,6 +106,41 @@ def leaders_given_back(split: SplitWorld) -> bool:
 
 @pytest.mark.e2e
 @pytest.mark.embedded
+@pytest.mark.timeout(400)
+def test_this_machine_joins_a_cluster_as_a_node_of_its_own_process(split: SplitWorld, tmp_path: Path) -> None:
+    """Pods run here as real processes, which a node that is killed and comes back finds again; logs are read too."""
+    node = ("--sandbox", "--name", "here", "--cpus", "4", "--data-dir", str(split.home / "node"))
+    try:
+        for part in ("scheduler", "controllers"):
+            split.start_part(part)
+        split.start_part("node", *node)
+        eventually(lambda: split.get("queue", "default"), what="the scheduler has made its queues")
+        job = vcjob("real", replicas=2)
+        container = job["spec"]["tasks"][0]["template"]["spec"]["containers"][0]
+        container |= {"image": "strato/host", "volumeMounts": [{"name": "host", "mountPath": "/host"}]}
+        container["command"] = ["sh", "-c", "echo begun as $$; until [ -e /host/go ]; do sleep 0.1; done; echo done"]
+        job["spec"]["tasks"][0]["template"]["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": str(tmp_path)}}]
+        submit(split, "default", job)
+        eventually(lambda: split.job_phase("real") == "Running", what="job is Running")
+        assert {pod["spec"]["nodeName"] for pod in pods_of(split, "default", "real")} == {"here"}
+        name = pods_of(split, "default", "real")[0]["metadata"]["name"]
+        begun = eventually(lambda: split.kubectl("logs", name), what="it has said something")
+        split.kill_part("node")
+        split.start_part("node", *node)
+        (tmp_path / "go").touch()
+        eventually(lambda: split.job_phase("real") == "Completed", what="job is Completed")
+        assert split.kubectl("logs", name) == f"{begun}done\n"
+        restarts = [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods_of(split, "default", "real")]
+        assert restarts == [0, 0]
+        assert split.stop_part("node") == 0, split.log("node")
+        assert "Traceback" not in split.log("node")
+    finally:
+        split.stop()
+        subprocess.run([*STRATO, "--home", str(split.home), "down"], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.e2e
+@pytest.mark.embedded
 @pytest.mark.timeout(300)
 def test_the_api_server_alone_serves_health_and_metrics_and_keeps_what_it_was_given(split: SplitWorld) -> None:
     address = json.loads((split.home / "ready.json").read_text())["address"]
