@@ -43,10 +43,11 @@ class Cgroups:
     Args:
         name: Name of the group that holds them.
         root: Where control groups are mounted.
+        membership: The kernel's file that names this process's groups.
     """
 
-    def __init__(self, name: str, root: str = _ROOT) -> None:
-        self._homes = _find_homes(name, root)
+    def __init__(self, name: str, root: str = _ROOT, membership: str = "/proc/self/cgroup") -> None:
+        self._homes = _find_homes(name, root, membership)
         """Hierarchy (``cpu``, ``memory`` or ``unified``) → directory."""
 
     @property
@@ -55,16 +56,22 @@ class Cgroups:
         return bool(self._homes)
 
     def create(self, key: str, limits: Limits) -> list[str]:
-        """Make a container's groups with its limits; return the files its process must write itself into."""
+        """Make a container's groups anew, with its limits; return the files its process must write itself into.
+
+        Groups of a former run go first, and what they counted with them.
+        """
         files = []
         for hierarchy, home in self._homes.items():
             path = os.path.join(home, key)
+            with contextlib.suppress(OSError):
+                os.rmdir(path)
             try:
-                os.makedirs(path, exist_ok=True)
-                for name, text in _settings(hierarchy, limits):
-                    _write(os.path.join(path, name), text)
-            except OSError:  # a limit the kernel was built without must not keep the pod from running
+                _make_below(hierarchy, home, key)
+            except OSError:
                 continue
+            for name, text in _settings(hierarchy, limits):
+                with contextlib.suppress(OSError):  # a limit the kernel was built without must not stop the pod
+                    _write(os.path.join(path, name), text)
             files.append(os.path.join(path, "cgroup.procs"))
         return files
 
@@ -76,11 +83,13 @@ class Cgroups:
         return False
 
     def processes(self, key: str) -> list[int]:
-        """Return the pids in a container's groups."""
+        """Return the pids in a container's or, with all below it, a pod's groups."""
+        found: set[int] = set()
         for home in self._homes.values():
-            with contextlib.suppress(OSError), open(os.path.join(home, key, "cgroup.procs")) as file:
-                return [int(line) for line in file]
-        return []
+            for directory, _, _ in os.walk(os.path.join(home, key)):
+                with contextlib.suppress(OSError), open(os.path.join(directory, "cgroup.procs")) as file:
+                    found.update(int(line) for line in file)
+        return sorted(found)
 
     def remove(self, key: str) -> None:
         """Remove a container's or, with all below it, a pod's groups; those still in use stay."""
@@ -107,13 +116,13 @@ def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
         if limits.cpu_millicores:
             settings.append(("cpu.max", f"{cpu_quota(limits.cpu_millicores)} {_PERIOD_MICROSECONDS}"))
         if limits.memory_bytes:
-            settings += [("memory.max", str(limits.memory_bytes)), ("memory.oom.group", "1")]
+            settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
     return settings
 
 
-def _find_homes(name: str, root: str) -> dict[str, str]:
+def _find_homes(name: str, root: str, membership: str) -> dict[str, str]:
     """Make our group in each hierarchy that has one we may write to."""
-    own = _own_groups()
+    own = _own_groups(membership)
     controllers = os.path.join(root, "cgroup.controllers")
     candidates: dict[str, Sequence[str]]
     if os.path.exists(controllers):
@@ -133,24 +142,38 @@ def _find_homes(name: str, root: str) -> dict[str, str]:
 
 def _usable(hierarchy: str, parent: str, home: str) -> bool:
     try:
-        if hierarchy == "unified":
-            _write(os.path.join(parent, "cgroup.subtree_control"), "+cpu +memory")
+        _delegate(hierarchy, parent)
         os.makedirs(home, exist_ok=True)
-        if hierarchy == "unified":
-            _write(os.path.join(home, "cgroup.subtree_control"), "+cpu +memory")
+        _delegate(hierarchy, home)
     except OSError:
         return False
     return os.access(os.path.join(home, "cgroup.procs"), os.W_OK)
 
 
-def _own_groups() -> dict[str, str]:
+def _make_below(hierarchy: str, home: str, key: str) -> None:
+    """Make a group and those on the way to it, which hand the controllers down: version 2 has limits only there."""
+    parts = key.split("/")
+    for depth in range(1, len(parts) + 1):
+        path = os.path.join(home, *parts[:depth])
+        os.makedirs(path, exist_ok=True)
+        if depth < len(parts):
+            _delegate(hierarchy, path)
+
+
+def _delegate(hierarchy: str, group: str) -> None:
+    """Let the groups below have limits, which version 2 wants to be told."""
+    if hierarchy == "unified":
+        _write(os.path.join(group, "cgroup.subtree_control"), "+cpu +memory")
+
+
+def _own_groups(path: str) -> dict[str, str]:
     """Return this process's group by controller; version 2's is under the empty name."""
     groups = {}
-    with contextlib.suppress(OSError), open("/proc/self/cgroup") as file:
+    with contextlib.suppress(OSError), open(path) as file:
         for line in file:
-            _, controllers, path = line.rstrip("\n").split(":", 2)
+            _, controllers, group = line.rstrip("\n").split(":", 2)
             for controller in controllers.split(","):
-                groups[controller] = path
+                groups[controller] = group
     return groups
 
 
