@@ -32,7 +32,7 @@ def _summary(cycle: Json) -> str:
 
 def _tables(cycle: Json) -> Iterator[str]:
     yield from _table(("POD", "NODE"), [(b["pod"], b["node"]) for b in cycle["binds"]])
-    yield from _table(("EVICTED", "FOR", "ACTION"), [(e["pod"], e["by"], e["action"]) for e in cycle["evictions"]])
+    yield from _table(("EVICTED", "FOR", "ACTION"), [(e["pod"], e["by"], _action(e)) for e in cycle["evictions"]])
     yield from _table(("PROMISED", "NODE"), [(p["pod"], p["node"]) for p in cycle["pipelined"]])
     yield from _table(("WAITING", "WHY"), [(u["pod"], _why(u["reasons"])) for u in cycle["unschedulable"]])
     groups = [(g["name"], g["phase"], _condition(g["conditions"])) for g in cycle["podGroups"]]
@@ -47,6 +47,11 @@ def _tables(cycle: Json) -> Iterator[str]:
 def _table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> Iterator[str]:
     if rows:
         yield fitted_table(headers, rows)
+
+
+def _action(eviction: Json) -> str:
+    to = eviction.get("movesTo")
+    return f"{eviction['action']}, moves to {to}" if to else str(eviction["action"])
 
 
 def _why(reasons: Sequence[Json]) -> str:

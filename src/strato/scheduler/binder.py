@@ -242,6 +242,11 @@ class Binder:
         self._recorder.event(task.pod, WARNING, "Evict", message)
         now = format_time(self._clock.now())
         disruption = f"{task.pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
+        if eviction.moves_to:
+            message += f"; a place for its successor is kept on {eviction.moves_to}"
+            disruption = (
+                f"{task.pod.spec.scheduler_name}: making room; {eviction.moves_to} has a place for its successor"
+            )
         conditions = [
             {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now},
             {

@@ -184,6 +184,8 @@ class Plugin:
     args_type: ClassVar[type[Any] | None] = None
     time_based: ClassVar[bool] = False
     """Whether its answers change with time alone; then cycles also run when nothing changed."""
+    weighs_claims: ClassVar[bool] = False
+    """Whether its `preemptable` compares whose claim is stronger, instead of guarding the pods it is asked about."""
 
     hierarchy: bool = False
     """Its ``enableHierarchy`` toggle."""

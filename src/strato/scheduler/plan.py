@@ -23,12 +23,13 @@ class Bind(NamedTuple):
 
 
 class Eviction(NamedTuple):
-    """Remove a pod so that another may run."""
+    """Remove a pod so that another may run; ``moves_to`` is the node where a place is kept for its successor."""
 
     task: Task
     reason: str
     action: str
     beneficiary: str = ""
+    moves_to: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -478,6 +478,19 @@ class Session:
         """Return the candidates that may make room within the queue."""
         return self._victims("preemptable", preemptor, candidates)
 
+    def movable(self, task: Task, candidates: Sequence[Task]) -> list[Task]:
+        """Return the candidates that may be started again elsewhere to make room for a task.
+
+        Every plugin that guards pods must agree, in whatever tier; those that compare claims are not asked, because
+        nobody gives up anything to anybody.
+        """
+        left = list(candidates)
+        for fn in self._flat["preemptable"]:
+            if left and not fn.__self__.weighs_claims:  # type: ignore[attr-defined] # bound methods
+                chosen, vote = fn(task, left)
+                left = list(chosen) if vote else left
+        return left
+
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> list[Task]:
         """Return the candidates that may make room for another queue."""
         return self._victims("reclaimable", reclaimer, candidates)

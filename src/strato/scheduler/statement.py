@@ -26,6 +26,7 @@ class _Op(NamedTuple):
     reason: str = ""
     evicted: bool = False
     beneficiary: str = ""
+    moves_to: str = ""
 
 
 class Saved(NamedTuple):
@@ -68,10 +69,10 @@ class Statement:
         self._ops.append(_Op(PIPELINED, (task,), evicted=evicted))
         self._ssn.fire_placed((task,))
 
-    def evict(self, task: Task, reason: str, beneficiary: str = "") -> None:
-        """Mark a running or bound task as leaving."""
+    def evict(self, task: Task, reason: str, beneficiary: str = "", moves_to: str = "") -> None:
+        """Mark a running or bound task as leaving; ``moves_to`` is the node that is kept for its successor, if any."""
         self._ssn.world.move(task, RELEASING, task.row)
-        self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary))
+        self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary, moves_to=moves_to))
         self._ssn.fire_removed((task,))
 
     def spare(self, task: Task) -> None:
@@ -94,7 +95,7 @@ class Statement:
         table = self._ssn.world.nodes
         for op, rows in saved:
             if op.kind == RELEASING:
-                self.evict(op.tasks[0], op.reason, op.beneficiary)
+                self.evict(op.tasks[0], op.reason, op.beneficiary, op.moves_to)
                 continue
             table.charge(rows, op.tasks[0].cls, pipelined=op.kind == PIPELINED)
             self.placed(op.tasks, rows, op.kind, evicted=op.evicted)
@@ -120,7 +121,9 @@ class Statement:
                 ssn.world.restatus(op.tasks, BINDING)
                 ssn.plan.binds.extend([Bind(task, names[task.row]) for task in op.tasks])
             elif op.kind == RELEASING:
-                ssn.plan.evictions.extend(Eviction(t, op.reason, op.reason, op.beneficiary) for t in op.tasks)
+                ssn.plan.evictions.extend(
+                    Eviction(t, op.reason, op.reason, op.beneficiary, op.moves_to) for t in op.tasks
+                )
             for task in op.tasks:
                 if op.evicted:
                     ssn.nominated[task.key] = task.row

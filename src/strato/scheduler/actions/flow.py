@@ -5,7 +5,8 @@ over, statements keep gangs whole. Each pass solves one network over all that wa
 gangs that would stay below their minimum are dropped and the network is solved again, warm; then the plan is carried
 out against the real vectors, and what they refuse is left to the next pass. What flow has no arcs for (rules about
 other pods, a promised node, a network topology) and what is left at the end goes to `allocate`, which also promises
-what leaving pods will free, and says why the rest waits.
+what leaving pods will free, and says why the rest waits. Who still starves may then take the places of others, when
+the arguments ask for that and the gain is proven (`actions.flowmoves`).
 
 Configuration: ``actions: "enqueue, flow, backfill"``. A pod with ``schedulerName: poseidon`` is placed like this under
 any configuration that has ``allocate``.
@@ -13,7 +14,9 @@ any configuration that has ``allocate``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -31,6 +34,7 @@ from strato.scheduler.placement import resource_scores
 from strato.scheduler.reporting.reasons import Verdict
 
 if TYPE_CHECKING:
+    from strato.scheduler.actions.flowmoves import Moves
     from strato.scheduler.cache.jobs import Job
     from strato.scheduler.flowplan import FlowPlan, Load, Offer, Share
     from strato.scheduler.session import Session
@@ -45,6 +49,13 @@ class FlowArgs(CommonArgs):
 
     passes: int = arg("passes", 8, minimum=1)
     """Most networks solved from new in a cycle; each places what the last one's vectors refused. Default 8."""
+    preemption: bool = arg("preemption", False)
+    """Whether starving jobs may take the places of less important ones of their queue. Default false."""
+    migration: bool = arg("migration", False)
+    """Whether pods that their owner replaces may be started again elsewhere to make room. Default false."""
+    min_gain: float = arg("minGain", 0.1, minimum=0.0)
+    """Least gain of evictions for a job, in node-hours: an average node busy for an hour with work of priority 0 (see
+    `strato.scheduler.flowgains`); only more than this counts. Default 0.1: six minutes of a node."""
 
 
 class Run(NamedTuple):
@@ -78,12 +89,28 @@ class Flow(Allocate):
     args_type: ClassVar[type[FlowArgs]] = FlowArgs
 
     def execute(self, ssn: Session) -> None:
-        """Place by flow, then leave the rest to `Allocate`."""
-        self._last: tuple[list[Run], FlowPlan] | None = None
-        self.place_by_flow(ssn)
-        super().execute(ssn)
-        if self._last is not None:
-            explain_waiting(ssn, *self._last)
+        """Place by flow, leave the rest to `Allocate`, then see whether evictions gain anything."""
+        with self._moving(ssn) as moves:
+            self._last: tuple[list[Run], FlowPlan] | None = None
+            self.place_by_flow(ssn)
+            super().execute(ssn)
+            if self._last is not None:
+                explain_waiting(ssn, *self._last)
+            if moves is not None:
+                moves.run()
+
+    @contextmanager
+    def _moving(self, ssn: Session) -> Iterator[Moves | None]:
+        """Keep places for moved pods' successors meanwhile; nothing is loaded or done when nobody asks for it."""
+        wanted = self.args.preemption or self.args.migration
+        if not wanted and "flow" not in ssn.world.memory:
+            yield None
+            return
+        from strato.scheduler.actions.flowholds import Holds
+        from strato.scheduler.actions.flowmoves import Moves
+
+        with Holds(ssn) as holds:
+            yield Moves(ssn, self.args, holds) if wanted else None
 
     def place_by_flow(self, ssn: Session, only: AbstractSet[str] | None = None) -> None:
         """Place what flow can express.

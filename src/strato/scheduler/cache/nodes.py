@@ -42,6 +42,7 @@ class NodeTable:
         tainted: bool[rows], the node is cordoned or has taints.
         images: By image name, the rows that have it and its size in bytes.
         leaving: Number of leaving tasks on known nodes.
+        rebuilds: How often `rebuild` ran.
         changed_at: int64[rows], value of ``object_clock`` when the node object last changed in a way filters see.
     """
 
@@ -53,6 +54,7 @@ class NodeTable:
         self.tasks: list[dict[str, Task]] = []
         self.object_clock = 0
         self.leaving = 0
+        self.rebuilds = 0
         self.images: dict[str, dict[int, int]] = {}
         self._free: list[int] = []
         self.journal = np.zeros(JOURNAL_SIZE, np.int32)
@@ -233,6 +235,7 @@ class NodeTable:
 
     def rebuild(self) -> None:
         """Bring every column in step with the tasks again, after an error in the middle of a change."""
+        self.rebuilds += 1
         for array in (self.releasing, self.pipelined, self.requested, self.scored, self.pods):
             array[:] = 0
         self.leaving = 0

@@ -20,7 +20,11 @@ def to_json(plan: Plan, world: World) -> Json:
     """Return a plan as data; ``world`` is as the cycle left it."""
     return {
         "binds": [{"pod": bind.task.key, "node": bind.node} for bind in plan.binds],
-        "evictions": [{"pod": e.task.key, "by": e.beneficiary, "action": e.action} for e in plan.evictions],
+        "evictions": [
+            {"pod": e.task.key, "by": e.beneficiary, "action": e.action}
+            | ({"movesTo": e.moves_to} if e.moves_to else {})
+            for e in plan.evictions
+        ],
         "pipelined": [{"pod": pod, "node": node} for pod, node in plan.pipelined.items()],
         "podGroups": list(_groups(plan, world)),
         "unschedulable": list(_unschedulable(plan, world)),

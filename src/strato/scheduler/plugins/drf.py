@@ -38,6 +38,7 @@ class Drf(Plugin):
     """Serve the job with the smallest dominant share first; with ``enableHierarchy`` queues likewise, as a tree."""
 
     name = "drf"
+    weighs_claims = True
     args_type = DrfArgs
 
     def off_points(self) -> frozenset[str]:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from strato.api.policy import PodDisruptionBudget
 from strato.api.selectors import InvalidSelector, Selector, from_label_selector
-from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import PERMIT, Plugin
 
 if TYPE_CHECKING:
+    from strato.scheduler.cache.jobs import Job
     from strato.scheduler.session import Session
 
 
@@ -23,6 +24,17 @@ class Pdb(Plugin):
         """Note the budgets; selectors are read when somebody is to be evicted."""
         self._objects = ssn.world.objects.get(PodDisruptionBudget, {})
         self._budgets: dict[str, list[tuple[Selector, PodDisruptionBudget]]] | None = None
+        self._gone: dict[str, Task] = {}
+
+    def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Count an eviction of this session against the budgets of the next ones."""
+        self._gone.update({task.key: task for task in tasks if task.status == RELEASING})
+
+    def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
+        """Forget evictions that are taken back."""
+        if self._gone:
+            for task in tasks:
+                self._gone.pop(task.key, None)
 
     def _by_namespace(self) -> dict[str, list[tuple[Selector, PodDisruptionBudget]]]:
         if self._budgets is None:
@@ -42,7 +54,7 @@ class Pdb(Plugin):
         budgets = self._by_namespace()
         allowed: dict[str, int] = {}
         victims = []
-        for task in tasks:
+        for task in (*self._gone.values(), *tasks):
             labels = task.pod.metadata.labels
             if not labels:
                 continue
@@ -53,7 +65,7 @@ class Pdb(Plugin):
                 key = str(view.key)
                 allowed[key] = allowed.get(key, view.status.disruptions_allowed) - 1
                 violated = violated or allowed[key] < 0
-            if not violated:
+            if not violated and task.key not in self._gone:
                 victims.append(task)
         return victims
 

@@ -14,6 +14,7 @@ class Priority(Plugin):
     """Order by the group's PriorityClass and the tasks' own priority."""
 
     name = "priority"
+    weighs_claims = True
 
     def job_order(self, job: Job) -> int:
         """Higher group priority first."""

@@ -80,6 +80,7 @@ class Tdm(Plugin):
     """Lend nodes to preemptable pods in time windows."""
 
     name = "tdm"
+    weighs_claims = True
     args_type = TdmArgs
     time_based = True
 

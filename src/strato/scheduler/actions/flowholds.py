@@ -1,0 +1,116 @@
+"""Places kept for the successors of pods that the action `flow` moved.
+
+A pod cannot move in Kubernetes: it is deleted, and whoever owns it makes a new one, which no scheduler can tell from
+any other new pod but by its owner. So a place is kept on the node where it is to run on, for a minute: nobody else gets
+the room meanwhile, and the first new pod of the same owner that asks for the same is put there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+from strato.scheduler.actions.placing import can_try
+from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+HOLD_SECONDS = 60.0
+"""How long a place is kept: controllers replace a deleted pod within seconds, its grace period (30 s) included."""
+REPLACING = frozenset(("ReplicaSet", "ReplicationController", "StatefulSet"))
+"""Kinds of owners that do no more than put a new pod in place of a deleted one. A Job counts a failure."""
+_MEMORY = "flow"
+
+
+class Hold(NamedTuple):
+    """Room on a node for one pod of an owner, in a session and the ones after it."""
+
+    owner: str
+    cls: TaskClass
+    node: str
+    until: float
+
+
+class Holds:
+    """The places kept, in one session: charged to their nodes while it is entered.
+
+    Args:
+        ssn: The session; what is kept is remembered by its world.
+    """
+
+    def __init__(self, ssn: Session) -> None:
+        self._ssn = ssn
+        self._kept: list[tuple[Hold, int]] = []
+
+    def __enter__(self) -> Self:
+        """Give places to the pods they were kept for; keep the rest from everybody else."""
+        ssn = self._ssn
+        nodes = ssn.world.nodes
+        for hold in ssn.world.memory.pop(_MEMORY, ()):
+            row = nodes.row_of.get(hold.node, -1)
+            if hold.until > ssn.now and row >= 0 and nodes.present[row] and not self._hand_over(hold, row):
+                self._keep(hold, row)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Free the nodes again and remember what is kept."""
+        self._free(0)
+        if self._kept:
+            self._ssn.world.memory[_MEMORY] = [hold for hold, _ in self._kept]
+
+    def keep(self, task: Task, row: int) -> None:
+        """Keep a place for the successor of a task."""
+        owner = task.pod.metadata.controller
+        assert owner is not None
+        self._keep(Hold(owner.uid, task.cls, self._ssn.world.nodes.names[row], self._ssn.now + HOLD_SECONDS), row)
+
+    def mark(self) -> int:
+        """Return a point to go back to."""
+        return len(self._kept)
+
+    def undo(self, mark: int) -> None:
+        """Give up what was kept since a point."""
+        self._free(mark)
+        del self._kept[mark:]
+
+    def _keep(self, hold: Hold, row: int) -> None:
+        nodes = self._ssn.world.nodes
+        nodes.charge((row,), hold.cls, pipelined=True)
+        self._kept.append((hold, nodes.rebuilds))
+
+    def _free(self, mark: int) -> None:
+        """Take charges back, but for those that a repair after an error has taken back already."""
+        nodes = self._ssn.world.nodes
+        for hold, charged in self._kept[mark:]:
+            if charged == nodes.rebuilds:
+                nodes.charge((nodes.row_of[hold.node],), hold.cls, -1, pipelined=True)
+
+    def _hand_over(self, hold: Hold, row: int) -> bool:
+        """Place a waiting pod of the owner that asks for the same; return whether there was one."""
+        ssn = self._ssn
+        for job in list(ssn.world.with_pending.values()):
+            queue = job.queue
+            if queue is None or queue.view is None or job.is_waiting_for_queue:
+                continue
+            for task in list(job.pending.values()):
+                owner = task.pod.metadata.controller
+                if owner is None or owner.uid != hold.owner or task.gated:
+                    continue
+                if (task.cls.request != hold.cls.request).any() or ssn.pre_filter(task) is not None:
+                    continue
+                if not can_try(ssn, job) or not ssn.allocatable(queue, task):
+                    continue
+                stmt = ssn.statement()
+                if ssn.placer.try_row(ssn, task, row, future=False):
+                    stmt.placed((task,), (row,), ALLOCATED)
+                    if ssn.job_ready(job):
+                        stmt.commit()
+                        return True
+                stmt.discard()
+        return False
+
+
+def is_replaced(task: Task) -> bool:
+    """Whether a pod's owner puts a new one in its place, and does no more than that."""
+    owner = task.pod.metadata.controller
+    return owner is not None and owner.kind in REPLACING

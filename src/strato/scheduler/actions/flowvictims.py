@@ -1,0 +1,157 @@
+"""Whose places starving jobs could have: pods that a plugin gives up, and pods that can as well run elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler import victims as choice
+from strato.scheduler.actions.flowholds import is_replaced
+from strato.scheduler.cache.jobs import Job, Queue
+from strato.scheduler.cache.tasks import BOUND, RUNNING, Task, TaskClass
+from strato.scheduler.flowevict import how_often
+from strato.scheduler.flowgains import Prices
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+Int64s = npt.NDArray[np.int64]
+EVICTABLE = frozenset((BOUND, RUNNING))
+_MOST_ROWS = 256
+"""Rows, those that lack least first, on which somebody might move for a class."""
+_MOST_REFUGES = 256
+"""Rows with room kept in the network for each class that may move."""
+
+
+class Victim(NamedTuple):
+    """A pod whose place could be had.
+
+    Attributes:
+        task: The pod.
+        price: What it costs, in node-hours.
+        moves: Whether it is to run on elsewhere.
+    """
+
+    task: Task
+    price: float
+    moves: bool
+
+
+class Holders:
+    """Who holds places in a session, and what is free.
+
+    Args:
+        ssn: The session.
+        prices: What victims cost.
+        preemption: Whether less important pods of the same queue may be left out.
+        migration: Whether pods that their owner replaces may move.
+    """
+
+    def __init__(self, ssn: Session, prices: Prices, *, preemption: bool, migration: bool) -> None:
+        self._ssn, self._prices, self._preemption, self.migration = ssn, prices, preemption, migration
+        self._lower: dict[tuple[str, int], list[Victim]] = {}
+        self._refuges: dict[int, list[tuple[int, int]]] = {}
+
+    def refresh(self) -> None:
+        """Forget what was looked up: the session has changed."""
+        self._lower.clear()
+        self._refuges.clear()
+
+    def victims(self, job: Job, queue: Queue, task: Task) -> dict[int, list[Victim]]:
+        """Return by row whose places a task could have, those that cost least first."""
+        rows = choice.candidate_rows(self._ssn, task)
+        found: dict[str, Victim] = {}
+        if self._preemption:
+            found = {victim.task.key: victim for victim in self._preemptable(job, queue, task, rows)}
+        if self.migration:
+            for victim in self._movable(job, task, rows):
+                found[victim.task.key] = victim  # cheaper than to be left out
+        by_row: dict[int, list[Victim]] = {}
+        for victim in sorted(found.values(), key=lambda victim: victim.price):
+            by_row.setdefault(victim.task.row, []).append(victim)
+        return by_row
+
+    def _preemptable(self, job: Job, queue: Queue, task: Task, rows: Int64s) -> list[Victim]:
+        """Return whom the plugins give up to a task, all together."""
+        lower = self._less_important(queue, job.priority)
+        on = np.zeros(self._ssn.world.nodes.size, np.bool_)
+        on[rows] = True
+        given: dict[int, Int64s] = {}
+        for victim in lower:
+            row = victim.task.row
+            if on[row]:
+                given[row] = given.get(row, 0) + victim.task.cls.request
+        enough = {row for row, gift in given.items() if how_often(self.free(row) + gift, task.cls.request)}
+        candidates = [victim.task for victim in lower if victim.task.row in enough]
+        spared = {t.key for t in self._ssn.preemptable(task, candidates)} if candidates else set()
+        return [victim for victim in lower if victim.task.key in spared]
+
+    def _less_important(self, queue: Queue, priority: int) -> list[Victim]:
+        """Return the running pods of a queue's jobs below a priority, the cheapest first."""
+        found = self._lower.get((queue.name, priority))
+        if found is None:
+            pods = [
+                Victim(task, self._prices.eviction(task), moves=False)
+                for job in self._ssn.world.jobs.values()
+                if job.queue is queue and job.priority < priority and (job.counts[RUNNING] or job.counts[BOUND])
+                for task in job.tasks.values()
+                if task.status in EVICTABLE and task.preemptable and task.row >= 0
+            ]
+            found = self._lower[queue.name, priority] = sorted(pods, key=_cheap_and_late)
+        return found
+
+    def _movable(self, job: Job, task: Task, rows: Int64s) -> list[Victim]:
+        """Return who could run elsewhere as well, on the rows that lack least for a task."""
+        ssn, nodes = self._ssn, self._ssn.world.nodes
+        need = task.cls.request
+        asked = need > 0
+        free = nodes.idle[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
+        lack = (np.maximum(need - free, 0)[:, asked] / need[asked]).max(axis=1, initial=0.0)
+        near = np.argsort(lack, kind="stable")
+        pods = [
+            Victim(other, self._prices.migration(other), moves=True)
+            for row in rows[near[lack[near] > 0][:_MOST_ROWS]].tolist()
+            for other in nodes.tasks[row].values()
+            if other.status == RUNNING and other.preemptable and other.job is not None
+            if other.job is not job and other.job.priority <= job.priority
+            if is_replaced(other) and not other.cls.uses_claims and not ssn.one_by_one(other)
+        ]
+        pods = [pod for pod in pods if any(row != pod.task.row for row, _ in self.refuge(pod.task))]
+        pods.sort(key=_cheap_and_late)
+        agreed = {t.key for t in ssn.movable(task, [pod.task for pod in pods])} if pods else set()
+        return [pod for pod in pods if pod.task.key in agreed]
+
+    def refuge(self, task: Task) -> list[tuple[int, int]]:
+        """Return rows with room for a class now, and for how many, the best first."""
+        found = self._refuges.get(task.cls.number)
+        if found is None:
+            rows = self.room_now(task)[:_MOST_REFUGES]
+            found = [(row, how_often(self.free(row), task.cls.request)) for row in rows]
+            found = [(row, room) for row, room in found if room]
+            self._refuges[task.cls.number] = found
+        return found
+
+    def room_now(self, task: Task) -> list[int]:
+        """Return rows that can take a task at once, the best first."""
+        rows = self._ssn.placer.rows_for(self._ssn, task, self._ssn.kernel_flags)
+        return choice.scored_order(self._ssn, task, rows)
+
+    def free(self, row: int) -> Int64s:
+        """Return what is free on a row once all that leave have left."""
+        nodes = self._ssn.world.nodes
+        free: Int64s = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
+        return free
+
+    def rooms(self, rows: Int64s, cls: TaskClass) -> Int64s:
+        """Return how many tasks of a class fit into what is free on rows."""
+        nodes, asked = self._ssn.world.nodes, cls.request > 0
+        free = nodes.idle[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
+        room: Int64s = np.maximum(0, (free[:, asked] // cls.request[asked]).min(axis=1, initial=1 << 20))
+        return room
+
+
+def _cheap_and_late(victim: Victim) -> tuple[float, tuple[int, str, str]]:
+    """Order victims: the cheapest first; the order of tasks decides among equals."""
+    return victim.price, victim.task.order
