@@ -277,6 +277,50 @@ ANSWERED = [
 ]
 
 
+def described(**more: Any) -> dict[str, Any]:
+    return {"resource_desc": {**node("n1")["resource_desc"], **more}}
+
+
+def test_an_updated_node_has_its_new_size() -> None:
+    served = service()
+    call(served, "NodeAdded", node("n1"))
+    for uid in range(1, 8):
+        call(served, "TaskSubmitted", pod(uid))
+    assert len(call(served, "Schedule", {})["deltas"]) == 3  # 4000 millicores: less than four fit
+    larger = described(resource_capacity={"cpu_cores": 9000.0, "ram_cap": 8000}, max_pods=5)
+    assert call(served, "NodeUpdated", larger)["type"] == scheduler.NODE_UPDATED_OK
+    assert len(call(served, "Schedule", {})["deltas"]) == 2  # slots decide now
+    kept = described(reserved_resources={"cpu_cores": 9000.0}, max_pods=0)
+    del kept["resource_desc"]["resource_capacity"]
+    call(served, "NodeUpdated", kept)
+    machine = served._flow.world.machine("n1")
+    assert (machine.slots, machine.capacity.cpu, machine.used.cpu) == (5, 9000, 5000 + 9000)
+    call(served, "NodeUpdated", described(reserved_resources={"cpu_cores": 0.0}))
+    assert served._flow.world.machine("n1").used.cpu == 5000
+
+
+def test_an_updated_node_stands_in_its_new_rack() -> None:
+    served = service()
+    call(served, "NodeAdded", node("n1"))
+    call(served, "NodeUpdated", described(labels=[{"key": "topology.kubernetes.io/rack", "value": "r7"}]))
+    assert served._flow.world.machine("n1").rack == "r7"
+    call(served, "NodeUpdated", described())
+    assert served._flow.world.machine("n1").rack == ""
+
+
+def test_an_impossible_size_in_an_update_changes_nothing() -> None:
+    served = service()
+    call(served, "NodeAdded", node("n1"))
+    with pytest.raises(WireError, match="node 'n1': cpu_cores"):
+        call(
+            served,
+            "NodeUpdated",
+            described(resource_capacity={"cpu_cores": -1.0}, labels=[{"key": "rack", "value": "x"}]),
+        )
+    machine = served._flow.world.machine("n1")
+    assert (machine.capacity.cpu, machine.rack) == (4000, "")
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of grpcio's own code
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize(("method", "message", "expected"), REFUSED + ANSWERED)

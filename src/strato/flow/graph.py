@@ -113,6 +113,19 @@ class FlowScheduler:
         self.model.add_machine(index, self._at(index))
         self._dirty.update(self._task_node)
 
+    def update_machine(self, name: str) -> None:
+        """Say that a machine's labels, rack, taints or size were changed in the `World`.
+
+        Models that keep what they learned of a machine by where it stands see it leave and join.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        machine, index = self.world.machine(name), self.world.machine_index[name]
+        self.model.remove_machine(index, machine)
+        self.model.add_machine(index, machine)
+        self._dirty.update(self._task_node)
+
     def remove_machine(self, name: str, *, fail_tasks: bool = False) -> tuple[int, ...]:
         """A machine leaves; its tasks wait again, or are removed with `fail_tasks`. Return them.
 
@@ -238,11 +251,11 @@ class FlowScheduler:
         while True:
             late = self._overflow(targets)
             late |= gangs.short_of_minimum(self.world, targets)
-            late = {task for task in late if self.world.tasks[task].machine is None} - dropped
+            late -= dropped
             if not late:
                 break
             dropped |= late
-            self._hold_back(late)
+            self._hold_back(late, now)
             solution, targets = self._solve_and_read()
         self._dirty |= dropped
         found = self._deltas(targets)
@@ -433,6 +446,13 @@ class FlowScheduler:
         room: dict[str, Vector] = {}
         late = set()
         fresh = [self.world.tasks[t] for t, name in targets.items() if self.world.tasks[t].machine != name]
+        if self._check_vectors and self.world.preemption:
+            for task in map(self.world.tasks.__getitem__, self._task_node):
+                if task.machine is not None and targets.get(task.id) != task.machine:  # its room is free then
+                    left = room.get(task.machine)
+                    room[task.machine] = (
+                        self.world.machine(task.machine).available if left is None else left
+                    ) + task.request
         arrivals = rules.Arrivals(self.world, fresh)
         for task in sorted(fresh, key=lambda task: -task.priority):
             name = targets[task.id]
@@ -448,9 +468,18 @@ class FlowScheduler:
                     late.add(task.id)
         return late
 
-    def _hold_back(self, tasks: set[int]) -> None:
-        """Leave tasks only their waiting arc, so that the next solve gives their place to others."""
-        ids = sorted(tasks)
+    def _hold_back(self, tasks: set[int], now: float) -> None:
+        """Leave tasks only their waiting arc, so that the next solve gives their place to others; who runs may stay."""
+        settled = sorted(t for t in tasks if self.world.tasks[t].machine is not None)
+        if settled:
+            runners = [self.world.tasks[t] for t in settled]
+            every = np.arange(len(runners))
+            here = [self._machine_node[self.world.machine_index[t.machine or ""]] for t in runners]
+            jobs = np.array([*here, *(self._job_node[t.job] for t in runners)], np.int64)
+            cost = np.concatenate([self.model.continuation(runners, now), self.model.preemption(runners, now)])
+            nodes = np.array([self._task_node[t] for t in settled], np.int64)
+            self._write(nodes, np.concatenate([every, every]), jobs, cost, np.ones(2 * len(runners), np.int64))
+        ids = sorted(tasks - set(settled))
         nodes = np.array([self._task_node[t] for t in ids], np.int64)
         jobs = np.array([self._job_node[self.world.tasks[t].job] for t in ids], np.int64)
         self._write(nodes, np.arange(len(ids)), jobs, np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64))

@@ -88,12 +88,25 @@ class CpuMemory(CostModel):
                 order = np.argsort((offer.host - turn) % len(hosts.index), kind="stable")
                 offers.append((row, Levels(offer.host[order], offer.cost[order])))
                 wanted.append(int(demand[row]))
-        kept = cheapest([offer for _, offer in offers], wanted, hosts.free)
+        kept = cheapest([offer for _, offer in offers], wanted, hosts.places)
         parts = [
             arcs(np.full(len(keep), row), hosts.index[offer.host[keep]], offer.cost[keep])
             for (row, offer), keep in zip(offers, kept, strict=True)
         ]
         return join(parts)
+
+    def machine_to_sink(self, indices: Sequence[int]) -> Arcs:
+        """With preemption, a machine has as many places as tasks run there and more fit; one beyond takes another's.
+
+        Which of the waiting requests fits most often decides; a larger one that is let in too early finds no room by
+        its real vector and waits for the next round.
+        """
+        if not self.world.preemption:
+            return super().machine_to_sink(indices)
+        hosts = Hosts(self.world)
+        room = np.zeros(len(self.world.machines), np.int64)
+        room[hosts.index] = hosts.places + [len(m.tasks) for m in hosts.machines]
+        return arcs(range(len(indices)), [0] * len(indices), 0, room[np.asarray(indices, np.int64)])
 
     def _priced(self, task: Task, hosts: Hosts, demand: int) -> Levels:
         """Price the levels of every machine that fits, as many levels as the demand can need."""
@@ -108,7 +121,7 @@ class CpuMemory(CostModel):
             for dimension, request in enumerate((task.request.cpu, task.request.ram, task.request.ephemeral)):
                 room, capacity = hosts.available[dimension, allowed], hosts.capacity[dimension, allowed]
                 if request:
-                    fits &= (level + 1) * request < room
+                    fits &= (level + 1) * request < hosts.within_reach[dimension, allowed]
                 if dimension < 2:
                     used.append((capacity - room + level * request) / np.maximum(capacity, 1))
             cost = price(used[0], used[1]) + extra
@@ -164,26 +177,48 @@ class Hosts:
     Attributes:
         index: Indices in the `World`.
         machines: The machines.
-        free: Slots without a task.
+        free: Slots a class may use: those without a task; with preemption all that are not others'.
         available, capacity: int64[3, hosts]: cpu, memory, ephemeral storage.
+        within_reach: What is available, and with preemption also what running tasks hold.
+        places: How many tasks can come without one of those there having to go.
         soft, avoiding: Positions of machines with soft taints, and of those that somebody's tasks should avoid.
     """
 
     def __init__(self, world: World) -> None:
         self._world = world
-        found = [(i, m) for i, m in world.present() if m.free > 0]
+        found = [(i, m) for i, m in world.present() if world.capacity_of(m) > 0]
         self.machines = [m for _, m in found]
         self.index = np.array([i for i, _ in found], np.int64)
-        self.free = np.array([m.free for m in self.machines], np.int64)
+        self.free = np.array([world.capacity_of(m) for m in self.machines], np.int64)
         capacity = [(m.capacity.cpu, m.capacity.ram, m.capacity.ephemeral) for m in self.machines]
         used = [(m.used.cpu, m.used.ram, m.used.ephemeral) for m in self.machines]
         self.capacity = np.array(capacity, np.int64).reshape(-1, 3).T.copy()
         self.available = self.capacity - np.array(used, np.int64).reshape(-1, 3).T
+        self.within_reach, self.places = self.available, self.free
+        if world.preemption:
+            held = [_held(m) for m in self.machines]
+            self.within_reach = self.available + np.array(held, np.int64).reshape(-1, 3).T
+            self.places = self._without_eviction()
         tainted = [i for i, m in enumerate(self.machines) if m.taints]
         self.soft = [i for i in tainted if any(t.effect == "PreferNoSchedule" for t in self.machines[i].taints)]
         self.avoiding = [i for i, m in enumerate(self.machines) if m.avoids]
         repelling = [i for i, m in enumerate(self.machines) if any(r.apart for r in m.tasks.values())]
         self._particular = sorted({*tainted, *repelling})
+
+    def _without_eviction(self) -> Int64s:
+        """Return how many more tasks fit beside those that run, of the waiting request that fits most often."""
+        waiting = {
+            (t.request.cpu, t.request.ram, t.request.ephemeral) for t in self._world.tasks.values() if not t.machine
+        }
+        slots = np.array([m.free for m in self.machines], np.int64)
+        most = np.zeros(len(self.machines), np.int64)
+        for request in waiting:
+            fits = slots.copy()
+            for dimension, need in enumerate(request):
+                if need:
+                    fits = np.minimum(fits, np.maximum(0, self.available[dimension] - 1) // need)
+            most = np.maximum(most, fits)
+        return most
 
     def allow(self, task: Task) -> npt.NDArray[np.bool_]:
         """Tell which machines meet the task's hard rules; looks one by one only where there are any."""
@@ -193,6 +228,12 @@ class Hosts:
         for i in range(len(self.machines)) if everywhere else self._particular:
             allowed[i] = rules.is_allowed(task, self.machines[i], near)
         return allowed
+
+
+def _held(machine: Machine) -> tuple[int, int, int]:
+    """Return what the tasks that run on a machine hold."""
+    held = [task.request for task in machine.tasks.values()]
+    return sum(r.cpu for r in held), sum(r.ram for r in held), sum(r.ephemeral for r in held)
 
 
 def cheapest(offers: Sequence[Levels], wanted: Sequence[int], free: Int64s) -> list[Int64s]:

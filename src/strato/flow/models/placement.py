@@ -6,7 +6,8 @@ Builds on the CPU/memory model and adds what hardware labels say:
   ``disk`` says so; a task that asks for none pays for occupying rare equipment, so cheap disks go first;
 - *near its data*: machines in the zone, region or rack of a task's input cost less;
 - *priority*: waiting costs more per step of priority, and evicting a running task costs its own waiting
-  price and what it would lose, so a preemption happens only with proven gain.
+  price and what it would lose, so a preemption happens only with proven gain; moving one costs what it would lose,
+  so that a better place alone moves nobody.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from strato.flow.models.base import Arcs
 from strato.flow.models.cpu import WAITING, CpuMemory, Hosts, Levels
 from strato.flow.network import Int64s
 from strato.flow.world import Machine, Selector, Task
@@ -45,8 +47,17 @@ class Placement(CpuMemory):
 
     def preemption(self, tasks: Sequence[Task], now: float) -> Int64s:
         """The price of waiting, what has run already, and the least gain."""
-        lost = np.array([min(PRIORITY_STEP // 2, int(t.run_seconds(now))) for t in tasks], np.int64)
-        return self.task_to_unscheduled(tasks, now) + lost + EVICTION_GAIN
+        return self.task_to_unscheduled(tasks, now) + _restart(tasks, now)
+
+    def task_arcs(self, tasks: Sequence[Task], now: float) -> Arcs:
+        """As CPU/memory; a running task loses by a move what it loses by an eviction, but for the wait."""
+        found = super().task_arcs(tasks, now)
+        running = np.flatnonzero([task.machine is not None for task in tasks])
+        if not running.size:
+            return found
+        lost = np.zeros(len(tasks), np.int64)
+        lost[running] = _restart([tasks[i] for i in running.tolist()], now)
+        return found._replace(cost=found.cost + lost[found.row])
 
     def class_of(self, task: Task) -> tuple[Hashable, ...]:
         """As CPU/memory, and where the data are and which disk is asked for."""
@@ -88,6 +99,12 @@ class Placement(CpuMemory):
             if machine.labels.get(label) and machine.labels.get(label) == other.labels.get(label):
                 return FAR[distance]
         return FAR["elsewhere"]
+
+
+def _restart(tasks: Sequence[Task], now: float) -> Int64s:
+    """Return what starting running tasks anew costs: what they have done, and the least gain."""
+    lost = [min(PRIORITY_STEP // 2, int(task.run_seconds(now))) for task in tasks]
+    return np.array(lost, np.int64) + EVICTION_GAIN
 
 
 def steps(priority: int) -> int:

@@ -45,6 +45,7 @@ class Service:
         self.statistics = flow.model.statistics
         self._ended: set[int] = set()
         self._others: dict[str, tuple[str, Vector]] = {}
+        self._reserved: dict[str, Vector] = {}
 
     def schedule(self, _: Values) -> Values:
         """Run a round; the answer carries its decisions and who waits."""
@@ -123,6 +124,7 @@ class Service:
         slots = resource["max_pods"] or sum(pu["task_capacity"] or 1 for pu in leaves)
         labels, whose = _labels(resource["labels"]), f"node {resource['uuid']!r}"
         _check(slots, f"{whose}: max_pods", MOST_SLOTS)
+        reserved = to_vector(resource["reserved_resources"], whose)
         self._flow.add_machine(
             Machine(
                 resource["uuid"],
@@ -130,25 +132,41 @@ class Service:
                 capacity=to_vector(resource["resource_capacity"], whose),
                 labels=labels,
                 taints=_taints(resource["taints"]),
-                rack=next((labels[key] for key in RACK_LABELS if key in labels), ""),
+                rack=_rack(labels),
                 avoids=frozenset(a["uid"] for a in resource["avoids"]),
-                used=to_vector(resource["reserved_resources"], whose),
+                used=reserved,
             )
         )
+        self._reserved[resource["uuid"]] = reserved
         self._pu_of[resource["uuid"]] = leaves[0]["uuid"] if leaves else resource["uuid"]
         for known in (resource, *leaves):
             self._machine_of[known["uuid"]] = resource["uuid"]
         return {"type": NODE_ADDED_OK}
 
     def node_updated(self, request: Values) -> Values:
-        """Labels and taints of a node changed."""
+        """Labels, taints or the size of a node changed.
+
+        A client that says nothing of capacity, reserved resources or slots (all optional on the wire) leaves them as
+        they are.
+        """
         resource = request["resource_desc"]
         name = self._machine_of.get(resource["uuid"]) if resource else None
-        if name is None:
+        if resource is None or name is None:
             return {"type": NODE_NOT_FOUND}
-        machine = self._flow.world.machine(name)
-        machine.labels, machine.taints = _labels(resource["labels"]), _taints(resource["taints"])
+        machine, whose = self._flow.world.machine(name), f"node {name!r}"
+        slots = resource["max_pods"] or machine.slots
+        _check(slots, f"{whose}: max_pods", MOST_SLOTS)
+        told = resource["resource_capacity"]
+        capacity = machine.capacity if told is None else to_vector(told, whose)
+        told = resource["reserved_resources"]
+        reserved = self._reserved[name] if told is None else to_vector(told, whose)
+        labels = _labels(resource["labels"])
+        machine.used = machine.used - self._reserved[name] + reserved
+        self._reserved[name] = reserved
+        machine.slots, machine.capacity = slots, capacity
+        machine.labels, machine.taints, machine.rack = labels, _taints(resource["taints"]), _rack(labels)
         machine.avoids = frozenset(a["uid"] for a in resource["avoids"])
+        self._flow.update_machine(name)
         return {"type": NODE_UPDATED_OK}
 
     def node_failed(self, request: Values) -> Values:
@@ -164,7 +182,7 @@ class Service:
         if name is None:
             return {"type": NODE_NOT_FOUND}
         self._ended.update(self._flow.remove_machine(name, fail_tasks=True))
-        del self._pu_of[name]
+        del self._pu_of[name], self._reserved[name]
         self._machine_of = {key: value for key, value in self._machine_of.items() if value != name}
         self._others = {key: value for key, value in self._others.items() if value[0] != name}
         return {"type": done}
@@ -299,6 +317,10 @@ def _check(value: float, what: str, most: int = LARGEST_AMOUNT) -> None:
 
 def _labels(found: list[Values]) -> dict[str, str]:
     return {label["key"]: label["value"] for label in found}
+
+
+def _rack(labels: dict[str, str]) -> str:
+    return next((labels[key] for key in RACK_LABELS if key in labels), "")
 
 
 def _taints(found: list[Values]) -> tuple[Taint, ...]:

@@ -321,7 +321,7 @@ class Moves:
         free, need = self._holders.free(row), task.cls.request * len(tasks)
         standing = [v for v in group.victims.get(row, ()) if v.task.status in EVICTABLE and v.task.row == row]
         leaving = [v.task for v in standing if not v.moves]
-        given_up = {t.key for t in ssn.preemptable(task, leaving)} if leaving else set()
+        given_up = self._holders.given_up(task, leaving)
         moving = [v.task for v in standing if v.moves]
         agreed = {t.key for t in ssn.movable(task, moving)} if moving else set()
         standing = [v for v in standing if v.task.key in (agreed if v.moves else given_up)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -85,8 +86,17 @@ class Holders:
                 given[row] = given.get(row, 0) + victim.task.cls.request
         enough = {row for row, gift in given.items() if how_often(self.free(row) + gift, task.cls.request)}
         candidates = [victim.task for victim in lower if victim.task.row in enough]
-        spared = {t.key for t in self._ssn.preemptable(task, candidates)} if candidates else set()
-        return [victim for victim in lower if victim.task.key in spared]
+        given_up = self.given_up(task, candidates)
+        return [victim for victim in lower if victim.task.key in given_up]
+
+    def given_up(self, task: Task, candidates: Sequence[Task]) -> set[str]:
+        """Return the keys of candidates that may be left out for a task.
+
+        A tier whose plugins cannot agree on anybody leaves the decision to the next one (as in Volcano), which may know
+        nothing of gangs or budgets; so every plugin that guards pods must agree besides.
+        """
+        guarded = self._ssn.movable(task, candidates) if candidates else []
+        return {victim.key for victim in self._ssn.preemptable(task, guarded)} if guarded else set()
 
     def _less_important(self, queue: Queue, priority: int) -> list[Victim]:
         """Return the running pods of a queue's jobs below a priority, the cheapest first."""

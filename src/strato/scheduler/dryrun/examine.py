@@ -59,7 +59,8 @@ def _diagnosis(key: str, job: Job, task: Task | None, plan: Plan, world: World) 
     promised = {pod: node for pod, node in plan.pipelined.items() if pod in job.pending}
     if key in promised or (task is None and promised and len(promised) + bound == len(job.pending)):
         nodes = ", ".join(sorted({promised[key]} if key in promised else set(promised.values())))
-        return Diagnosis(key, state, f"it was promised room on {nodes} and waits for pods there to leave")
+        gain = tuple(v for v in plan.verdicts.get(job.key, ()) if v.code == "FlowGain")
+        return Diagnosis(key, state, f"it was promised room on {nodes} and waits for pods there to leave", gain)
     return _waiting(key, state, job, task, plan, world)
 
 
