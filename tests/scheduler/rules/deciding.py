@@ -13,7 +13,7 @@ from strato.scheduler.cycle import decide
 from strato.scheduler.placement import Placer
 from strato.scheduler.shards import SOFT, Shards
 from tests.scheduler import worlds
-from tests.scheduler.worlds import pod
+from tests.scheduler.worlds import group, pod
 
 NOW = 1_700_000_000.0
 """2023-11-14T22:13:20Z."""
@@ -85,3 +85,13 @@ def priority(name: str, value: int) -> Json:
 NOTHING: Json = {"cpu": "", "memory": ""}
 """What a best-effort pod requests."""
 HIGH, MIDDLE, LOW = priority("high", 100), priority("middle", 50), priority("low", 1)
+
+
+def low(minimum: int, **spec: Any) -> Json:
+    """Return an unimportant group that runs."""
+    return group("l", minimum, phase="Running", **{"priorityClassName": "low"} | spec)
+
+
+def high(minimum: int, **spec: Any) -> Json:
+    """Return an important group that waits."""
+    return group("h", minimum, priorityClassName="high", **spec)
