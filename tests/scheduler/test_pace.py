@@ -11,16 +11,16 @@ from strato.scheduler.pace import Pace
     ("took", "busy", "status"),
     [
         (0.0, 0.002, 0.1),
-        (0.003, 0.015, 0.1),
-        (0.01, 0.05, 0.2),
-        (0.02, 0.05, 0.4),
-        (0.3, 0.3, 0.5),
+        (0.002, 0.01, 0.1),
+        (0.01, 0.05, 0.5),
+        (0.015, 0.05, 0.75),
+        (0.3, 0.3, 1.0),
     ],
     ids=[
         "a cycle that cost nothing is followed almost at once",
         "a short cycle is followed after five times as long",
         "the next placement waits no longer than a twentieth of a second",
-        "statuses wait for as long as cycles take a twentieth of the time",
+        "statuses wait until cycles take a fiftieth of the time",
         "a long cycle is followed after as long again",
     ],
 )

@@ -304,6 +304,27 @@ def test_group_is_written_once_when_admitted_and_once_when_it_runs(late: float) 
     virtually(story)
 
 
+def test_counters_of_a_gang_whose_pods_start_one_by_one_are_written_every_few_seconds() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            pods = [f"p{number}" for number in range(20)]
+            await create(cluster, worlds.node("n1", cpu="32", memory="64Gi"), worlds.group("train", 20))
+            await create(cluster, *(worlds.pod(name, "train") for name in pods))
+            await clock.sleep(1.0)
+            seen: list[tuple[str, int]] = []
+            start = (await cluster.get(PodGroup, "train", "ns")).metadata.resource_version
+            watch = asyncio.get_running_loop().create_task(follow(cluster, start, seen))
+            for name in pods:
+                await cluster.patch(Pod, name, "ns", {"status": {"phase": "Running"}}, subresource="status")
+                await clock.sleep(0.5)
+            await clock.sleep(5.0)
+            watch.cancel()
+            assert len(seen) <= 5
+            assert seen[-1] == ("Running", 20)
+
+    virtually(story)
+
+
 async def follow(cluster: LocalCluster, start: str, seen: list[tuple[str, int]]) -> None:
     async for events in cluster.watch(PodGroup, "ns", resource_version=start):
         seen.extend((event.object.status.phase, event.object.status.running) for event in events)

@@ -12,8 +12,8 @@ _BUSY_FACTOR = 5.0
 _BUSY_SECONDS = 0.05
 _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses: as short when cycles are, so that a reader does not wait."""
-_STATUS_FACTOR = 20.0
-_STATUS_LONGEST_SECONDS = 0.5
+_STATUS_FACTOR = 50.0
+_STATUS_LONGEST_SECONDS = 1.0
 
 
 class Pace:

@@ -6,7 +6,7 @@ of the placed, and per role where the group asks for minima, are updated by the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from strato.api.volcano.scheduling import PodGroup
@@ -28,6 +28,7 @@ from strato.scheduler.cache.tasks import (
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.subjobs import Layout
+    from strato.scheduler.plan import PodVerdict
 
 PHASE_PENDING: Final = "Pending"
 PHASE_INQUEUE: Final = "Inqueue"
@@ -84,6 +85,7 @@ class Job:
         "role_counts",
         "solo",
         "tasks",
+        "told",
         "uid",
         "used",
         "waiting_seconds",
@@ -118,6 +120,8 @@ class Job:
         self.solo = False
         self.layout: Layout | None = None
         self.conditions: dict[str, tuple[str, str, str]] = {}
+        self.told: tuple[str, Sequence[PodVerdict]] | None = None
+        """What the last session said of its pods, and the words that all of them share; None when they share none."""
 
     def __repr__(self) -> str:
         return f"Job({self.key} {self.phase or '-'} {self.describe_counts()})"

@@ -104,7 +104,9 @@ class Gang(Plugin):
     def _condition(ssn: Session, job: Job) -> Condition | None:
         if job.is_ready:
             return Condition("Scheduled", "True", READY_REASON, "")
-        leaving = sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
+        leaving = 0
+        if job.counts[RELEASING]:
+            leaving = sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
         open_tasks = job.counts[PENDING] + job.counts[PIPELINED]
         if leaving and not open_tasks and job.scheduled + leaving >= job.min_available:
             return None
@@ -122,6 +124,8 @@ class Gang(Plugin):
 def _almost(ssn: Session, job: Job) -> int:
     """Count pending tasks that had a place in a statement that was discarded."""
     found = 0
+    if not ssn.transactions:
+        return found
     for key in job.pending:
         last = ssn.transactions.get(key)
         found += last is not None and last.status in ALLOCATED_SET

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from strato.scheduler.cache.jobs import Job
 
 _STALL_SECONDS = 1.0
-_LONGEST_SECONDS = 10.0
+_LONGEST_SECONDS = 30.0
 _GAPS = 2.0
 """Times the longest wait between two looks that found new pods."""
 _REMEMBERED = 10_000

@@ -47,14 +47,22 @@ def fit_error(ssn: Session, job: Job) -> str:
     """Return the job's fit error: readiness, counts, reasons of its pending tasks, and the first origin."""
     head = "pod group is ready" if ssn.job_ready(job) else "pod group is not ready"
     text = f"{head}, {job.describe_counts()}"
-    reasons: Counter[str] = Counter()
-    for key in job.pending:
-        last = ssn.transactions.get(key)
-        reasons[SCHEDULABLE if last is not None and last.status == ALLOCATED else UNSCHEDULABLE] += 1
-    if reasons:
-        text += "; Pending: " + ", ".join(sorted(f"{n} {reason}" for reason, n in reasons.items()))
+    if job.pending:
+        text += f"; Pending: {_count_pending(ssn, job)}"
     origin = _origin(ssn, job)
     return f"{text}. {origin}" if origin else text
+
+
+def _count_pending(ssn: Session, job: Job) -> str:
+    """Return how many pending tasks had a place in a statement that was discarded, and how many had none."""
+    transactions = ssn.transactions
+    if not transactions:
+        return f"{len(job.pending)} {UNSCHEDULABLE}"
+    reasons: Counter[str] = Counter()
+    for key in job.pending:
+        last = transactions.get(key)
+        reasons[SCHEDULABLE if last is not None and last.status == ALLOCATED else UNSCHEDULABLE] += 1
+    return ", ".join(sorted(f"{n} {reason}" for reason, n in reasons.items()))
 
 
 def _origin(ssn: Session, job: Job) -> str:

@@ -29,6 +29,8 @@ from strato.scheduler.shards import ShardStatus
 _SETTLE_SECONDS = 0.2
 """How long a verdict must stand before it is written, and how long a group's pods may take from bound to running
 before the group is called Running without their counters."""
+_COUNT_SECONDS = 3.0
+"""Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
 _REPEAT_SECONDS = 5.0
 """Shortest time between two texts for the same pod or group and reason."""
 
@@ -68,6 +70,7 @@ class Reports:
         self._period = period
         self._groups: Deadlines[GroupStatus] = Deadlines()
         self._pods: Deadlines[PodVerdict] = Deadlines()
+        self._counted: dict[str, float] = {}
         self._arrivals = Arrivals()
         self._queues: dict[str, QueueStatus] = {}
         self._queues_due = 0.0
@@ -109,8 +112,10 @@ class Reports:
             at = now + _SETTLE_SECONDS if _is_starting(status) else now
         else:
             unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
-            at = now + (_SETTLE_SECONDS if unschedulable else self._period)
-            if unschedulable and _only_says_why(status):
+            at = now + _SETTLE_SECONDS
+            if not unschedulable:
+                at = max(now + self._period, self._counted.get(status.job.key, now - _COUNT_SECONDS) + _COUNT_SECONDS)
+            elif _only_says_why(status):
                 at = max(at, self._arrivals.settled_at(status.job))
         self._groups.put(status.job.key, at if due is None else min(at, due.at), status)
 
@@ -118,7 +123,8 @@ class Reports:
         task = verdict.task
         due = self._pods.get(task.key)
         if due is not None:
-            self._pods.put(task.key, due.at, verdict)
+            if due.item is not verdict:
+                self._pods.put(task.key, due.at, verdict)
             return
         if self._knows(verdict):
             return
@@ -143,6 +149,7 @@ class Reports:
             if now < later and _only_says_why(status):
                 self._groups.put(status.job.key, later, status)
             else:
+                self._counted[status.job.key] = now
                 self._write(self._group, status)
         for verdict in self._pods.take_due(now):
             self._tell_pod(verdict, now)
@@ -150,6 +157,8 @@ class Reports:
             for queue in self._queues.values():
                 self._write(lambda queue: self._queue(queue), queue)
             self._queues = {}
+        if len(self._counted) > 2 * len(self._world.jobs) + 1000:
+            self._counted = {key: at for key, at in self._counted.items() if key in self._world.jobs}
         if len(self._told) > 50_000:
             self._told = {key: told for key, told in self._told.items() if key in self._world.tasks}
 

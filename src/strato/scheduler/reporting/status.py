@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strato.scheduler.cache.jobs import (
@@ -24,11 +25,11 @@ from strato.scheduler.cache.tasks import (
     Task,
 )
 from strato.scheduler.claims.holdings import amounts_in, claims_by_queue
-from strato.scheduler.plan import Condition, GroupStatus, QueueStatus
+from strato.scheduler.plan import Condition, GroupStatus, PodVerdict, QueueStatus
 from strato.scheduler.reporting.diagnostics import pod_verdict
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.session import Notes, Session
 
 
 def decide_phase(job: Job, *, unschedulable: bool) -> str:
@@ -80,11 +81,26 @@ def _close_job(ssn: Session, job: Job) -> None:
             ssn.world.index_phase(job)
     if notes is None or not (notes.errors or notes.verdicts or notes.condition):
         return
+    ssn.plan.pods.extend(_pod_verdicts(ssn, job, notes))
+
+
+def _pod_verdicts(ssn: Session, job: Job, notes: Notes) -> Sequence[PodVerdict]:
+    """Return what to tell a job's unplaced pods; the very same as before when neither job nor words changed."""
+    if not notes.errors and job.told is not None and job.key not in ssn.world.changed:
+        fallback = notes.fit_error or ssn.fit_error(job)
+        if job.told[0] == fallback:
+            return job.told[1]
+    job.told = None
     waiting = [task for task in _unplaced(job) if not task.gated]
-    if waiting:
-        every = all(task.alike in notes.errors for task in waiting)
-        fallback = "" if every else notes.fit_error or ssn.fit_error(job)
-        ssn.plan.pods.extend(pod_verdict(ssn, job, task, fallback) for task in waiting)
+    if not waiting:
+        return ()
+    every = all(task.alike in notes.errors for task in waiting)
+    fallback = "" if every else notes.fit_error or ssn.fit_error(job)
+    verdicts = [pod_verdict(ssn, job, task, fallback) for task in waiting]
+    alike = not (notes.errors or job.counts[ALLOCATED] or job.counts[PIPELINED])
+    if alike and not any(task.key in ssn.transactions for task in waiting):
+        job.told = fallback, verdicts
+    return verdicts
 
 
 def _unplaced(job: Job) -> list[Task]:
