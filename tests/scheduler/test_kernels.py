@@ -46,6 +46,8 @@ class Arena:
                 self.table.requested[row, d] = used
                 self.table.releasing[row, d] = rng.randint(0, used)
                 self.table.pipelined[row, d] = rng.choice([0, 0, rng.randint(0, amount)])
+            if self.table.pipelined[row].any():  # as every promise takes a pod slot
+                self.table.pipelined[row, 2] = max(self.table.pipelined[row, 2], 1)
             self.table.scored[row] = self.table.requested[row, :2]
             self.table.pods[row] = rng.randint(0, 3)
         self.mask = np.array([rng.random() < 0.9 for _ in range(rows)] or [False])

@@ -114,6 +114,27 @@ class Guard:
         guarded.__self__ = plugin  # type: ignore[attr-defined] # as a bound method has it
         return guarded
 
+    def wrap_each(self, plugin: Plugin, point: str) -> Callable[[Sequence[Any]], list[Any]]:
+        """Return an extension point of one argument as a function of many such arguments; it never raises.
+
+        A plugin that fails at one of them has said nothing about any.
+        """
+        fn: Fn = getattr(plugin, point)
+        out = self._out
+        if not type(plugin).__module__.startswith(_OURS):
+            fn = _checked(fn, point)
+
+        def guarded(items: Sequence[Any]) -> list[Any]:
+            if plugin not in out:
+                try:
+                    return [fn(item) for item in items]
+                except Exception as error:
+                    self.leave_out(plugin, point, error)
+            neutral = _neutral(plugin, point)
+            return [neutral(item) for item in items]
+
+        return guarded
+
     def is_out(self, plugin: Plugin) -> bool:
         """Whether a plugin failed in this session."""
         return plugin in self._out

@@ -23,20 +23,83 @@ PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):  # type: ignore[no-untyped-def] # numba
+def _asked(request):  # type: ignore[no-untyped-def] # numba
+    """Return the columns a request is held against: cpu, memory, and whatever else it names."""
+    columns = np.empty(request.size, np.int64)
+    n = 0
     for d in range(request.size):
-        need = request[d]
-        if need > 0 or d < 2:
-            if need > idle[row, d] + releasing[row, d] - pipelined[row, d]:
+        if request[d] > 0 or d < 2:
+            columns[n] = d
+            n += 1
+    return columns[:n]
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):  # type: ignore[no-untyped-def] # numba
+    if flags & FUTURE == 0:
+        for j in range(asked.size):
+            if request[asked[j]] > idle[row, asked[j]]:
                 return False
-            if flags & FUTURE == 0 and need > idle[row, d]:
+    if flags & FUTURE or pipelined[row, 2] != 0:  # a promise takes a pod slot: without one, idle alone decides
+        for j in range(asked.size):
+            d = asked[j]
+            if request[d] > idle[row, d] + releasing[row, d] - pipelined[row, d]:
                 return False
     return flags & LIMIT_PODS == 0 or pods[row] < allocatable[row, 2]
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _charge(row, request, asked, scored_request, idle, pipelined, requested, scored, pods, journal, cursor, flags):  # type: ignore[no-untyped-def] # numba
+    for j in range(asked.size):
+        d = asked[j]
+        if flags & (FUTURE | PROMISE):
+            pipelined[row, d] += request[d]
+        else:
+            idle[row, d] -= request[d]
+        requested[row, d] += request[d]
+    scored[row, 0] += scored_request[0]
+    scored[row, 1] += scored_request[1]
+    pods[row] += 1
+    journal[cursor[0] % journal.size] = row
+    cursor[0] += 1
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
 def score_row(row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights):  # type: ignore[no-untyped-def] # numba
     """Return the resource terms' points of one row, in the words of `place_batch`; mutates nothing, O(terms)."""
+    parts = np.empty(dims.shape[1])
+    return _score(
+        row,
+        request,
+        scored_request,
+        allocatable,
+        idle,
+        requested,
+        scored,
+        kinds,
+        weights,
+        dims,
+        dim_weights,
+        parts,
+    )
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
+def _score(  # type: ignore[no-untyped-def] # numba
+    row,
+    request,
+    scored_request,
+    allocatable,
+    idle,
+    requested,
+    scored,
+    kinds,
+    weights,
+    dims,
+    dim_weights,
+    parts,
+):
+    """Do what `score_row` does; ``parts`` is scratch of as many entries as a term may name columns."""
     total = 0.0
     for t in range(kinds.size):
         kind = kinds[t]
@@ -70,8 +133,9 @@ def score_row(row, request, scored_request, allocatable, idle, requested, scored
                     break
                 asked = asked or request[d] > 0
                 if allocatable[row, d] > 0 and (d < 2 or request[d] > 0):
+                    parts[n] = min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
+                    mean += parts[n]
                     n += 1
-                    mean += min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
             if not asked:
                 continue
             if n == 0:
@@ -80,14 +144,9 @@ def score_row(row, request, scored_request, allocatable, idle, requested, scored
             mean = mean / n
             spread = 0.0
             apart = 0.0
-            for j in range(dims.shape[1]):
-                d = dims[t, j]
-                if d < 0:
-                    break
-                if allocatable[row, d] > 0 and (d < 2 or request[d] > 0):
-                    part = min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
-                    spread += (part - mean) * (part - mean)
-                    apart = part - apart
+            for j in range(n):
+                spread += (parts[j] - mean) * (parts[j] - mean)
+                apart = parts[j] - apart
             deviation = abs(apart) / 2 if n == 2 else np.sqrt(spread / n)
             total += float(int((1.0 - deviation) * 100.0)) * weights[t]
         else:
@@ -177,6 +236,8 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
     Returns: Number of tasks placed.
     Complexity: O(rows) when built, else O(changed rows · log rows), plus O(log rows) per task.
     """
+    asked = _asked(request)
+    parts = np.empty(dims.shape[1])
     leaves = head[0]
     offset = head[1]
     now = cursor[0]
@@ -185,9 +246,11 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         for i in range(leaves):
             value = -np.inf
             if i < rows:
-                row = (i + offset) % rows
-                if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-                    value = base[row] + score_row(
+                row = i + offset
+                if row >= rows:
+                    row -= rows
+                if mask[row] and _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):
+                    value = base[row] + _score(
                         row,
                         request,
                         scored_request,
@@ -199,6 +262,7 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
                         weights,
                         dims,
                         dim_weights,
+                        parts,
                     )
             tree[leaves + i] = value
         for i in range(leaves - 1, 0, -1):
@@ -210,8 +274,8 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
             if row >= rows:
                 continue
             value = -np.inf
-            if mask[row] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-                value = base[row] + score_row(
+            if mask[row] and _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):
+                value = base[row] + _score(
                     row,
                     request,
                     scored_request,
@@ -223,8 +287,11 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
                     weights,
                     dims,
                     dim_weights,
+                    parts,
                 )
-            i = leaves + (row - offset + rows) % rows
+            i = leaves + row - offset
+            if row < offset:
+                i += rows
             if tree[i] != value:
                 tree[i] = value
                 i //= 2
@@ -242,24 +309,27 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         i = 1
         while i < leaves:
             i = 2 * i if tree[2 * i] >= tree[2 * i + 1] else 2 * i + 1
-        row = (i - leaves + offset) % rows
-        for d in range(request.size):
-            if flags & FUTURE:
-                pipelined[row, d] += request[d]
-            else:
-                idle[row, d] -= request[d]
-            requested[row, d] += request[d]
-        scored[row, 0] += scored_request[0]
-        scored[row, 1] += scored_request[1]
-        pods[row] += 1
-        journal[cursor[0] % journal.size] = row
-        cursor[0] += 1
+        row = i - leaves + offset
+        if row >= rows:
+            row -= rows
+        _charge(row, request, asked, scored_request, idle, pipelined, requested, scored, pods, journal, cursor, flags)
         out[placed] = row
         placed += 1
         value = -np.inf
-        if flags & EXCLUSIVE == 0 and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-            value = base[row] + score_row(
-                row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+        if flags & EXCLUSIVE == 0 and _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):
+            value = base[row] + _score(
+                row,
+                request,
+                scored_request,
+                allocatable,
+                idle,
+                requested,
+                scored,
+                kinds,
+                weights,
+                dims,
+                dim_weights,
+                parts,
             )
         tree[i] = value
         i //= 2
@@ -386,14 +456,27 @@ def place_near(  # type: ignore[no-untyped-def] # numba
     Returns: Number of tasks placed.
     Complexity: O((rows + domains) per task).
     """
+    columns = _asked(request)
+    parts = np.empty(dims.shape[1])
     size = rows.size
     domains = parent.size
     own = np.full(size, -np.inf)
     for i in range(size):
         row = rows[i]
-        if mask[i] and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-            own[i] = base[i] + score_row(
-                row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+        if mask[i] and _fits(row, request, columns, idle, releasing, pipelined, pods, allocatable, flags):
+            own[i] = base[i] + _score(
+                row,
+                request,
+                scored_request,
+                allocatable,
+                idle,
+                requested,
+                scored,
+                kinds,
+                weights,
+                dims,
+                dim_weights,
+                parts,
             )
     part = np.zeros(domains)
     filled = np.zeros(domains)
@@ -445,17 +528,7 @@ def place_near(  # type: ignore[no-untyped-def] # numba
         if at < 0:
             break
         row = rows[at]
-        for d in range(request.size):
-            if flags & (FUTURE | PROMISE):
-                pipelined[row, d] += request[d]
-            else:
-                idle[row, d] -= request[d]
-            requested[row, d] += request[d]
-        scored[row, 0] += scored_request[0]
-        scored[row, 1] += scored_request[1]
-        pods[row] += 1
-        journal[cursor[0] % journal.size] = row
-        cursor[0] += 1
+        _charge(row, request, columns, scored_request, idle, pipelined, requested, scored, pods, journal, cursor, flags)
         out[placed] = row
         placed += 1
         up = leaf[row]
@@ -473,9 +546,22 @@ def place_near(  # type: ignore[no-untyped-def] # numba
                 members[up] += 1
             up = parent[up]
         own[at] = -np.inf
-        if flags & EXCLUSIVE == 0 and _fits(row, request, idle, releasing, pipelined, pods, allocatable, flags):
-            own[at] = base[at] + score_row(
-                row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights
+        if flags & EXCLUSIVE == 0 and _fits(
+            row, request, columns, idle, releasing, pipelined, pods, allocatable, flags
+        ):
+            own[at] = base[at] + _score(
+                row,
+                request,
+                scored_request,
+                allocatable,
+                idle,
+                requested,
+                scored,
+                kinds,
+                weights,
+                dims,
+                dim_weights,
+                parts,
             )
         elif sensitive[at]:
             break

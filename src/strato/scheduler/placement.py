@@ -154,17 +154,18 @@ class Placer:
     def _refilter(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
         """Ask every static filter and static score about rows whose node object changed."""
         table = self._table
-        codes = np.zeros(len(rows), np.uint16)
-        rows = rows[table.present[rows]] if not table.present[rows].all() else rows
+        present = table.present[rows]
+        rows = rows if present.all() else rows[present]
         codes = np.zeros(len(rows), np.uint16)
         answers = [judge(task.cls, table, rows) for judge in ssn.filters]
         answers += [judge(task, table, rows) for judge in ssn.facet_filters]
         for verdicts in answers:
             if verdicts is None:
                 continue
-            said = verdicts.codes.astype(np.uint16)
-            numbers = np.array([0] + [self._number(found, reason) for reason in verdicts.reasons], np.uint16)
-            codes = np.where((codes == 0) & (said > 0), numbers[said], codes)
+            known = [0] + [self._number(found, reason) for reason in verdicts.reasons]
+            if verdicts.codes.any():
+                said, numbers = verdicts.codes.astype(np.uint16), np.array(known, np.uint16)
+                codes = np.where((codes == 0) & (said > 0), numbers[said], codes)
         found.codes[rows] = codes
         found.mask[: table.size] = table.present[: table.size]
         found.mask[: table.size] &= found.codes[: table.size] == 0

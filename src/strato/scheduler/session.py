@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any
 
@@ -33,7 +34,7 @@ from strato.scheduler.framework import (
 )
 from strato.scheduler.guard import Guard
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Bind, Condition, Plan
+from strato.scheduler.plan import Condition, Plan, binds
 from strato.scheduler.reporting import diagnostics
 from strato.scheduler.reporting.reasons import FitErrors, Verdict
 from strato.scheduler.shards import HARD, SOFT
@@ -43,6 +44,7 @@ from strato.scheduler.topology.hypernodes import Tree
 from strato.scheduler.topology.proximity import Proximity
 
 Fn = Callable[..., Any]
+_BY_DEFAULT, _BY_KEY = attrgetter("order"), itemgetter(0)
 VictimFn = Callable[[Task, Sequence[Task]], tuple[Sequence[Task], int]]
 
 
@@ -151,6 +153,7 @@ class Session:
         self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
         self._proximities = flat["proximity"]
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
+        self._task_keys = [guard.wrap_each(fn.__self__, "task_order") for fn in self._task_orders]  # type: ignore[attr-defined] # bound methods
         self._queue_orders = flat["queue_order"]
         self.queue_keys_move = any(fn.__self__.hierarchy for fn in self._queue_orders)  # type: ignore[attr-defined] # bound methods
         self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
@@ -293,7 +296,7 @@ class Session:
         """Bind tasks of one job that were placed by a statement which was left open."""
         if tasks:
             self.world.restatus(tasks, BINDING)
-            self.plan.binds.extend([Bind(task, self.world.nodes.names[task.row]) for task in tasks])
+            self.plan.binds.extend(binds(tasks, self.world.nodes.names))
 
     def note_single(self, task: Task, row: int) -> None:
         """Let filters see a task on its row at once; its status follows with the statement."""
@@ -351,11 +354,15 @@ class Session:
         return (*[fn(task) for fn in self._task_orders], task.order)
 
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
-        """Return tasks in their order."""
-        if len(self._task_orders) == 1:
-            order = self._task_orders[0]
-            return sorted(tasks, key=lambda task: (order(task), task.order))
-        return sorted(tasks, key=self.task_key)
+        """Return tasks in their order: what `task_key` says of each, asked of all at once."""
+        tasks = list(tasks)
+        if len(tasks) < 2:
+            return tasks
+        keys = [column for column in (fn(tasks) for fn in self._task_keys) if column.count(column[0]) < len(tasks)]
+        if not keys:  # nobody tells them apart
+            return sorted(tasks, key=_BY_DEFAULT)
+        ranked = zip(zip(*keys, map(_BY_DEFAULT, tasks), strict=True), tasks, strict=True)
+        return [task for _, task in sorted(ranked, key=_BY_KEY)]
 
     def sub_job_key(self, sub: SubJob) -> tuple[Any, ...]:
         """Return a sub-job's sort key: plugins, then the number it was split by, then its name."""

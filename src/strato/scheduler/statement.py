@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from strato.scheduler.cache.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task
-from strato.scheduler.plan import Bind, Eviction
+from strato.scheduler.plan import Eviction, binds
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -119,14 +119,13 @@ class Statement:
         for op in self._ops:
             if op.kind == ALLOCATED:
                 ssn.world.restatus(op.tasks, BINDING)
-                ssn.plan.binds.extend([Bind(task, names[task.row]) for task in op.tasks])
+                ssn.plan.binds.extend(binds(op.tasks, names))
             elif op.kind == RELEASING:
                 ssn.plan.evictions.extend(
                     Eviction(t, op.reason, op.reason, op.beneficiary, op.moves_to) for t in op.tasks
                 )
-            for task in op.tasks:
-                if op.evicted:
-                    ssn.nominated[task.key] = task.row
+            if op.evicted:
+                ssn.nominated.update((task.key, task.row) for task in op.tasks)
         self._ops = []
 
     def _proven(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -129,8 +130,10 @@ class Allocate(Action):
     def _todo(ssn: Session, job: Job) -> Work | Sheet:
         if job.layout is not None and (job.layout.split or ssn.domains.limit(job) is not None):
             return Sheet(ssn, job, _placeable)
-        tasks = [task for task in job.pending.values() if _placeable(task)]
-        return Work(ssn.sorted_tasks(tasks) if len(tasks) > 1 else tasks)
+        tasks: Iterable[Task] = job.pending.values()
+        if job.gated or job.pending_best_effort:
+            tasks = [task for task in tasks if _placeable(task)]
+        return Work(ssn.sorted_tasks(tasks))
 
     @staticmethod
     def _say_overused(ssn: Session, queue: Queue, jobs: list[tuple[Any, str, Job]]) -> None:

@@ -42,14 +42,16 @@ class Work:
             return 1
         tasks, cls, role = self.tasks, first.cls, first.role
         if self._end <= self.at:  # a ready job comes back for every single task of a long run
-            end, let_in = self.at + 1, ssn.world.queue_gated
-            while end < len(tasks) and tasks[end].cls is cls and tasks[end].role == role:
-                if tasks[end].nominated or tasks[end].gated:
+            let_in = ssn.world.queue_gated
+            self._end = len(tasks)
+            for end in range(self.at + 1, len(tasks)):
+                task = tasks[end]
+                if task.cls is not cls or task.role != role or task.nominated or task.gated:
+                    self._end = end
                     break
-                if let_in and (tasks[end].key in let_in) != (first.key in let_in):
-                    break  # room is kept for one and not for the other
-                end += 1
-            self._end = end
+                if let_in and (task.key in let_in) != (first.key in let_in):
+                    self._end = end  # room is kept for one and not for the other
+                    break
         return ssn.equal_run(tasks, self.at, self._end)
 
     def take(self, count: int) -> list[Task]:

@@ -420,10 +420,12 @@ class World:
         if job is None:
             return
         pending = job.pending
-        for task in tasks:
-            del pending[task.key]
-        if not pending:
+        if len(pending) == count:
+            pending.clear()
             self.with_pending.pop(job.key, None)
+        else:
+            for task in tasks:
+                del pending[task.key]
         job.counts[PENDING] -= count
         job.counts[status] += count
         job.pending_best_effort -= cls.best_effort * count
