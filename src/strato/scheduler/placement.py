@@ -442,6 +442,15 @@ class Placer:
                 total += points
         return total
 
+    def rescored(self, ssn: Session, task: Task, rows: Sequence[int]) -> list[float]:
+        """Return what `score_rows` says of some of the rows it was last asked about, as these stand now.
+
+        Only of a task whose class and facet are all that counts (see `Session.one_by_one`).
+        """
+        found = self.candidates(ssn, task)
+        points = self._resource_points(ssn, task.cls, found)
+        return [float(found.base[row] + points[row]) for row in rows]
+
     def _resource_points(self, ssn: Session, cls: TaskClass, found: Candidates) -> FloatArray:
         """Return the resource terms' points on every row, brought up to date for the rows written since."""
         table = self._table
@@ -451,20 +460,20 @@ class Placer:
         if stale or since < 0 or now - since >= JOURNAL_SIZE:
             found.points = resource_scores(table, cls, np.arange(found.size), ssn.terms)
         elif now != since:
-            rows = np.unique(table.journal[np.arange(since, now) % JOURNAL_SIZE]).astype(np.int64)
-            rows = rows[rows < found.size]
+            rows = [row for row in table.written(since) or () if row < found.size]
             if len(rows) > _FEW_ROWS:
-                found.points[rows] = resource_scores(table, cls, rows, ssn.terms)
+                at = np.array(rows, np.int64)
+                found.points[at] = resource_scores(table, cls, at, ssn.terms)
             else:
                 self._score_few(ssn, cls, found, rows)
         found.points_at, found.points_of = now, ssn.terms
         return found.points
 
-    def _score_few(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Rows) -> None:
+    def _score_few(self, ssn: Session, cls: TaskClass, found: Candidates, rows: Sequence[int]) -> None:
         """Do what `resource_scores` does for a handful of rows, where numpy costs more than it saves."""
         table, terms = self._table, self._resource_terms(ssn)
         columns = (table.allocatable, table.idle, table.requested, table.scored)
-        for row in rows.tolist():
+        for row in rows:
             found.points[row] = kernels.score_row(row, cls.request, cls.scored_request, *columns, *terms)
 
     def rows_for(self, ssn: Session, task: Task, flags: int) -> Rows:
@@ -489,13 +498,15 @@ class Placer:
             return False
         if ssn.search is not None and not ssn.search.mask[row]:
             return False
-        idle = table.idle[row]
-        future = idle + table.releasing[row] - table.pipelined[row]
-        lack = task.cls.request > (future if flags & kernels.FUTURE else np.minimum(idle, future))
-        if any(column < 2 or task.cls.request[column] > 0 for column in np.nonzero(lack)[0].tolist()):
-            return False
+        idle = table.idle[row].tolist() if not flags & kernels.FUTURE else None
+        future = table.free(row)
+        for column, need in task.cls.asked:
+            if need > future[column] or (idle is not None and need > idle[column]):
+                return False
         if flags & kernels.LIMIT_PODS and table.pods[row] >= table.allocatable[row, PODS]:
             return False
+        if not ssn.one_by_one(task):
+            return True  # what runs on a node is nothing to it
         rows = np.array([row], np.int64)
         for judge in ssn.task_filters:
             verdicts = judge(task, table, rows)

@@ -153,6 +153,7 @@ class Session:
         self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
         self._proximities = flat["proximity"]
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
+        self._job_keys = [guard.wrap_each(fn.__self__, "job_order") for fn in self._job_orders]  # type: ignore[attr-defined] # bound methods
         self._task_keys = [guard.wrap_each(fn.__self__, "task_order") for fn in self._task_orders]  # type: ignore[attr-defined] # bound methods
         self._queue_orders = flat["queue_order"]
         self.queue_keys_move = any(fn.__self__.hierarchy for fn in self._queue_orders)  # type: ignore[attr-defined] # bound methods
@@ -340,6 +341,15 @@ class Session:
     def job_plugin_key(self, job: Job) -> tuple[Any, ...]:
         """Return a job's sort key by plugins alone."""
         return tuple([fn(job) for fn in self._job_orders])
+
+    def job_plugin_keys(self, jobs: Sequence[Job]) -> list[tuple[Any, ...]]:
+        """Return what `job_plugin_key` says of each."""
+        keys = [fn(jobs) for fn in self._job_keys]
+        return list(zip(*keys, strict=True)) if keys else [()] * len(jobs)
+
+    def task_keys(self, tasks: Sequence[Task]) -> list[tuple[Any, ...]]:
+        """Return what `task_key` says of each."""
+        return list(zip(*[fn(tasks) for fn in self._task_keys], map(_BY_DEFAULT, tasks), strict=True))
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:
         """Return a queue's sort key: plugins, then creation, then name."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cmp_to_key
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,10 +23,15 @@ if TYPE_CHECKING:
 
 def in_order(ssn: Session, victims: Sequence[Task], preemptor: Task) -> list[Task]:
     """Return victims, the one to evict first first."""
+    if len(victims) < 2:
+        return list(victims)
+    jobs = {victim.job.key: victim.job for victim in victims if victim.job is not None}
+    if None not in {victim.job for victim in victims} and len({job.queue for job in jobs.values()}) == 1:
+        by_job = dict(zip(jobs, ssn.job_plugin_keys(list(jobs.values())), strict=True))
+        own = [by_job[victim.job.key] for victim in victims if victim.job is not None]
+        ranked = zip(zip(own, ssn.task_keys(victims), strict=True), victims, strict=True)
+        return [victim for _, victim in sorted(ranked, key=itemgetter(0), reverse=True)]
     keys = _Keys(ssn)
-    queues = {id(victim.job.queue) if victim.job is not None else 0 for victim in victims}
-    if len(queues) == 1 and 0 not in queues:
-        return sorted(victims, key=keys.within_queue, reverse=True)
 
     def compare(left: Task, right: Task) -> int:
         a, b = left.job, right.job
@@ -67,40 +74,122 @@ class _Keys:
             key = self._tasks[task.key] = self._ssn.task_key(task)
         return key
 
-    def within_queue(self, victim: Task) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """Return the key of a victim among victims of one queue: the last job, and its last task, go first."""
-        assert victim.job is not None
-        return self.of_job(victim.job), self._of_task(victim)
-
     def reverse_task_order(self, left: Task, right: Task) -> int:
         a, b = self._of_task(left), self._of_task(right)
         return -1 if a > b else 1 if a < b else 0
 
 
-class Exhausted:
-    """Rows on which all victims together make too little room for a task; they need not be asked for its equals.
+class Attempts:
+    """What is remembered of rows while the tasks of one job are served, one after the other; good for equal tasks.
 
-    Good while the tasks of one job are served, one after the other: what has been evicted and promised meanwhile only
-    leaves fewer victims, and nothing was done to a row that offered too little.
+    Rows on which all victims together make too little room for a task need not be asked for its equals: what has been
+    evicted and promised meanwhile only leaves fewer victims, and nothing was done to a row that offered too little.
+    Where a class's filters and scores are all that counts, the rows' order is kept too, and only rows that were written
+    since are ranked anew.
+
+    Attributes:
+        spent: The rows to pass over; gains those that turn out to offer too little.
     """
 
-    __slots__ = ("_equals", "_rows")
+    __slots__ = ("_equals", "_ranking", "_rows", "spent")
 
     def __init__(self) -> None:
         self._equals: tuple[object, ...] = ()
-        self._rows: set[int] = set()
+        self._rows: list[int] | None = None
+        self._ranking: Ranking | None = None
+        self.spent: set[int] = set()
 
-    def rows_for(self, task: Task) -> set[int]:
-        """Return the rows to pass over; add to it those that turn out to offer too little."""
-        equals = (task.cls, task.priority, task.role, task.preemptable)
+    def turn_to(self, ssn: Session, task: Task) -> None:
+        """Serve a task: forget everything unless it equals the one before."""
+        equals = (task.cls, task.priority, task.role, task.preemptable, ssn.facet(task))
         if task.cls.uses_claims or equals != self._equals:
-            self._equals, self._rows = equals, set()
+            self._equals, self._rows, self._ranking, self.spent = equals, None, None, set()
+
+    def rows(self, ssn: Session, task: Task) -> list[int]:
+        """Return rows that evictions may open for the task, in the nodes' order."""
+        if self._rows is None:
+            self._rows = np.concatenate(by_shard(ssn, candidate_rows(ssn, task))).tolist()
         return self._rows
+
+    def best_first(self, ssn: Session, task: Task, serves: Callable[[int], bool], *, neighbours: bool) -> bool:
+        """Offer the task row after row, the best first, until one serves; return whether one did.
+
+        Args:
+            ssn: The session.
+            task: The task whose turn it is.
+            serves: Tries a row; leaves nothing behind on one that it refuses.
+            neighbours: Whether rules about other pods hold as things stand.
+        """
+        if ssn.one_by_one(task):
+            rows = candidate_rows(ssn, task)
+            rows = ssn.neighbours_allow(task, rows) if neighbours else rows
+            return any(serves(row) for row in scored_order(ssn, task, rows) if row not in self.spent)
+        if self._ranking is None:
+            rows = candidate_rows(ssn, task)
+            self._ranking = Ranking(ssn, task, ssn.neighbours_allow(task, rows) if neighbours else rows)
+        return self._ranking.offer(ssn, task, self.spent, serves)
+
+
+class Ranking:
+    """Rows of a class, the best first (of equals, the first); rows that were written are ranked anew, not all."""
+
+    __slots__ = ("_at", "_heap", "_rows", "_scores")
+
+    def __init__(self, ssn: Session, task: Task, rows: Rows) -> None:
+        self._rows = rows
+        self._rank(ssn, task)
+
+    def _rank(self, ssn: Session, task: Task) -> None:
+        self._at = int(ssn.world.nodes.cursor[0])
+        scores = ssn.placer.score_rows(ssn, task, self._rows) if self._rows.size else np.zeros(0)
+        self._scores: dict[int, float] = dict(zip(self._rows.tolist(), scores.tolist(), strict=True))
+        self._heap = [(-score, row) for row, score in self._scores.items()]
+        heapify(self._heap)
+
+    def _catch_up(self, ssn: Session, task: Task) -> None:
+        nodes = ssn.world.nodes
+        written = nodes.written(self._at)
+        if written is None:
+            self._rank(ssn, task)
+            return
+        rows = [row for row in written if row in self._scores]
+        if rows:
+            for row, score in zip(rows, ssn.placer.rescored(ssn, task, rows), strict=True):
+                if score != self._scores[row]:
+                    self._scores[row] = score
+                    heappush(self._heap, (-score, row))
+        self._at = int(nodes.cursor[0])
+
+    def offer(self, ssn: Session, task: Task, spent: set[int], serves: Callable[[int], bool]) -> bool:
+        """Offer row after row, but those that are spent, until one serves; return whether one did."""
+        self._catch_up(ssn, task)
+        heap, scores = self._heap, self._scores
+        offered: dict[int, float] = {}
+        try:
+            while heap:
+                lost, row = heappop(heap)
+                if row in spent or row in offered or -lost != scores[row]:
+                    continue  # never again, twice the same, or from before it was written
+                offered[row] = lost
+                if serves(row):
+                    return True
+            return False
+        finally:
+            for row, lost in offered.items():
+                heappush(heap, (lost, row))
 
 
 def fits(need: Vector, available: Vector) -> bool:
     """Whether a request fits: cpu, memory and whatever else it asks for."""
     return all(need[c] <= available[c] for c in range(need.size) if need[c] > 0 or c < 2)
+
+
+def suffices(task: Task, free: Sequence[int], victims: Sequence[Task] = ()) -> bool:
+    """Whether a task fits into what is free once the victims have gone."""
+    for column, need in task.cls.asked:
+        if need > free[column] and need > free[column] + sum([v.cls.amounts[column] for v in victims]):
+            return False
+    return True
 
 
 def candidate_rows(ssn: Session, task: Task) -> Rows:

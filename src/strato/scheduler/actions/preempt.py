@@ -62,7 +62,7 @@ class Preempt(Action):
                     self._within_job(ssn, queue, job)
 
     def _between_jobs(self, ssn: Session, queue: Queue, job: Job) -> None:
-        stmt, exhausted = ssn.statement(), choice.Exhausted()
+        stmt, attempts = ssn.statement(), choice.Attempts()
 
         def other_job(victim: Task) -> bool:
             return victim.job is not None and victim.job is not job and victim.job.queue is queue
@@ -70,17 +70,17 @@ class Preempt(Action):
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
-            self._preempt(ssn, stmt, queue, task, other_job, exhausted)
+            self._preempt(ssn, stmt, queue, task, other_job, attempts)
         if ssn.job_pipelined(job):
             stmt.commit()
         else:
             stmt.discard()
 
     def _within_job(self, ssn: Session, queue: Queue, job: Job) -> None:
-        exhausted = choice.Exhausted()
+        attempts = choice.Attempts()
         for task in pending_in_order(ssn, job):
             stmt = ssn.statement()
-            if not self._preempt(ssn, stmt, queue, task, lambda victim: victim.job is job, exhausted):
+            if not self._preempt(ssn, stmt, queue, task, lambda victim: victim.job is job, attempts):
                 stmt.discard()
                 return
             stmt.commit()
@@ -92,14 +92,11 @@ class Preempt(Action):
         queue: Queue,
         task: Task,
         eligible: Eligible,
-        exhausted: choice.Exhausted,
+        attempts: choice.Attempts,
     ) -> bool:
         """Find one task a place, with evictions if need be; return whether it has one."""
         if not may_preempt(ssn, task) or ssn.pre_filter(task) is not None:
             return False
-        rows = choice.candidate_rows(ssn, task)
-        if not (self.args.topology_aware and ssn.simulates):
-            rows = ssn.neighbours_allow(task, rows)
 
         def wanted(victim: Task) -> bool:
             if victim.status not in _EVICTABLE or not victim.preemptable or not eligible(victim):
@@ -107,14 +104,15 @@ class Preempt(Action):
             return victim.cls.best_effort or not task.cls.best_effort
 
         if self.args.topology_aware:
-            groups = choice.by_shard(ssn, rows)
+            rows = choice.candidate_rows(ssn, task)
+            groups = choice.by_shard(ssn, rows if ssn.simulates else ssn.neighbours_allow(task, rows))
             return any(self._cheapest_node(ssn, stmt, queue, task, group.tolist(), wanted) for group in groups)
-        spent = exhausted.rows_for(task)
-        return any(
-            self._on_row(ssn, stmt, queue, task, row, wanted, spent)
-            for row in choice.scored_order(ssn, task, rows)
-            if row not in spent
-        )
+        attempts.turn_to(ssn, task)
+
+        def serves(row: int) -> bool:
+            return self._on_row(ssn, stmt, queue, task, row, wanted, attempts.spent)
+
+        return attempts.best_first(ssn, task, serves, neighbours=True)
 
     @staticmethod
     def _on_row(
@@ -127,10 +125,7 @@ class Preempt(Action):
         nodes = ssn.world.nodes
         candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
         victims = ssn.preemptable(task, candidates) if candidates else []
-        free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
-        for victim in victims:
-            free += victim.cls.request
-        if not choice.fits(task.cls.request, free):
+        if not choice.suffices(task, nodes.free(row), victims):
             spent.add(row)
             return False
         trial = ssn.statement()
@@ -181,10 +176,7 @@ class Preempt(Action):
         nodes = ssn.world.nodes
         candidates = [t for t in nodes.tasks[row].values() if wanted(t)]
         victims = ssn.preemptable(task, candidates) if candidates else []
-        free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
-        if not victims or not choice.fits(
-            task.cls.request, free + sum((v.cls.request for v in victims), ssn.world.dims.zeros())
-        ):
+        if not victims or not choice.suffices(task, nodes.free(row), victims):
             return []
         trial = ssn.statement()
         potential: list[Task] = []

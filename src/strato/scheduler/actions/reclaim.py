@@ -5,8 +5,6 @@ from __future__ import annotations
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import can_try
@@ -48,24 +46,25 @@ class Reclaim(Action):
                     self._serve(ssn, queue, job)
 
     def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
-        stmt, exhausted = ssn.statement(), choice.Exhausted()
+        stmt, attempts = ssn.statement(), choice.Attempts()
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
             if task.pod.spec.preemption_policy == "Never" or not ssn.preemptive(queue, [task]):
                 continue
             if ssn.pre_filter(task) is None:
-                self._reclaim(ssn, stmt, queue, task, exhausted.rows_for(task))
+                attempts.turn_to(ssn, task)
+                self._reclaim(ssn, stmt, queue, task, attempts)
         if ssn.job_pipelined(job):
             stmt.commit()
         else:
             stmt.discard()
 
     @staticmethod
-    def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task, spent: set[int]) -> None:
-        """Make room for a task on the first node that can; ``spent`` gains the rows that offer too little."""
-        nodes = ssn.world.nodes
-        for row in np.concatenate(choice.by_shard(ssn, choice.candidate_rows(ssn, task))).tolist():
+    def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task, attempts: choice.Attempts) -> None:
+        """Make room for a task on the first node that can; rows that offer too little are noted as spent."""
+        nodes, spent = ssn.world.nodes, attempts.spent
+        for row in attempts.rows(ssn, task):
             if row in spent:
                 continue
             candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(t, queue)]
@@ -73,23 +72,21 @@ class Reclaim(Action):
                 spent.add(row)
                 continue
             victims = ssn.reclaimable(task, candidates)
-            free = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
-            every = sum((v.cls.request for v in victims), ssn.world.dims.zeros())
-            if not choice.fits(task.cls.request, free + every):
+            free = nodes.free(row)
+            if not choice.suffices(task, free, victims):
                 spent.add(row)
                 continue
             trial = ssn.statement()
-            available, evicted = free, False
+            evicted: list[Task] = []
             for victim in choice.in_order(ssn, victims, task):
-                if choice.fits(task.cls.request, available):
+                if choice.suffices(task, free, evicted):
                     break
                 trial.evict(victim, "reclaim", task.key)
-                available = available + victim.cls.request
-                evicted = True
-            if not choice.fits(task.cls.request, available) or not choice.passes_filters(ssn, task, row):
+                evicted.append(victim)
+            if not choice.suffices(task, free, evicted) or not choice.passes_filters(ssn, task, row):
                 trial.discard()
                 continue
-            trial.pipeline(task, row, evicted=evicted)
+            trial.pipeline(task, row, evicted=bool(evicted))
             stmt.merge(trial)
             return
 

@@ -298,6 +298,33 @@ class NodeTable:
         elif not self.tasks[row]:
             self._release_row(row)
 
+    def restate(self, row: int, task: Task, old: int, status: int) -> None:
+        """Account a task that stays on its row as of another status; the same as to remove and to add it."""
+        here = self.tasks[row]
+        known = here.pop(task.key, None) is not None
+        here[task.key] = task
+        if not self.present[row]:
+            return
+        if known:
+            self._account(row, task.cls, old, -1)
+        self._account(row, task.cls, status, 1)
+        self.touch(row)
+
+    def free(self, row: int) -> list[int]:
+        """Return what a row will have idle once the leaving have left and the expected have come."""
+        amounts: list[int] = (self.idle[row] + self.releasing[row] - self.pipelined[row]).tolist()
+        return amounts
+
+    def written(self, since: int) -> Iterable[int] | None:
+        """Return the rows written since the journal stood at a position; None when it does not reach back so far."""
+        now = int(self.cursor[0])
+        if now - since >= JOURNAL_SIZE:
+            return None
+        first, end = since % JOURNAL_SIZE, now % JOURNAL_SIZE
+        if first <= end:
+            return set(self.journal[first:end].tolist())
+        return {*self.journal[first:].tolist(), *self.journal[:end].tolist()}
+
     def pods_limit(self) -> npt.NDArray[np.int64]:
         """Return how many pods each row may hold."""
         return self.allocatable[: self.size, PODS]

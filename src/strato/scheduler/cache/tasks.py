@@ -60,6 +60,8 @@ class TaskClass:
         number: Counts up; stable identity inside one `World`.
         spec: The pod spec of one member; filters read selectors, tolerations, affinity, … from it.
         request: int64[width], with ``pods`` = 1.
+        amounts: The same as plain numbers, for decisions about a single node.
+        asked: ``(column, amount)`` a node is held against: cpu, memory, and whatever else is requested.
         scored_request: int64[2], cpu and memory with Kubernetes' defaults for containers that request none.
         best_effort: Requests nothing but a pod slot.
         needs: ``(column, amount)`` of what it requests, the pod slot left out: what queues share out.
@@ -70,6 +72,8 @@ class TaskClass:
     """
 
     __slots__ = (
+        "amounts",
+        "asked",
         "best_effort",
         "host_ports",
         "namespace",
@@ -87,6 +91,8 @@ class TaskClass:
         self.spec = spec
         self.namespace = namespace
         self.request = request
+        self.amounts: list[int] = request.tolist()
+        self.asked = tuple((column, need) for column, need in enumerate(self.amounts) if need > 0 or column < 2)
         self.scored_request = np.array(scored, np.int64)
         self.needs = tuple((c, need) for c, need in enumerate(request.tolist()) if need > 0 and c != PODS)
         self.best_effort = not self.needs
@@ -219,4 +225,4 @@ def grow_class(cls: TaskClass, dims: Dimensions) -> None:
     if cls.request.size < dims.width:
         request = dims.zeros()
         request[: cls.request.size] = cls.request
-        cls.request = request
+        cls.request, cls.amounts = request, request.tolist()

@@ -363,7 +363,10 @@ class World:
     def move(self, task: Task, status: int, row: int = -1) -> None:
         """Change a task's status and place; the only way tasks change. ``row`` -1 means no node."""
         old, old_row = task.status, task.row
-        if old_row != row or _PLACE[old] != _PLACE[status]:
+        if old_row == row >= 0 and _PLACE[old] and _PLACE[status]:
+            if _PLACE[old] != _PLACE[status]:
+                self.nodes.restate(row, task, old, status)
+        elif old_row != row or _PLACE[old] != _PLACE[status]:
             if old_row >= 0 and _PLACE[old]:
                 self.nodes.remove(old_row, task, old)
             if row >= 0 and _PLACE[status]:

@@ -139,16 +139,19 @@ class Proportion(Plugin):
 
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Tasks of queues that hold more than they deserve."""
-        left: dict[str, Vector] = {}
+        left: dict[str, tuple[list[int], list[float]]] = {}
         victims = []
         for task in candidates:
             queue = task.job.queue if task.job is not None else None
             mine = self._queues.get(queue.name) if queue is not None else None
             if queue is None or mine is None:
                 continue
-            used = left.get(queue.name, queue.used)
-            if not (used <= mine.deserved + 0.1).all():
-                left[queue.name] = used - task.cls.request
+            if queue.name not in left:
+                left[queue.name] = queue.used.tolist(), (mine.deserved + 0.1).tolist()
+            used, most = left[queue.name]
+            if any(float(amount) > limit for amount, limit in zip(used, most, strict=True)):
+                for column, amount in enumerate(task.cls.amounts):
+                    used[column] -= amount
                 victims.append(task)
         return victims, PERMIT
 

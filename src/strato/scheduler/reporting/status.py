@@ -39,6 +39,8 @@ def decide_phase(job: Job, *, unschedulable: bool) -> str:
         return PHASE_UNKNOWN
     completed = counts[SUCCEEDED] + counts[FAILED]
     scheduled = counts[RUNNING] + counts[BOUND] + completed
+    if scheduled >= job.min_available and scheduled > completed:
+        return PHASE_RUNNING  # whoever is leaving
     if counts[RELEASING]:
         scheduled += sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())
     if scheduled >= job.min_available:
