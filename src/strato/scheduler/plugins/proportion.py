@@ -149,10 +149,12 @@ class Proportion(Plugin):
             if queue.name not in left:
                 left[queue.name] = queue.used.tolist(), (mine.deserved + 0.1).tolist()
             used, most = left[queue.name]
-            if any(float(amount) > limit for amount, limit in zip(used, most, strict=True)):
-                for column, amount in enumerate(task.cls.amounts):
-                    used[column] -= amount
-                victims.append(task)
+            for held, limit in zip(used, most, strict=True):
+                if float(held) > limit:
+                    for column, need in task.cls.asked:
+                        used[column] -= need
+                    victims.append(task)
+                    break
         return victims, PERMIT
 
     def job_enqueueable(self, job: Job) -> int:
