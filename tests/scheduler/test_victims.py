@@ -38,7 +38,8 @@ class OneByOne(victims.Attempts):
         self.spent = set()
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
-        return list(victims.candidate_rows(ssn, task).tolist())
+        groups = victims.by_shard(ssn, victims.candidate_rows(ssn, task))
+        return [int(row) for group in groups for row in group]
 
     def best_first(self, ssn: Session, task: Task, serves: Callable[[int], bool], *, neighbours: bool) -> bool:
         rows = victims.candidate_rows(ssn, task)
