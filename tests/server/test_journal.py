@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,62 @@ def test_a_fold_keeps_what_the_log_holds(tmp_path: Path, monkeypatch: pytest.Mon
         assert left == max(0, 4 - folds)
     journal.close()
     assert contents(path)[1] == 32
+
+
+async def commits_of(path: Path, write: Callable[[Store], Awaitable[None]]) -> list[int]:
+    """Return how many changes went into each commit until ``write`` was done."""
+    store, journal = open_store(path)
+    assert journal is not None
+    sizes: list[int] = []
+    commit = journal._commit
+
+    def counted(batch: list[Change]) -> None:
+        sizes.append(len(batch))
+        commit(batch)
+
+    journal._commit = counted  # type: ignore[method-assign]  # to look over its shoulder
+    journal.start(store)
+    try:
+        await write(store)
+    finally:
+        await asyncio.to_thread(journal.close)
+    return sizes
+
+
+async def test_what_is_written_together_is_one_commit(tmp_path: Path) -> None:
+    async def chain(store: Store, name: str) -> None:
+        for step in range(3):  # each hears of its write in the same turn as the others, and writes again
+            await store.write("things", f"{name}{step}", b"1")
+
+    async def many(store: Store) -> None:
+        await asyncio.gather(*(chain(store, f"{number}-") for number in range(10)))
+
+    assert await commits_of(tmp_path / "journal.db", many) == [10, 10, 10]
+
+
+@pytest.mark.parametrize(
+    ("limit", "value"),
+    [
+        pytest.param("_BATCH", 3, id="by their number"),
+        pytest.param("_BATCH_BYTES", 30, id="by their size"),
+    ],
+)
+async def test_commits_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    async def many(store: Store) -> None:
+        await asyncio.gather(*(store.write("things", f"k{number}", b"x" * 10) for number in range(8)))
+
+    monkeypatch.setattr(journals, limit, value)
+    assert await commits_of(tmp_path / "journal.db", many) == [3, 3, 2]
+
+
+async def test_closing_writes_what_no_commit_has_taken_yet(tmp_path: Path) -> None:
+    store, journal = open_store(tmp_path / "journal.db")
+    assert journal is not None
+    journal.start(store)
+    for number in range(3):
+        store.write("things", f"k{number}", b"1")
+    journal.close()
+    assert len(contents(tmp_path / "journal.db")[0]) == 3
 
 
 async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path: Path) -> None:

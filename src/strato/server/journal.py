@@ -1,10 +1,11 @@
 """The journal: SQLite written by group commit in a thread of its own.
 
-Every change that is waiting when a commit ends goes into the next one (WAL, ``synchronous=FULL``), so that the cost
-of a flush is shared. A commit is one row of table ``log``, a MessagePack list of changes: one call into SQLite
-instead of one per change, each of which would give up and fight for the interpreter lock. When the journal is idle
-(or the log has grown large) the oldest rows are folded into table ``objects``, which holds one row per object.
-Reading both back is a restart. `Store` is told on the loop's thread what has become durable.
+One commit is under way at a time (WAL, ``synchronous=FULL``). What was written meanwhile, and in the turn of the loop
+in which the writers hear of it, goes into the next one: a flush costs as much as a dozen changes, and the thread fights
+for the interpreter lock each time it wakes. A commit is one row of table ``log``, a MessagePack list of changes: one
+call into SQLite instead of one per change, each of which would give that lock up and fight for it again. When the
+journal is idle (or the log has grown large) the oldest rows are folded into table ``objects``, which holds one row per
+object. Reading both back is a restart. `Store` is told on the loop's thread what has become durable.
 """
 
 from __future__ import annotations
@@ -68,7 +69,11 @@ class SqliteJournal:
 
     def __init__(self, path: Path, *, wait_seconds: float = 5) -> None:
         self.path = path
-        self._changes: queue.SimpleQueue[Change | None] = queue.SimpleQueue()
+        self._waiting: list[Change] = []
+        """Changes for the next commit; touched on the loop's thread only."""
+        self._at_work = False
+        """Whether the thread has changes, or will be given some in this turn of the loop."""
+        self._batches: queue.SimpleQueue[list[Change] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._log_bytes = 0
         self._store: Store | None = None
@@ -116,13 +121,33 @@ class SqliteJournal:
         self._thread.start()
 
     def append(self, change: Change) -> None:
-        """Queue a change."""
-        self._changes.put(change)
+        """Queue a change; what is written in the same turn of the loop is committed with it."""
+        assert self._loop is not None
+        self._waiting.append(change)
+        if not self._at_work:
+            self._at_work = True
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        """Give the thread what waits."""
+        self._at_work = bool(self._waiting)
+        if self._waiting:
+            batch, self._waiting = self._waiting, []
+            self._batches.put(batch)
+
+    def _committed(self, batch: list[Change]) -> None:
+        assert self._store is not None
+        assert self._loop is not None
+        try:
+            self._store.committed(batch)
+        finally:
+            self._loop.call_soon(self._hand_over)  # after those who were just answered, and write again
 
     def close(self) -> None:
-        """Write what is queued and close the file."""
+        """Write what is queued and close the file; nothing may be written at the same time."""
         if self._thread is not None:
-            self._changes.put(None)
+            self._hand_over()
+            self._batches.put(None)
             self._thread.join()
             self._thread = None
         self._db.close()
@@ -135,8 +160,9 @@ class SqliteJournal:
             while not last:
                 batch, last = self._next_batch()
                 if batch:
-                    self._commit(batch)
-                    self._tell(self._store.committed, batch)
+                    for part in _parts(batch):
+                        self._commit(part)
+                    self._tell(self._committed, batch)
                 if self._log_bytes and (not batch or self._log_bytes > _LOG_LIMIT_BYTES):
                     self._fold()
         except Exception as error:  # a dead thread would leave every writer waiting for ever
@@ -146,29 +172,18 @@ class SqliteJournal:
     def _tell(self, callback: object, argument: object) -> None:
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(callback, argument)  # type: ignore[arg-type]  # bound methods of Store
+            self._loop.call_soon_threadsafe(callback, argument)  # type: ignore[arg-type]  # each takes its own argument
         except RuntimeError:
             _log.debug("the loop closed before a commit could be told")
 
     def _next_batch(self) -> tuple[list[Change], bool]:
-        """Wait for a change and take everything queued behind it; nothing when the journal is idle.
-
-        The flag says that closing was asked for.
-        """
-        batch: list[Change] = []
-        size = 0
+        """Wait for changes; none when the journal is idle. The flag says that closing was asked for."""
         try:
             # With nothing to fold there is nothing to wake up for.
-            item = self._changes.get(timeout=_IDLE_SECONDS if self._log_bytes else None)
-            while item is not None:
-                batch.append(item)
-                size += len(item.body or b"")
-                if len(batch) >= _BATCH or size >= _BATCH_BYTES:
-                    return batch, False
-                item = self._changes.get_nowait()
+            batch = self._batches.get(timeout=_IDLE_SECONDS if self._log_bytes else None)
         except queue.Empty:
-            return batch, False
-        return batch, True
+            return [], False
+        return batch or [], batch is None
 
     def _commit(self, batch: list[Change]) -> None:
         """Make a batch durable as one row."""
@@ -200,6 +215,16 @@ class SqliteJournal:
         database.execute("INSERT OR REPLACE INTO state VALUES ('revision', ?)", (str(last),))
         database.execute("COMMIT")
         self._log_bytes = max(0, self._log_bytes - folded)
+
+
+def _parts(batch: list[Change]) -> Iterator[list[Change]]:
+    """Cut a batch into what one row may hold."""
+    start = size = 0
+    for end, change in enumerate(batch, 1):
+        size += len(change.body or b"")
+        if end - start >= _BATCH or size >= _BATCH_BYTES or end == len(batch):
+            yield batch[start:end]
+            start, size = end, 0
 
 
 def open_store(path: Path | None) -> tuple[Store, SqliteJournal | None]:
