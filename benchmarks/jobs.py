@@ -3,8 +3,8 @@
 ``python -m benchmarks.jobs [--jobs N] [--tasks N] [--single N] [--wide N]``
 
 Every job is created, admitted, placed, run for a moment, finished and cleaned up; the clock runs from the first
-create to the last job's end. Process time tells more than wall time on a machine that others use. Writes are what
-the server was asked to store, by kind.
+create to the last job's end, on the event loop of ``strato up`` and with its settings. Process time tells more than
+wall time on a machine that others use. Writes are what the server was asked to store, by kind.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import re
 import time
 from collections import Counter
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -22,9 +22,11 @@ from benchmarks.report import publish
 from strato.api import catalog
 from strato.api.volcano.batch import Job
 from strato.api.wire import Request, Response
+from strato.cli.serving import run_loop
 from strato.clock import SystemClock
 from strato.controllers import EMBEDDED
 from strato.controllers.job.terms import FINISHED_PHASES
+from strato.server.path import parse_path
 from strato.sim.nodes import parse_nodes
 from strato.sim.world import World, WorldOptions
 from strato.testing import vcjob
@@ -37,21 +39,23 @@ class Counted:
     """A server that notes what it is asked to write."""
 
     def __init__(self, world: World) -> None:
-        self.writes: Counter[str] = Counter()
+        self._asked: Counter[tuple[str, str, str]] = Counter()
         self._handle = world.server.handle
         world.server.handle = self.handle  # type: ignore[method-assign] # only a benchmark looks over its shoulder
 
     async def handle(self, request: Request) -> Response:
         if request.method != "GET":
-            self.writes[f"{request.method} {_kind_of(request.path)}"] += 1
+            target = parse_path(request.path)
+            if target is not None:
+                self._asked[request.method, target.plural, target.subresource] += 1
         return await self._handle(request)
 
-
-def _kind_of(path: str) -> str:
-    parts = re.sub(r"^/(api|apis/[^/]+)/[^/]+/", "", path).split("/")
-    if parts[0] == "namespaces" and len(parts) > 2:
-        parts = parts[2:]
-    return parts[0] if len(parts) < 3 else f"{parts[0]}/{parts[2]}"
+    @property
+    def writes(self) -> Counter[str]:
+        """How often each kind was written, and how."""
+        return Counter(
+            {f"{method} {'/'.join(filter(None, place))}": count for (method, *place), count in self._asked.items()}
+        )
 
 
 async def live(name: str, jobs: int, tasks: int, nodes: str) -> dict[str, object]:
@@ -109,14 +113,18 @@ def main() -> int:
     parser.add_argument("--wide", type=int, default=5000)
     parser.add_argument("--nodes", default="200x64cpu,256Gi")
     chosen = parser.parse_args()
-    rows = []
+    rows: list[dict[str, object]] = []
+
+    async def run(name: str, jobs: int, tasks: int) -> None:
+        rows.append(await live(name, jobs, tasks, chosen.nodes))
+
     for name, jobs, tasks in (
         ("many jobs", chosen.jobs, chosen.tasks),
         ("one-pod jobs", chosen.single, 1),
         ("one wide job", 1, chosen.wide),
     ):
         if jobs and tasks:
-            rows.append(asyncio.run(live(name, jobs, tasks, chosen.nodes)))
+            run_loop(partial(run, name, jobs, tasks))
     publish("jobs", rows, "bar: 1,000 jobs of 10 pods at 1,000 pods/s")
     return 0
 

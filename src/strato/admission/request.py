@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+import msgspec
 
 from strato.api.kinds import Kind
 from strato.api.wire import User
@@ -22,8 +23,7 @@ class Operation(StrEnum):
     DELETE = "DELETE"
 
 
-@dataclass(slots=True)
-class AdmissionRequest:
+class AdmissionRequest(msgspec.Struct):
     """One write, after defaulting and before validation."""
 
     operation: Operation | str

@@ -47,26 +47,24 @@ class Kind:
     columns: tuple[Column, ...] = ()
     view: type[Object] = field(default=Object)
     """The typed partial read of this kind."""
+    api_version: str = field(init=False)
+    """``group/version``, or just the version in the core group."""
+    resource: str = field(init=False)
+    """``plural.group`` as error messages name it (just ``plural`` in the core group)."""
+    prefix: str = field(init=False)
+    """URL prefix of the group version."""
 
-    @property
-    def api_version(self) -> str:
-        """``group/version``, or just the version in the core group."""
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        """Compose once what every request asks for."""
+        group, version, plural = self.group, self.version, self.plural
+        object.__setattr__(self, "api_version", f"{group}/{version}" if group else version)
+        object.__setattr__(self, "resource", f"{plural}.{group}" if group else plural)
+        object.__setattr__(self, "prefix", f"/apis/{group}/{version}" if group else f"/api/{version}")
 
     @property
     def list_kind(self) -> str:
         """Kind of a list of these."""
         return f"{self.name}List"
-
-    @property
-    def resource(self) -> str:
-        """``plural.group`` as error messages name it (just ``plural`` in the core group)."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def prefix(self) -> str:
-        """URL prefix of the group version."""
-        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Return the URL path of an object or (without a name) of the collection."""

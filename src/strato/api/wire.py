@@ -8,27 +8,26 @@ one or more whole lines (JSON holds no raw newline, so a frame is a line).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class User:
-    """Who asks, after authentication."""
+
+class User(msgspec.Struct, frozen=True, cache_hash=True):
+    """Who asks, after authentication; a key of many tables."""
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """One request. Header names are lower case; ``path`` is decoded and carries no query."""
 
     method: str
     path: str
-    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes = b""
     user: User | None = None
     """None until the transport has authenticated; in-process clients set their identity themselves."""
@@ -46,14 +45,13 @@ class Request:
         )
 
 
-@dataclass(slots=True)
-class Response:
+class Response(msgspec.Struct):
     """One answer: either ``body``, or ``stream`` until it ends or its reader closes it."""
 
     status: int
     body: bytes = b""
     content_type: str = "application/json"
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     stream: AsyncIterator[bytes] | None = None
     """Close with ``aclose()`` when done early; the server then frees the watcher."""
 

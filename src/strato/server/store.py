@@ -14,7 +14,6 @@ import logging
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -246,8 +245,7 @@ class Bucket:
         return newer
 
 
-@dataclass(slots=True)
-class _Waiter:
+class _Waiter(msgspec.Struct, gc=False):
     revision: int
     future: asyncio.Future[None]
 

@@ -239,13 +239,48 @@ def _type_checks(schema: Schema) -> list[Check]:
     if not kind:
         return []
     classes = _CLASSES[kind]
-    if kind == "integer":  # 1.0 is an integer in JSON
-        is_whole: Check = lambda value: value.__class__ is int or (value.__class__ is float and value.is_integer())  # noqa: E731
-        return [is_whole, lambda value: violations.fits_format(schema, value)] if schema.get("format") else [is_whole]
+    if kind == "integer":
+        return [_integer_check(schema)]
     if len(classes) == 1:
         one = classes[0]
         return [lambda value: value.__class__ is one]
     return [lambda value: value.__class__ in classes]
+
+
+def _integer_check(schema: Schema) -> Check:
+    """Look at the type, the format and the plain limits at once."""
+    bits = violations.INTEGERS.get(schema.get("format") or "")
+    low: float
+    high: float
+    low, high = (-math.inf, math.inf) if bits is None else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    low, high = max(low, schema.get("minimum", low)), min(high, schema.get("maximum", high))
+
+    def check(value: Any) -> bool:
+        if value.__class__ is not int and not (value.__class__ is float and value.is_integer()):
+            return False  # 1.0 is an integer in JSON
+        return bool(low <= value <= high)
+
+    return check
+
+
+_REMEMBERED_LETTERS = 64
+"""Answers about texts up to this length are remembered: statuses and quantities repeat the same few."""
+
+
+def _remembered(fits: Callable[[str], bool]) -> Check:
+    """Return a check of texts (nothing else is one) that knows the answers it gave lately."""
+    known = lru_cache(maxsize=512)(fits)
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, str):
+            return True
+        return known(value) if len(value) <= _REMEMBERED_LETTERS else fits(value)
+
+    return check
+
+
+_NUMBERS = ("minimum", "maximum", "multipleOf")
+_UNUSUAL_NUMBERS = ("exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 
 def _scalar_checks(schema: Schema) -> list[Check]:
@@ -255,16 +290,16 @@ def _scalar_checks(schema: Schema) -> list[Check]:
         checks.append(lambda value: value in options)
     if schema.get("pattern"):
         search = violations.go_pattern(schema["pattern"]).search
-        checks.append(lambda value: not isinstance(value, str) or search(value) is not None)
+        checks.append(_remembered(lambda text: search(text) is not None))
     low, high = schema.get("minLength"), schema.get("maxLength")
     if low is not None or high is not None:
         least, most = low or 0, high if high is not None else math.inf
         checks.append(lambda value: not isinstance(value, str) or least <= len(value) <= most)
-    if any(key in schema for key in ("minimum", "maximum", "multipleOf")):
+    looked_at = schema.get("type") == "integer" and not any(key in schema for key in _UNUSUAL_NUMBERS)
+    if not looked_at and any(key in schema for key in _NUMBERS):
         checks.append(lambda value: not violations.is_number(value) or not violations.number_problems(schema, value))
     if schema.get("format") in violations.FORMATS:
-        well_formed = violations.FORMATS[schema["format"]]
-        checks.append(lambda value: not isinstance(value, str) or well_formed(value))
+        checks.append(_remembered(violations.FORMATS[schema["format"]]))
     return checks
 
 

@@ -93,7 +93,7 @@ def is_number(value: Any) -> bool:
 
 def fits_format(schema: Schema, value: Any) -> bool:
     """Whether an integer is in the range of its format; other formats are of texts."""
-    bits = _INTEGERS.get(schema.get("format") or "")
+    bits = INTEGERS.get(schema.get("format") or "")
     return bits is None or not is_number(value) or -(1 << bits - 1) <= value < 1 << bits - 1
 
 
@@ -117,7 +117,8 @@ def drop_nulls(schema: Schema, value: Any) -> bool:
     return dropped
 
 
-_INTEGERS = {"int32": 32, "int64": 64}
+INTEGERS = {"int32": 32, "int64": 64}
+"""Bits of the integers that have a format."""
 
 
 def number_problems(schema: Schema, value: float) -> Sequence[str]:
