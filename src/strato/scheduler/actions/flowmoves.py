@@ -15,6 +15,7 @@ Otherwise everything is undone, and the job's record says what was lacking.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -194,12 +195,17 @@ class Moves:
             for i in np.flatnonzero(room)[: units + 1].tolist()
         ]
         opened: list[list[Place]] = []
-        for row, victims in group.victims.items():
+        found_prices: list[float] = []
+        for least, row in self._from_cheapest(group):
+            if len(found_prices) > units and least > found_prices[units]:
+                break  # no row from here on can be among the cheapest that are kept
+            victims = group.victims[row]
             offers = [(v.price, v.task.cls.request, self._class(v, classes, refuges)) for v in victims]
             free = self._holders.free(row)
             first = places_of(row, free, need, how_often(free, need) + 1, offers)
             if first:
                 opened.append([place._replace(tie=tie.get(row, 0.0)) for place in first])
+                insort(found_prices, first[0].price)
         opened.sort(key=lambda found: (found[0].price, found[0].tie, found[0].row))
         for found in opened[: units + 1]:
             row = found[0].row
@@ -209,6 +215,24 @@ class Moves:
             places += [place._replace(tie=found[0].tie) for place in more]
         together = sum(g.worth * len(g.tasks) for g in groups if g.job is group.job)
         return Seeker(size, together if group.whole else group.worth, places)
+
+    def _from_cheapest(self, group: Group) -> list[tuple[float, int]]:
+        """Return the rows with victims, by a lower bound of what a first place there costs."""
+        need = group.tasks[0].cls.request.tolist()
+        asked = [d for d, amount in enumerate(need) if amount > 0]
+        found = []
+        for row, victims in group.victims.items():
+            free = self._holders.free(row).tolist()
+            gives = [(victim.price, victim.task.cls.request.tolist()) for victim in victims]
+            lacks = [(d, need[d] * (max(0, free[d]) // need[d] + 1) - free[d]) for d in asked]
+            scarcest = min(max(0, free[d]) // need[d] for d in asked)
+            bounds = [
+                lack * min((price / give[d] for price, give in gives if give[d] > 0), default=0.0)
+                for d, lack in lacks
+                if max(0, free[d]) // need[d] == scarcest
+            ]
+            found.append((max(bounds) * (1 - 1e-9), row))
+        return sorted(found)
 
     def _class(self, victim: Victim, classes: dict[int, int], refuges: list[list[tuple[int, int]]]) -> int:
         """Return the network's number of the class a victim moves with."""
