@@ -6,6 +6,7 @@ import ipaddress
 import math
 import os
 import random
+import stat
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -325,6 +326,30 @@ def test_images_are_imported_without_devices_and_pipes(tmp_path: Path) -> None:
     store = ImageStore(tmp_path)
     for name, path in (("dir", source), ("tar", tmp_path / "image.tar")):
         assert os.listdir(store.import_image(name, path).root) == ["file"]
+
+
+def test_an_image_writes_nothing_outside_of_itself(tmp_path: Path) -> None:
+    """Whatever the Python: the standard library's own guard is younger than Debian 12's."""
+
+    def member(name: str, **more: Any) -> tarfile.TarInfo:
+        made = tarfile.TarInfo(name)
+        for key, value in more.items():
+            setattr(made, key, value)
+        return made
+
+    link = {"type": tarfile.SYMTYPE, "linkname": str(tmp_path)}
+    store = ImageStore(tmp_path / "store")
+    for number, members in enumerate(([member("../evil")], [member("out", **link), member("out/evil")])):
+        with tarfile.open(tmp_path / "bad.tar", "w") as archive:
+            for one in members:
+                archive.addfile(one)
+        with pytest.raises(ImageProblem, match="evil' leads out of the image"):
+            store.import_image(f"bad-{number}", tmp_path / "bad.tar")
+    with tarfile.open(tmp_path / "good.tar", "w") as archive:
+        archive.addfile(member("/bin/su", mode=0o6777))
+    root = Path(store.import_image("good", tmp_path / "good.tar").root)
+    assert stat.S_IMODE((root / "bin" / "su").stat().st_mode) == 0o755
+    assert [path.name for path in tmp_path.rglob("evil")] == []
 
 
 def test_images_are_found_imported_and_removed(tmp_path: Path) -> None:

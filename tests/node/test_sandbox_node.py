@@ -355,7 +355,7 @@ async def test_followed_logs_end_with_the_container(world: World) -> None:
 
 
 ISOLATIONS = [
-    pytest.param({}, "own", id="root"),
+    pytest.param({}, "own", id="root", marks=pytest.mark.skipif(os.geteuid() != 0, reason="needs root")),
     pytest.param({"own_network": False}, "own", id="root on the machine's network"),
     pytest.param({"isolation": "user"}, "own", id="an ordinary user"),
     pytest.param({"isolation": "plain"}, "machine", id="no namespaces"),

@@ -6,6 +6,7 @@ there: this machine's own root, read-only.
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import stat
@@ -159,7 +160,23 @@ def _special_files(directory: str, names: list[str]) -> list[str]:
 def _unpack(path: Path, target: Path) -> None:
     try:
         with tarfile.open(path) as archive:
-            members = (member for member in archive if not (member.isdev() or member.isfifo()))
-            archive.extractall(target, members, filter="tar")  # refuses to write outside of the target
+            archive.extraction_filter = lambda member, _: member  # Debian 12's Python has no filters to name
+            files = (member for member in archive if not (member.isdev() or member.isfifo()))
+            archive.extractall(target, (_inside(member, target) for member in files))
     except (tarfile.TarError, EOFError) as err:
         raise ImageProblem(f"{path} is not a tar archive that can be read: {err}") from err
+
+
+def _inside(member: tarfile.TarInfo, target: Path) -> tarfile.TarInfo:
+    """Return a member as it is to be written: below the target, without set-user-id and others' right to write.
+
+    Raises:
+        TarError: It leads out of the target, by its name or through a link that was written before it.
+    """
+    root = os.path.realpath(target)
+    safe = copy.copy(member)
+    safe.name = member.name.lstrip("/")
+    safe.mode = member.mode & 0o755
+    if os.path.commonpath([root, os.path.realpath(os.path.join(root, safe.name))]) != root:
+        raise tarfile.TarError(f"{member.name!r} leads out of the image")
+    return safe
