@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import gc
 import random
+import resource
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -79,7 +81,14 @@ def point(curve: str, value: int, nodes: int, pods: int, classes: int) -> dict[s
         "us per pod": seconds / placed * 1e6,
         "unchanged ms": idle * 1000,
         "one pod ms": min(single) * 1000,
+        "memory GiB": resident_gib(),
     }
+
+
+def resident_gib() -> float:
+    """Return the memory that this process, and with it the world, takes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**30
 
 
 def main() -> int:
