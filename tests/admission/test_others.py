@@ -278,6 +278,70 @@ def test_limit_ranges_default_and_bound() -> None:
         admit(catalog.POD, pod(containers=big), world)
 
 
+@pytest.mark.parametrize(
+    ("item", "wants"),
+    [
+        pytest.param(
+            {"max": {"cpu": "2"}}, ["maximum cpu usage per Pod is 2, but limit is 3"], id="the sum is too much"
+        ),
+        pytest.param(
+            {"min": {"cpu": "3"}}, ["minimum cpu usage per Pod is 3, but request is 2"], id="it is too little"
+        ),
+        pytest.param(
+            {"maxLimitRequestRatio": {"cpu": "1"}},
+            ["cpu max limit to request ratio per Pod is 1, but provided ratio is 1.500000"],
+            id="limits are too far above requests",
+        ),
+        pytest.param(
+            {"max": {"memory": "1Gi"}, "min": {"memory": "1Mi"}},
+            [
+                "minimum memory usage per Pod is 1Mi.  No request is specified",
+                "maximum memory usage per Pod is 1Gi.  No limit is specified",
+            ],
+            id="what is bounded must be said, all problems at once",
+        ),
+        pytest.param(
+            {"max": {"cpu": "3"}, "min": {"cpu": "2"}, "maxLimitRequestRatio": {"cpu": "2"}}, [], id="it fits"
+        ),
+    ],
+)
+def test_limit_ranges_bound_the_whole_of_a_pod(item: Json, wants: list[str]) -> None:
+    """Two containers and a smaller one before them ask for 2 and may use 3."""
+    world = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [{"type": "Pod", **item}]})
+    containers = [
+        {"name": name, "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1500m"}}}
+        for name in ("a", "b")
+    ]
+    init = [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]
+    body = pod(containers=containers, initContainers=init)
+    if not wants:
+        admit(catalog.POD, body, world)
+        return
+    with pytest.raises(Forbidden) as caught:
+        admit(catalog.POD, body, world)
+    for want in wants:
+        assert want in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("asked", "want"),
+    [
+        ("3Gi", "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"),
+        ("512Mi", "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi"),
+        ("2Gi", ""),
+    ],
+)
+def test_limit_ranges_bound_claims(asked: str, want: str) -> None:
+    item = {"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}}
+    world = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [item]})
+    body = {"metadata": {"name": "x"}, "spec": {"resources": {"requests": {"storage": asked}}}}
+    if not want:
+        admit(catalog.PERSISTENTVOLUMECLAIM, body, world)
+        return
+    with pytest.raises(Forbidden, match=want):
+        admit(catalog.PERSISTENTVOLUMECLAIM, body, world)
+
+
 def test_tokens_are_mounted_when_asked() -> None:
     spec = admit(catalog.POD, pod(), FakeWorld(), options=ChainOptions(mount_service_account_tokens=True))["spec"]
     assert spec["containers"][0]["volumeMounts"][0]["name"] == spec["volumes"][0]["name"]

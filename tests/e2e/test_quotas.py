@@ -66,3 +66,42 @@ def test_a_limit_range_fills_in_and_bounds(world: World, namespace: str) -> None
     assert create(pod("small")) == ""
     resources = world.get("pod", "small", "-n", namespace)["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
+
+
+def test_a_limit_range_bounds_whole_pods_and_claims(world: World, namespace: str) -> None:
+    bounds = [
+        {"type": "Pod", "max": {"cpu": "3"}, "min": {"cpu": "200m"}, "maxLimitRequestRatio": {"cpu": "2"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}},
+    ]
+    body = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": bounds}}
+    world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+
+    def create(made: dict[str, Any]) -> str:
+        return world.kubectl_process("create", "-n", namespace, "-f", "-", stdin=json.dumps(made), check=False).stderr
+
+    def claim(storage: str) -> dict[str, Any]:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}}
+        return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "c"}, "spec": spec}
+
+    eventually(
+        lambda: (
+            "maximum cpu usage per Pod is 3, but limit is 4"
+            in create(pod("large", requests={"cpu": "4"}, limits={"cpu": "4"}))
+        ),
+        what="the bound holds",
+    )
+    refused = create(pod("eager", requests={"cpu": "500m"}, limits={"cpu": "2"}))
+    assert "cpu max limit to request ratio per Pod is 2, but provided ratio is 4.000000" in refused
+    refused = create(pod("silent"))
+    for text in (
+        "minimum cpu usage per Pod is 200m.  No request is specified",
+        "maximum cpu usage per Pod is 3.  No limit is specified",
+        "cpu max limit to request ratio per Pod is 2, but no request is specified or request is 0",
+    ):
+        assert text in refused
+    refused = create(claim("3Gi"))
+    assert "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi" in refused
+    refused = create(claim("512Mi"))
+    assert "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 512Mi" in refused
+    assert create(claim("2Gi")) == ""
+    assert create(pod("small", requests={"cpu": "1"}, limits={"cpu": "2"})) == ""

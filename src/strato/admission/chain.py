@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from strato.admission import cronjobs, hypernodes, jobflows, jobs, kube, podgroups, pods, queues
+from strato.admission import cronjobs, hypernodes, jobflows, jobs, kube, limitranges, podgroups, pods, queues
 from strato.admission.request import AdmissionRequest, Json, Operation, World
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -143,6 +143,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(mutations, catalog.POD, (create,), pod_defaults)
         add(mutations, catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
         add(mutations, catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
+        add(validations, catalog.PERSISTENTVOLUMECLAIM, (create, update), limitranges.limit_claim)
     on = options.enabled
     if "/jobs/mutate" in on:
         add(mutations, catalog.VCJOB, (create,), jobs.JobDefaults(options.scheduler_names))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from strato.admission.limitranges import limit_pod
 from strato.admission.request import AdmissionRequest, Json, World
 from strato.api import catalog
-from strato.api.quantity import parse
 from strato.api.status import forbidden
 
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
@@ -35,10 +34,7 @@ class PodDefaults:
         pod = request.object
         assert pod is not None
         spec = pod["spec"]
-        namespace = request.namespace
-        ranges = world.list(catalog.LIMITRANGE, namespace)
-        if ranges:
-            _apply_limit_ranges(request, spec, ranges)
+        limit_pod(request, world)
         self._service_account(request, spec, world)
         _default_tolerations(spec)
         _set_priority(request, spec, world)
@@ -137,46 +133,6 @@ def _set_priority(request: AdmissionRequest, spec: Json, world: World) -> None:
             f"admission controller computed {policy} from the given PriorityClass name",
         )
     spec["preemptionPolicy"] = policy
-
-
-def _apply_limit_ranges(request: AdmissionRequest, spec: Json, ranges: Sequence[Json]) -> None:
-    """Fill in default requests and limits of containers, then hold them against minimum and maximum."""
-    items = [
-        item
-        for limit_range in ranges
-        for item in (limit_range.get("spec") or {}).get("limits") or ()
-        if item.get("type") == "Container"
-    ]
-    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
-    for item in items:
-        for container in containers:
-            resources = container.setdefault("resources", {})
-            for section, source in (("limits", "default"), ("requests", "defaultRequest")):
-                for name, amount in (item.get(source) or {}).items():
-                    resources.setdefault(section, {}).setdefault(name, amount)
-    problems = [text for item in items for container in containers for text in _limit_problems(item, container)]
-    if problems:
-        text = problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]"
-        raise forbidden(request.kind, request.name, text)
-
-
-def _limit_problems(item: Json, container: Json) -> list[str]:
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    problems = []
-    for name, floor in (item.get("min") or {}).items():
-        wanted = requests.get(name)
-        if wanted is None:
-            problems.append(f"minimum {name} usage per Container is {floor}.  No request is specified")
-        elif parse(wanted) < parse(floor):
-            problems.append(f"minimum {name} usage per Container is {floor}, but request is {wanted}")
-    for name, ceiling in (item.get("max") or {}).items():
-        capped = limits.get(name)
-        if capped is None:
-            problems.append(f"maximum {name} usage per Container is {ceiling}.  No limit is specified")
-        elif parse(capped) > parse(ceiling):
-            problems.append(f"maximum {name} usage per Container is {ceiling}, but limit is {capped}")
-    return problems
 
 
 def one_default_priority_class(request: AdmissionRequest, world: World) -> None:
