@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -234,31 +237,38 @@ def test_a_network_probe_is_asked_again_until_it_holds(monkeypatch: pytest.Monke
     play(scenario, enabled=ENABLED)
 
 
-async def _serve(status: str) -> tuple[asyncio.Server, int, list[bytes]]:
+@asynccontextmanager
+async def serving(status: str) -> AsyncIterator[tuple[int, list[bytes]]]:
+    """Answer one caller, who may hang up without a word; its connection is closed when the block ends."""
     requests: list[bytes] = []
+    over = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        requests.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
-        await writer.drain()
+        with contextlib.suppress(asyncio.IncompleteReadError, OSError):
+            requests.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
         writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        over.set()
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    return server, server.sockets[0].getsockname()[1], requests
+    async with server:
+        yield server.sockets[0].getsockname()[1], requests
+        await over.wait()
 
 
 @pytest.mark.parametrize(("status", "holds"), [("204 No Content", True), ("302 Found", True), ("500 Oops", False)])
 async def test_http_probe_over_a_socket(status: str, holds: bool) -> None:
-    server, port, requests = await _serve(status)
-    async with server:
+    async with serving(status) as (port, requests):
         assert await NetworkProber().answers("127.0.0.1", port, "ready", ("X-Token", "t")) is holds
     assert requests[0].startswith(b"GET /ready HTTP/1.1\r\n")
     assert b"X-Token: t\r\n" in requests[0]
 
 
 async def test_tcp_probe_over_a_socket() -> None:
-    server, port, _ = await _serve("200 OK")
-    async with server:
+    async with serving("200 OK") as (port, _):
         assert await NetworkProber().connects("127.0.0.1", port)
     assert not await NetworkProber().connects("127.0.0.1", port)
 
