@@ -174,7 +174,8 @@ def test_distributed_compilation_with_distcc(laptop: Laptop, tmp_path: Path) -> 
             check=True,
         )
         with tarfile.open(next(tmp_path.glob("zstandard-*.tar.gz"))) as archive:
-            archive.extractall(tmp_path, filter="data")
+            archive.extraction_filter = lambda member, _: member  # Debian 12's Python has no filters to name
+            archive.extractall(tmp_path)
         shutil.copytree(next(tmp_path.glob("zstandard-*/zstd")), source / "c")
         shutil.copy(EXAMPLES / "distcc" / "build.sh", source)
         world = laptop("--cpus", "4")
@@ -189,9 +190,12 @@ def test_distributed_compilation_with_distcc(laptop: Laptop, tmp_path: Path) -> 
         shutil.rmtree(source, ignore_errors=True)
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(5400)
 def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
-    """Every acknowledged object is there after each crash, and every job still completes."""
+    """Every acknowledged object is there after each crash, and every job still completes.
+
+    Most crashes hit a cluster that serves, one in five hits it while it comes back from the one before.
+    """
     world = laptop("--no-sandbox", "--hollow-nodes", "4", "--cpu", "16", "--memory", "64Gi")
     chance = random.Random(20261121)
     acknowledged: list[str] = []
@@ -207,11 +211,17 @@ def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
 
     loader = threading.Thread(target=load)
     loader.start()
+    options = (*world.options, "--port", str(_port_of(world)))
+    kills = rounds = 0
     try:
-        for _ in range(100):
+        while kills < 100:
             stop.wait(chance.uniform(0.02, 0.5))
             world.kill()
-            world.own("up", *world.options, "--port", str(_port_of(world)))
+            kills, rounds = kills + 1, rounds + 1
+            while chance.random() < 0.2:
+                world.kill_while_it_starts(*options, after_seconds=chance.uniform(0, 2))
+                kills += 1
+            world.own("up", *options)
             promised = list(acknowledged)  # before reading: the load goes on meanwhile
             kept = set(world.kubectl("get", "vcjob", "-o", "name").split())
             lost = [name for name in promised if f"job.batch.volcano.sh/{name}" not in kept]
@@ -219,7 +229,7 @@ def test_kill_9_a_hundred_times_loses_nothing(laptop: Laptop) -> None:
     finally:
         stop.set()
         loader.join()
-    assert acknowledged
+    assert len(acknowledged) >= rounds  # the load went on between the crashes
 
     def unfinished() -> list[str]:
         return [

@@ -141,6 +141,20 @@ class EmbeddedWorld(World):
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: not _alive(pid), what=f"process {pid} is gone", every=0.005)
 
+    def kill_while_it_starts(self, *options: str, after_seconds: float) -> None:
+        """Start the cluster and kill its process so long after it was born, ready or not."""
+        before = self._pid_text()
+        starting = subprocess.Popen(
+            [*STRATO, "--home", str(self.home), "up", *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        eventually(lambda: self._pid_text() not in ("", before), what="the process is born", every=0.005)
+        time.sleep(after_seconds)
+        self.kill()
+        starting.wait()
+
+    def _pid_text(self) -> str:
+        return (self.home / "strato.pid").read_text().strip()
+
     def stop(self) -> None:
         self.own("down", check=False)
 
