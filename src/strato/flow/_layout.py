@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int64s
 
 
+_AHEAD = 128
+"""Nodes whose surroundings are read before they are edited."""
+
+
 @numba.njit(cache=True, nogil=True, inline="always")
 def unlink(g: Arrays, arc: Int) -> None:
     """Take an arc out of the in-list of its head."""
@@ -134,17 +138,64 @@ def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def remove_nodes(g: Arrays, nodes: Int64s) -> None:
-    """Remove the arcs of nodes, withdrawing what they send. O(their arcs)."""
-    for node in nodes:
+def _fetch_neighbours(g: Arrays, nodes: Int64s, begin: Int, end: Int) -> Int:
+    """Read what unlinking these nodes' arcs will write; return a sum nobody needs, so that the reads take place.
+
+    Neighbours in an in-list lie anywhere in memory. Read ahead, one after another and independent of each other, many
+    are under way at once; the edits then find them in the cache.
+    """
+    total = np.int64(0)
+    for i in range(begin, end):
+        node = nodes[i]
         for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-            for _ in range(g.flow[arc]):
+            total += g.next_in[max(g.prev_in[arc], 0)] + g.prev_in[max(g.next_in[arc], 0)]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def _fetch_ends(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, begin: Int, end: Int) -> Int:
+    """Read what linking the arcs of new rows will write, as `_fetch_neighbours`."""
+    total = np.int64(0)
+    for i in range(begin, end):
+        if g.row_length[nodes[i]] == 0:
+            for k in range(offsets[i], offsets[i + 1]):
+                total += g.next_in[max(g.last_in[heads[k]], 0)]
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+def remove_nodes(g: Arrays, nodes: Int64s) -> Int:
+    """Remove the arcs of nodes, withdrawing what they send. O(their arcs). What it returns means nothing."""
+    # Columns are taken out of the tuple once: in the loop each access would count references.
+    next_in, prev_in, first_in, last_in = g.next_in, g.prev_in, g.first_in, g.last_in
+    heads, costs, capacities, flows = g.head, g.cost, g.capacity, g.flow
+    starts, lengths, supply = g.row_start, g.row_length, g.supply
+    fetched = np.int64(0)
+    for i in range(len(nodes)):
+        node = nodes[i]
+        if i % _AHEAD == 0:
+            fetched += _fetch_neighbours(g, nodes, i, min(len(nodes), i + _AHEAD))
+        start = starts[node]
+        end = start + lengths[node]
+        for arc in range(start, end):
+            for _ in range(flows[arc]):
                 withdraw(g, arc, 1)
-        while g.row_length[node] > 0:
-            _drop_arc(g, g.row_start[node] + g.row_length[node] - 1)
-        while g.first_in[node] >= 0:
-            _drop_arc(g, g.first_in[node])
-        g.supply[node] = 0
+        for arc in range(start, end):
+            before, after, head = prev_in[arc], next_in[arc], heads[arc]
+            if before >= 0:
+                next_in[before] = after
+            else:
+                first_in[head] = after
+            if after >= 0:
+                prev_in[after] = before
+            else:
+                last_in[head] = before
+            heads[arc], costs[arc], capacities[arc] = node, 0, 0
+        lengths[node] = 0
+        while first_in[node] >= 0:
+            _drop_arc(g, first_in[node])
+        supply[node] = 0
+    return fetched
 
 
 @numba.njit(cache=True, nogil=True)
@@ -188,12 +239,32 @@ def _same_heads(g: Arrays, node: Int, heads: Int64s, begin: Int, wanted: Int) ->
 
 
 @numba.njit(cache=True, nogil=True)
-def set_rows(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, costs: Int64s, capacities: Int64s) -> int:
-    """Rewrite rows whose runs are large enough; return the number of arcs changed."""
-    changed = 0
+def set_rows(
+    g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, costs: Int64s, capacities: Int64s
+) -> tuple[int, Int]:
+    """Rewrite rows whose runs are large enough; return the number of arcs changed, and one that means nothing."""
+    next_in, prev_in, first_in, last_in = g.next_in, g.prev_in, g.first_in, g.last_in
+    head_of, cost_of, capacity_of, lengths = g.head, g.cost, g.capacity, g.row_length
+    changed, fetched = 0, np.int64(0)
     for i in range(len(nodes)):
+        if i % _AHEAD == 0:
+            fetched += _fetch_ends(g, nodes, offsets, heads, i, min(len(nodes), i + _AHEAD))
         node, begin = nodes[i], offsets[i]
         start, length, wanted = g.row_start[node], g.row_length[node], offsets[i + 1] - offsets[i]
+        if length == 0:  # most are rows of new nodes; unused slots carry no flow
+            for k in range(wanted):
+                slot, head = start + k, heads[begin + k]
+                head_of[slot], cost_of[slot], capacity_of[slot] = head, costs[begin + k], capacities[begin + k]
+                last = last_in[head]
+                prev_in[slot], next_in[slot] = last, -1
+                last_in[head] = slot
+                if last >= 0:
+                    next_in[last] = slot
+                else:
+                    first_in[head] = slot
+            lengths[node] = wanted
+            changed += wanted
+            continue
         if _same_heads(g, node, heads, begin, wanted):
             for k in range(wanted):
                 slot, source = start + k, begin + k
@@ -217,4 +288,4 @@ def set_rows(g: Arrays, nodes: Int64s, offsets: Int64s, heads: Int64s, costs: In
             g.flow[slot] = flows[k]
             link(g, slot)
         g.row_length[node] = wanted
-    return changed
+    return changed, fetched

@@ -207,7 +207,7 @@ class Network:
         grow = np.flatnonzero(wanted > self._row_size[ids])
         if len(grow):
             self._move_rows(ids[grow], wanted[grow])
-        return int(_layout.set_rows(self.arrays, ids, starts, heads, costs, capacities))
+        return int(_layout.set_rows(self.arrays, ids, starts, heads, costs, capacities)[0])
 
     def set_supply(self, nodes: npt.ArrayLike, supply: npt.ArrayLike) -> None:
         """Set supplies (positive) or demands (negative)."""

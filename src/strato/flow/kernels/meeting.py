@@ -22,9 +22,9 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from strato.flow._layout import change_flow
 from strato.flow.kernels import Int
 from strato.flow.kernels.labels import FAR, Scratch, begin_at, label, nearest
+from strato.flow.kernels.ways import carry, room, step
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int32s, Int64s
@@ -38,6 +38,8 @@ _ORIGIN = FAR
 _NODE, _PHASE, _CURSOR, _RADIUS, _WORK, _HORIZON_AT = 5, 6, 7, 8, 9, 10
 """Places in `Scratch.size`: the node being expanded, what of it comes next, how far the search has come."""
 _ROW, _LIST = 0, 1
+DISTANCE = 12
+"""Place in the forward `Scratch.size`: how long the way was that a search found."""
 
 
 class Gates(NamedTuple):
@@ -239,8 +241,9 @@ def search_both(
             _grow(g, gates, b, f, number, False, outward, found)
     if found[0] == FAR:
         return False
+    f.size[DISTANCE] = found[0]
     _move_potentials(g, gates, f, b, root, outward, found[0])
-    _send(g, gates, f, b, excess, root, number, found[1])
+    _send(g, f, b, excess, root, number, found[1])
     f.size[3] += f.size[_WORK] + b.size[_WORK]
     return True
 
@@ -268,42 +271,31 @@ def _move_potentials(g: Arrays, gates: Gates, f: Scratch, b: Scratch, root: Int,
 
 
 @numba.njit(cache=True, nogil=True)
-def _back_step(g: Arrays, gates: Gates, b: Scratch, number: Int, node: Int) -> Int:
-    """Return by which arc a backward search goes on from a node, coded as an arrival."""
-    return np.int64(b.arrival[node] if b.stamp[node] == number else g.row_start[node])
-
-
-@numba.njit(cache=True, nogil=True)
-def _send(g: Arrays, gates: Gates, f: Scratch, b: Scratch, excess: Int64s, root: Int, number: Int, meet: Int) -> None:
-    """Send what fits along the two halves of a way."""
+def _send(g: Arrays, f: Scratch, b: Scratch, excess: Int64s, root: Int, number: Int, meet: Int) -> None:
+    """Send what fits along the two halves of a way; at a gate the second one goes on by its only arc."""
     amount = FAR
     for turn in range(2):
-        node = np.int64(meet)
-        while f.arrival[node] != _ORIGIN:
-            arrival = f.arrival[node]
-            arc = arrival if arrival >= 0 else -1 - arrival
+        first = np.int64(meet)
+        while f.arrival[first] != _ORIGIN:
+            arrival = f.arrival[first]
             if turn == 0:
-                amount = min(amount, g.capacity[arc] - g.flow[arc] if arrival >= 0 else g.flow[arc])
+                amount = min(amount, room(g, arrival))
             else:
-                change_flow(g, arc, amount if arrival >= 0 else -amount)
-                f.size[4] += (amount if arrival >= 0 else -amount) * g.cost[arc]
-            node = np.int64(g.tail[arc] if arrival >= 0 else g.head[arc])
-        first = node
-        node = np.int64(meet)
+                carry(g, f, arrival, amount)
+            first = step(g, arrival, True)
+        last = np.int64(meet)
         while True:
-            arrival = _back_step(g, gates, b, number, node)
+            arrival = np.int64(b.arrival[last] if b.stamp[last] == number else g.row_start[last])
             if arrival == _ORIGIN:
                 break
-            arc = arrival if arrival >= 0 else -1 - arrival
             if turn == 0:
-                amount = min(amount, g.capacity[arc] - g.flow[arc] if arrival >= 0 else g.flow[arc])
+                amount = min(amount, room(g, arrival))
             else:
-                change_flow(g, arc, amount if arrival >= 0 else -amount)
-                f.size[4] += (amount if arrival >= 0 else -amount) * g.cost[arc]
-            node = np.int64(g.head[arc] if arrival >= 0 else g.tail[arc])
+                carry(g, f, arrival, amount)
+            last = step(g, arrival, False)
         if turn == 0:
             amount = min(amount, excess[first] if first != root else FAR)
-            amount = min(amount, -excess[node] if node != root else FAR)
+            amount = min(amount, -excess[last] if last != root else FAR)
         else:
             excess[first] -= amount
-            excess[node] += amount
+            excess[last] += amount

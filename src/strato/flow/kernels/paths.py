@@ -36,13 +36,17 @@ import numpy.typing as npt
 from strato.flow._layout import change_flow
 from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
 from strato.flow.kernels.labels import FAR, Scratch, begin_at, label, nearest
-from strato.flow.kernels.meeting import find_gates, no_gates, search_both
+from strato.flow.kernels.level import plant, serve, settle_price
+from strato.flow.kernels.meeting import DISTANCE, find_gates, no_gates, search_both
+from strato.flow.kernels.ways import carry, room, step
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int64s
 
 _CHECK_EVERY = 64
 """Searches between two looks at the stop flag."""
+_HOPE = 2
+"""Hard nodes in a row that may find no way at their price before the search for one is left out."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -188,20 +192,15 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
     amount = abs(excess[origin])
     if target != root:
         amount = min(amount, abs(excess[target]))
-    node = target
-    while node != origin:
-        arrival = s.arrival[node]
-        arc = arrival if arrival >= 0 else -1 - arrival
-        amount = min(amount, g.capacity[arc] - g.flow[arc] if arrival >= 0 else g.flow[arc])
-        node = g.tail[arc] if (arrival >= 0) == forward else g.head[arc]
-    node = target
-    while node != origin:
-        arrival = s.arrival[node]
-        arc = arrival if arrival >= 0 else -1 - arrival
-        signed = amount if arrival >= 0 else -amount
-        change_flow(g, arc, signed)
-        s.size[4] += signed * g.cost[arc]
-        node = g.tail[arc] if (arrival >= 0) == forward else g.head[arc]
+    for turn in range(2):
+        node = np.int64(target)
+        while node != origin:
+            arrival = s.arrival[node]
+            if turn == 0:
+                amount = min(amount, room(g, arrival))
+            else:
+                carry(g, s, arrival, amount)
+            node = step(g, arrival, forward)
     taken = amount if forward else -amount
     excess[origin] -= taken
     excess[target] += taken
@@ -333,8 +332,9 @@ def solve(
         scratch.stamp[:] = 0
         scratch.settled[:] = 0
     number, known, gates = 0, False, no_gates()
+    planted, hope = False, _HOPE
     for turn in range(4):  # hard ones are left until the easy ones have taken what lies near
-        forward, easy = turn < 2, turn % 2 == 0
+        forward, easy, planted = turn < 2, turn % 2 == 0, False
         for node in range(len(excess)):
             while node != root and (excess[node] > 0 if forward else excess[node] < 0):
                 number += 1
@@ -343,8 +343,23 @@ def solve(
                 if not easy:
                     if not known:
                         known, gates = True, find_gates(g, root, excess)
+                    if forward:
+                        settle_price(g, node)
+                    if hope > 0:
+                        if not planted:
+                            planted = True
+                            plant(g, gates, back, excess, root, number, forward)
+                            number += 1
+                        if serve(g, s, back, excess, root, node, number):
+                            hope = _HOPE
+                            continue
+                        hope -= 1
+                        number += 1
                     if not search_both(g, gates, s, back, excess, root, node, number):
                         return INFEASIBLE
+                    planted = False
+                    if s.size[DISTANCE] == 0:
+                        hope = _HOPE
                     continue
                 if forward and _send_directly(g, s, excess, root, node):
                     continue
