@@ -126,6 +126,48 @@ def test_searches_from_both_ends_deal_with_a_crowded_cluster(fill: float, monkey
     assert Solver((Kernel.PATHS,), check=True).solve(network).objective == expected
 
 
+def like_others(network: Network, tasks: np.ndarray, rng: np.random.Generator) -> None:
+    """Let tasks leave, and as many come with the arcs of others."""
+    g = network.arrays
+    like = rng.choice(tasks, len(tasks) // 10, replace=False)
+    rows = [slice(int(g.row_start[t]), int(g.row_start[t] + g.row_length[t])) for t in like]
+    heads, costs = [np.concatenate([column[r] for r in rows]) for column in (g.head, g.cost)]
+    offsets = np.concatenate([[0], np.cumsum(g.row_length[like])])
+    network.remove_nodes(rng.choice(tasks, len(like), replace=False))
+    network.set_rows(network.add_nodes(len(like), supply=1), offsets, heads, costs, np.ones_like(heads))
+
+
+def test_edits_keep_every_arc_in_the_list_of_its_head() -> None:
+    synthetic, rng = quincy_network(Shape(machines=80, tasks=900)), np.random.default_rng(1)
+    network, tasks = synthetic.network, np.arange(900)
+    Solver((Kernel.PATHS,)).solve(network)
+    for _ in range(3):
+        like_others(network, tasks, rng)
+        g, used = network.arrays, network.slots_in_use()
+        listed = []
+        for node in range(network.node_count):
+            before, arc = -1, int(g.first_in[node])
+            while arc >= 0:
+                assert g.head[arc] == node
+                assert g.prev_in[arc] == before
+                listed.append(arc)
+                before, arc = arc, int(g.next_in[arc])
+            assert g.last_in[node] == before
+        assert sorted(listed) == used.tolist()
+
+
+@pytest.mark.parametrize("patience", [0, 20, 10_000], ids=["all are hard", "many are hard", "few are hard"])
+@pytest.mark.parametrize("fill", [0.97, 1.0, 1.03, 1.3], ids=["97 %", "just full", "oversubscribed", "far over"])
+def test_rounds_of_a_crowded_cluster_stay_optimal(fill: float, patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solver, "PATIENCE", patience)
+    synthetic, rng = quincy_network(Shape(machines=80, tasks=900, fill=fill)), np.random.default_rng(1)
+    network, warm = synthetic.network, Solver((Kernel.PATHS,), check=True)
+    warm.solve(network)
+    for _ in range(4):
+        like_others(network, np.arange(900), rng)
+        assert warm.solve(network).objective == oracle(network)
+
+
 def test_lower_bounds_are_part_of_flow_and_objective() -> None:
     network = Network.from_arcs([2, 0, -2], [0, 0, 1], [1, 2, 2], [5, 1, 5], [2, 2, 2], [1, 0, 0])
     solution = Solver(check=True).solve(network)

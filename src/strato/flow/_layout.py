@@ -71,11 +71,23 @@ def change_flow(g: Arrays, arc: Int, amount: Int) -> None:
 @numba.njit(cache=True, nogil=True)
 def link_all(g: Arrays, nodes: Int) -> None:
     """Build all in-lists from the rows. O(nodes + arcs)."""
-    g.first_in[:] = -1
-    g.last_in[:] = -1
+    next_in, prev_in, first_in, last_in = g.next_in, g.prev_in, g.first_in, g.last_in
+    heads, flows, starts, lengths = g.head, g.flow, g.row_start, g.row_length
+    first_in[:] = -1
+    last_in[:] = -1
     for node in range(nodes):
-        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-            link(g, arc)
+        for arc in range(starts[node], starts[node] + lengths[node]):
+            head = heads[arc]
+            first, last = first_in[head], last_in[head]
+            if last < 0:
+                prev_in[arc] = next_in[arc] = -1
+                first_in[head] = last_in[head] = arc
+            elif flows[arc] > 0:
+                prev_in[arc], next_in[arc] = -1, first
+                first_in[head] = prev_in[first] = arc
+            else:
+                prev_in[arc], next_in[arc] = last, -1
+                last_in[head] = next_in[last] = arc
 
 
 @numba.njit(cache=True, nogil=True)

@@ -417,17 +417,16 @@ class FlowScheduler:
         solution = self._solver.solve(self.network)
         if solution.outcome is not Outcome.OPTIMAL:
             raise NetworkError([Problem("round", f"is {solution.outcome.value}; no decision was made")])
-        tasks = list(self._task_node)
-        current = [
-            -1 if (m := self.world.tasks[t].machine) is None else self._machine_node[self.world.machine_index[m]]
-            for t in tasks
-        ]
-        names = {node: self._at(index).id for index, node in self._machine_node.items()}
-        is_machine = np.zeros(self.network.node_count, np.bool_)
-        is_machine[list(self._machine_node.values())] = True
-        nodes = np.array([self._task_node[t] for t in tasks], np.int64)
-        ends = assign(self.network, nodes, np.array(current, np.int64), is_machine).tolist()
-        return solution, {task: names[end] for task, end in zip(tasks, ends, strict=True) if end >= 0}
+        world, hosts = self.world, self._machine_node
+        places = [world.tasks[task].machine for task in self._task_node]
+        current = [-1 if name is None else hosts[world.machine_index[name]] for name in places]
+        nodes = np.fromiter(self._task_node.values(), np.int64, len(self._task_node))
+        index_at = np.full(self.network.node_count, -1, np.int64)
+        index_at[np.fromiter(hosts.values(), np.int64, len(hosts))] = np.fromiter(hosts, np.int64, len(hosts))
+        ends = assign(self.network, nodes, np.array(current, np.int64), index_at >= 0)
+        placed = np.flatnonzero(ends >= 0)
+        tasks, indices = list(self._task_node), index_at[ends[placed]].tolist()
+        return solution, {tasks[i]: self._at(at).id for i, at in zip(placed.tolist(), indices, strict=True)}
 
     def _deltas(self, targets: dict[int, str]) -> tuple[Delta, ...]:
         evictions, moves, places = [], [], []

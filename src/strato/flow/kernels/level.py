@@ -87,7 +87,9 @@ def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, numb
 @numba.njit(cache=True, nogil=True)
 def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -> Int:
     """Look at a few arcs for nodes at the same price; note those in the other tree. Return how many, −1 at the end."""
-    potential, found, looked = g.potential, 0, np.int64(0)
+    found, looked = 0, np.int64(0)
+    heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
+    potential, next_in, joined, number = g.potential, g.next_in, other.stamp, other.size[_NUMBER]
     while looked < _CHUNK and found == 0:
         if s.size[_NODE] < 0:
             if s.size[_READ] == s.size[2]:
@@ -101,10 +103,11 @@ def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -
             end = min(g.row_start[node] + g.row_length[node], arc + _CHUNK)
             looked += end - arc
             while arc < end:
-                head, arrival = g.head[arc], arc if forward else -1 - arc
-                if room(g, arrival) > 0 and g.cost[arc] + base == potential[head] and _join(s, head, arrival):
+                head, arrival = heads[arc], arc if forward else -1 - arc
+                left = capacities[arc] - flows[arc] if forward else flows[arc]
+                if left > 0 and costs[arc] + base == potential[head] and _join(s, head, arrival):
                     meets[found] = head
-                    found += other.stamp[head] == other.size[_NUMBER]
+                    found += joined[head] == number
                 arc += 1
             if arc == g.row_start[node] + g.row_length[node]:
                 s.size[_PHASE], arc = 1, np.int64(g.first_in[node])
@@ -112,14 +115,15 @@ def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -
             end = looked + _CHUNK
             while arc >= 0 and looked < end:
                 looked += 1
-                if forward and g.flow[arc] == 0:
+                if forward and flows[arc] == 0:
                     arc = np.int64(-1)
                     break
-                tail, arrival = g.tail[arc], -1 - arc if forward else arc
-                if room(g, arrival) > 0 and g.cost[arc] + potential[tail] == base and _join(s, tail, arrival):
+                tail, arrival = tails[arc], -1 - arc if forward else arc
+                left = flows[arc] if forward else capacities[arc] - flows[arc]
+                if left > 0 and costs[arc] + potential[tail] == base and _join(s, tail, arrival):
                     meets[found] = tail
-                    found += other.stamp[tail] == other.size[_NUMBER]
-                arc = np.int64(g.next_in[arc])
+                    found += joined[tail] == number
+                arc = np.int64(next_in[arc])
             if arc < 0:
                 s.size[_NODE] = -1
         s.size[_CURSOR] = arc
@@ -152,14 +156,14 @@ def _adopt(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, outwar
         if is_near and room(g, arrival) > 0 and _is_rooted(g, far, excess, root, head, node, outward):
             far.arrival[node] = arrival
             return True
-    arc = np.int64(g.first_in[node])
-    while arc >= 0 and not (outward and g.flow[arc] == 0):
-        tail, arrival = np.int64(g.tail[arc]), -1 - arc if outward else arc
-        is_near = far.stamp[tail] == number and g.cost[arc] + potential[tail] == potential[node]
-        if is_near and room(g, arrival) > 0 and _is_rooted(g, far, excess, root, tail, node, outward):
-            far.arrival[node] = arrival
+    link = np.int64(g.first_in[node])
+    while link >= 0 and not (outward and g.flow[link] == 0):
+        tail, over = np.int64(g.tail[link]), -1 - link if outward else link
+        is_near = far.stamp[tail] == number and g.cost[link] + potential[tail] == potential[node]
+        if is_near and room(g, over) > 0 and _is_rooted(g, far, excess, root, tail, node, outward):
+            far.arrival[node] = over
             return True
-        arc = np.int64(g.next_in[arc])
+        link = np.int64(g.next_in[link])
     return False
 
 
@@ -273,7 +277,7 @@ def serve(g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, ori
                 break
         else:
             found = _grow(g, far, near, not outward, meets)
-            ended = found < 0
+            ended = bool(found < 0)
         for i in range(found):
             if far.stamp[meets[i]] == far.size[_NUMBER]:
                 count = _mend(g, far, excess, root, meets[i], way, outward)

@@ -107,18 +107,19 @@ def _look_out(g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, 
     """Label the tails of arcs into gates between the horizon and a further one."""
     horizon = s.size[_HORIZON_AT]
     potential, least = g.potential, FAR
+    heads, tails, costs, capacities, flows, starts = g.head, g.tail, g.cost, g.capacity, g.flow, g.row_start
     for turn in range(2):
         for i in range(len(gates.exits)):
             arc = gates.exits[i]
-            if g.flow[arc] < g.capacity[arc]:
-                only = g.row_start[g.head[arc]]
-                to_root = g.cost[only] - potential[g.head[only]]
-                distance = g.cost[arc] + potential[g.tail[arc]] + to_root
+            if flows[arc] < capacities[arc]:
+                only = starts[heads[arc]]
+                to_root = costs[only] - potential[heads[only]]
+                distance = costs[arc] + potential[tails[arc]] + to_root
                 if distance > horizon:
                     if turn == 0:
                         least = min(least, distance)
                     elif distance <= s.size[_HORIZON_AT]:
-                        _reach(s, other, number, g.tail[arc], distance, arc, found)
+                        _reach(s, other, number, tails[arc], distance, arc, found)
         if least == FAR:
             s.size[_HORIZON_AT] = FAR
             return
@@ -131,7 +132,8 @@ def _grow(
     g: Arrays, gates: Gates, s: Scratch, other: Scratch, number: Int, forward: bool, by_gates: bool, found: Int64s
 ) -> None:
     """Look at a few arcs of the nearest nodes of one side."""
-    potential = g.potential
+    heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
+    potential, next_in = g.potential, g.next_in
     looked = np.int64(0)
     while looked < _CHUNK:
         node = s.size[_NODE]
@@ -157,11 +159,11 @@ def _grow(
             end = min(g.row_start[node] + g.row_length[node], arc + _CHUNK)
             looked += end - arc
             while arc < end:
-                head = g.head[arc]
-                if forward and g.flow[arc] < g.capacity[arc]:
-                    _reach(s, other, number, head, base + g.cost[arc] - potential[head], arc, found)
-                elif not forward and g.flow[arc] > 0 and not (by_gates and _is_open(g, gates, head)):
-                    _reach(s, other, number, head, base - g.cost[arc] + potential[head], -1 - arc, found)
+                head = heads[arc]
+                if forward and flows[arc] < capacities[arc]:
+                    _reach(s, other, number, head, base + costs[arc] - potential[head], arc, found)
+                elif not forward and flows[arc] > 0 and not (by_gates and _is_open(g, gates, head)):
+                    _reach(s, other, number, head, base - costs[arc] + potential[head], -1 - arc, found)
                 arc += 1
             if arc == g.row_start[node] + g.row_length[node]:
                 s.size[_PHASE], arc = _LIST, np.int64(g.first_in[node])
@@ -169,15 +171,15 @@ def _grow(
             end = looked + _CHUNK
             while arc >= 0 and looked < end:
                 looked += 1
-                tail = g.tail[arc]
+                tail = tails[arc]
                 if forward:
-                    if g.flow[arc] == 0:
+                    if flows[arc] == 0:
                         arc = np.int64(-1)
                         break
-                    _reach(s, other, number, tail, base - g.cost[arc] - potential[tail], -1 - arc, found)
-                elif g.flow[arc] < g.capacity[arc]:
-                    _reach(s, other, number, tail, base + g.cost[arc] + potential[tail], arc, found)
-                arc = np.int64(g.next_in[arc])
+                    _reach(s, other, number, tail, base - costs[arc] - potential[tail], -1 - arc, found)
+                elif flows[arc] < capacities[arc]:
+                    _reach(s, other, number, tail, base + costs[arc] + potential[tail], arc, found)
+                arc = np.int64(next_in[arc])
         s.size[_CURSOR] = arc
         if s.size[_PHASE] == _LIST and arc < 0:
             s.size[_NODE] = -1

@@ -55,24 +55,26 @@ def repair(g: Arrays, excess: Int64s) -> Int:
 
     Returns the cost of the flow.
     """
+    heads, costs, capacities, flows = g.head, g.cost, g.capacity, g.flow
+    starts, lengths, potential = g.row_start, g.row_length, g.potential
     excess[:] = g.supply
     total = np.int64(0)
     for node in range(len(g.row_start)):
-        base = g.potential[node]
-        for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
-            head = g.head[arc]
-            reduced = g.cost[arc] + base - g.potential[head]
-            flow = g.flow[arc]
+        base = potential[node]
+        for arc in range(starts[node], starts[node] + lengths[node]):
+            head = heads[arc]
+            reduced = costs[arc] + base - potential[head]
+            flow = flows[arc]
             if reduced < 0:
-                if flow < g.capacity[arc]:
-                    change_flow(g, arc, g.capacity[arc] - flow)
+                if flow < capacities[arc]:
+                    change_flow(g, arc, capacities[arc] - flow)
             elif reduced > 0 and flow > 0:
                 change_flow(g, arc, -flow)
-            flow = g.flow[arc]
+            flow = flows[arc]
             if flow:
                 excess[node] -= flow
                 excess[head] += flow
-                total += flow * g.cost[arc]
+                total += flow * costs[arc]
     return total
 
 
@@ -85,12 +87,13 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
     most += s.size[3]
     best, target = FAR, -1
     begin_at(s, number, source)
-    potential = g.potential
+    heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
+    potential, next_in, stamp, reached = g.potential, g.next_in, s.stamp, s.distance
     while True:
         node = nearest(s, number, best)
         if node < 0:
             break
-        here = s.distance[node]
+        here = reached[node]
         if here >= best:
             break
         if s.size[3] > most:
@@ -101,10 +104,10 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
         start = g.row_start[node]
         s.size[3] += g.row_length[node]
         for arc in range(start, start + g.row_length[node]):
-            if g.flow[arc] < g.capacity[arc]:
-                head = g.head[arc]
-                distance = base + g.cost[arc] - potential[head]
-                if distance < best and (s.stamp[head] != number or distance < s.distance[head]):
+            if flows[arc] < capacities[arc]:
+                head = heads[arc]
+                distance = base + costs[arc] - potential[head]
+                if distance < best and (stamp[head] != number or distance < reached[head]):
                     if head == root or excess[head] < 0:
                         best, target = distance, head
                         s.arrival[head] = arc
@@ -113,23 +116,23 @@ def _search_forward(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: In
         if best <= here:  # the arcs out of this node led to a target at no further distance
             break
         arc = g.first_in[node]
-        while arc >= 0 and g.flow[arc] > 0:
-            tail = g.tail[arc]
+        while arc >= 0 and flows[arc] > 0:
+            tail = tails[arc]
             s.size[3] += 1
-            distance = base - g.cost[arc] - potential[tail]
-            if distance < best and (s.stamp[tail] != number or distance < s.distance[tail]):
+            distance = base - costs[arc] - potential[tail]
+            if distance < best and (stamp[tail] != number or distance < reached[tail]):
                 if tail == root or excess[tail] < 0:
                     best, target = distance, tail
                     s.arrival[tail] = -1 - arc
                 else:
                     label(s, number, tail, distance, here, -1 - arc)
-            arc = g.next_in[arc]
+            arc = next_in[arc]
         if best <= here:
             break
     if target >= 0:
         for i in range(s.size[2]):
             node = s.done[i]
-            potential[node] -= best - s.distance[node]
+            potential[node] -= best - reached[node]
     return target
 
 
@@ -139,12 +142,13 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int
     most += s.size[3]
     best, target = FAR, -1
     begin_at(s, number, sink)
-    potential = g.potential
+    heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
+    potential, next_in, stamp, reached = g.potential, g.next_in, s.stamp, s.distance
     while True:
         node = nearest(s, number, best)
         if node < 0:
             break
-        here = s.distance[node]
+        here = reached[node]
         if here >= best:
             break
         if s.size[3] > most:
@@ -155,10 +159,10 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int
         start = g.row_start[node]
         s.size[3] += g.row_length[node]
         for arc in range(start, start + g.row_length[node]):
-            if g.flow[arc] > 0:
-                head = g.head[arc]
-                distance = base - g.cost[arc] + potential[head]
-                if distance < best and (s.stamp[head] != number or distance < s.distance[head]):
+            if flows[arc] > 0:
+                head = heads[arc]
+                distance = base - costs[arc] + potential[head]
+                if distance < best and (stamp[head] != number or distance < reached[head]):
                     if head == root or excess[head] > 0:
                         best, target = distance, head
                         s.arrival[head] = -1 - arc
@@ -166,23 +170,23 @@ def _search_backward(g: Arrays, s: Scratch, excess: Int64s, root: Int, sink: Int
                         label(s, number, head, distance, here, -1 - arc)
         arc = g.first_in[node]
         while arc >= 0 and best > here:
-            if g.flow[arc] < g.capacity[arc]:
-                tail = g.tail[arc]
-                distance = base + g.cost[arc] + potential[tail]
-                if distance < best and (s.stamp[tail] != number or distance < s.distance[tail]):
+            if flows[arc] < capacities[arc]:
+                tail = tails[arc]
+                distance = base + costs[arc] + potential[tail]
+                if distance < best and (stamp[tail] != number or distance < reached[tail]):
                     if tail == root or excess[tail] > 0:
                         best, target = distance, tail
                         s.arrival[tail] = arc
                     else:
                         label(s, number, tail, distance, here, arc)
             s.size[3] += 1
-            arc = g.next_in[arc]
+            arc = next_in[arc]
         if best <= here:
             break
     if target >= 0:
         for i in range(s.size[2]):
             node = s.done[i]
-            potential[node] += best - s.distance[node]
+            potential[node] += best - reached[node]
     return target
 
 

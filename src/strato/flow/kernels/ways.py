@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def room(g: Arrays, arrival: Int) -> Int:
+def room(g: Arrays, arrival: Int) -> np.int64:
     """How many more units an arrival carries."""
     return np.int64(g.capacity[arrival] - g.flow[arrival] if arrival >= 0 else g.flow[-1 - arrival])
 
 
 @numba.njit(cache=True, nogil=True, inline="always")
-def step(g: Arrays, arrival: Int, forward: bool) -> Int:
+def step(g: Arrays, arrival: Int, forward: bool) -> np.int64:
     """Return the node before, in a search along arcs (`forward`) or against them."""
     arc = arrival if arrival >= 0 else -1 - arrival
     return np.int64(g.tail[arc] if (arrival >= 0) == forward else g.head[arc])
