@@ -153,7 +153,7 @@ def test_edits_keep_every_arc_in_the_list_of_its_head() -> None:
                 listed.append(arc)
                 before, arc = arc, int(g.next_in[arc])
             assert g.last_in[node] == before
-        assert sorted(listed) == used.tolist()
+        assert sorted(listed) == sorted(used.tolist())
 
 
 @pytest.mark.parametrize("patience", [0, 20, 10_000], ids=["all are hard", "many are hard", "few are hard"])
