@@ -110,7 +110,6 @@ class HttpCluster(WireCluster):
             raise self._unavailable(error) from error
 
     async def _send(self, request: Request, stream: bool) -> Response:
-
         credential = await self._credentials.current()
         session = await self._session_for(credential)
         headers = {**self._headers, **request.headers}

@@ -1,12 +1,12 @@
 """flow: place all pending tasks together, by minimum-cost flow, where `allocate` places them one gang after another.
 
 Same session, same rules: filters and scores of the plugins price the arcs, queues are asked before tasks are taken
-over, statements keep gangs whole. Each pass solves one network over all that waits (`strato.scheduler.flowplan`);
+over, statements keep gangs whole. Each pass solves one network over all that waits (`strato.scheduler.flow.plan`);
 gangs that would stay below their minimum are dropped and the network is solved again, warm; then the plan is carried
 out against the real vectors, and what they refuse is left to the next pass. What flow has no arcs for (rules about
 other pods, a promised node, a network topology) and what is left at the end goes to `allocate`, which also promises
 what leaving pods will free, and says why the rest waits. Who still starves may then take the places of others, when
-the arguments ask for that and the gain is proven (`actions.flowmoves`).
+the arguments ask for that and the gain is proven (`flow.moves`).
 
 Configuration: ``actions: "enqueue, flow, backfill"``. A pod with ``schedulerName: poseidon`` is placed like this under
 any configuration that has ``allocate``.
@@ -34,9 +34,9 @@ from strato.scheduler.placement import resource_scores
 from strato.scheduler.reporting.reasons import Verdict
 
 if TYPE_CHECKING:
-    from strato.scheduler.actions.flowmoves import Moves
     from strato.scheduler.cache.jobs import Job
-    from strato.scheduler.flowplan import FlowPlan, Load, Offer, Share
+    from strato.scheduler.flow.moves import Moves
+    from strato.scheduler.flow.plan import FlowPlan, Load, Offer, Share
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 
@@ -55,7 +55,7 @@ class FlowArgs(CommonArgs):
     """Whether pods that their owner replaces may be started again elsewhere to make room. Default false."""
     min_gain: float = arg("minGain", 0.1, minimum=0.0)
     """Least gain of evictions for a job, in node-hours: an average node busy for an hour with work of priority 0 (see
-    `strato.scheduler.flowgains`); only more than this counts. Default 0.1: six minutes of a node."""
+    `strato.scheduler.flow.gains`); only more than this counts. Default 0.1: six minutes of a node."""
 
 
 class Run(NamedTuple):
@@ -106,8 +106,8 @@ class Flow(Allocate):
         if not wanted and "flow" not in ssn.world.memory:
             yield None
             return
-        from strato.scheduler.actions.flowholds import Holds
-        from strato.scheduler.actions.flowmoves import Moves
+        from strato.scheduler.flow.holds import Holds
+        from strato.scheduler.flow.moves import Moves
 
         with Holds(ssn) as holds:
             yield Moves(ssn, self.args, holds) if wanted else None
@@ -207,7 +207,7 @@ def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
 
 def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None:
     """Build the network; runs no node could take are left out. None when nothing is left."""
-    from strato.scheduler.flowplan import MOST_CLASSES, Ask, FlowPlan
+    from strato.scheduler.flow.plan import MOST_CLASSES, Ask, FlowPlan
 
     offers: list[Offer] = []
     number: dict[int, int] = {}
@@ -247,7 +247,7 @@ def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None
 
 def _offer(ssn: Session, task: Task) -> Offer:
     """Return where a task's class may go, at what score, and how many times."""
-    from strato.scheduler.flowplan import Offer
+    from strato.scheduler.flow.plan import Offer
 
     rows = ssn.placer.rows_for(ssn, task, ssn.kernel_flags)
     if not rows.size:
@@ -289,7 +289,7 @@ class _Average(NamedTuple):
 
 def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
     """Return what filling the nodes with tasks of average size costs, step by step."""
-    from strato.scheduler.flowplan import Load
+    from strato.scheduler.flow.plan import Load
 
     nodes = ssn.world.nodes
     counts = np.array([len(run.tasks) for run in runs])
@@ -362,7 +362,7 @@ def _is_whole(job: Job, count: int, roles: dict[str, int] | None) -> bool:
 
 def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allowed: int) -> list[int]:
     """Place tasks on the rows of a share as far as the rows' vectors go; return the rows of those placed."""
-    from strato.scheduler.flowkernels import take_share
+    from strato.scheduler.flow.kernels import take_share
 
     cls = tasks[0].cls
     out = np.empty(allowed, np.int32)

@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from strato.flow.network import Network
 from strato.flow.solver import Kernel, Outcome, Solver
-from strato.scheduler.flowkernels import trim
+from strato.scheduler.flow.kernels import trim
 
 Int64s = npt.NDArray[np.int64]
 

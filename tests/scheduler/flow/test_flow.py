@@ -13,7 +13,7 @@ from ortools.graph.python import min_cost_flow
 
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
-from strato.scheduler.flowplan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
+from strato.scheduler.flow.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
 from strato.scheduler.placement import Placer
 from tests.scheduler import worlds
 

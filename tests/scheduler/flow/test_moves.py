@@ -16,8 +16,8 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.dryrun.decisions import to_json
 from strato.scheduler.dryrun.examine import examine
 from strato.scheduler.dryrun.run import settle
-from strato.scheduler.flowevict import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest
-from strato.scheduler.flowgains import weight
+from strato.scheduler.flow.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest
+from strato.scheduler.flow.gains import weight
 from strato.scheduler.ledger import STARTED, Ledger
 from strato.scheduler.plan import Plan
 from tests.scheduler import worlds

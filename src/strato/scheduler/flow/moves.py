@@ -3,11 +3,11 @@
 When everything that fits is placed, jobs that still starve look for places whose holders are less important, in their
 own queue (*preemption*: `ssn.preemptable` and with it gang, conformance, pdb, priority, drf, … may spare them), or can
 as well run elsewhere (*migration*: of any queue, if the owner puts a new pod in place of a deleted one and every plugin
-that guards pods agrees). One network over all of them says whose places cost least (`strato.scheduler.flowevict`). What
+that guards pods agrees). One network over all of them says whose places cost least (`flow.evictions`). What
 it proposes is done job by job in a statement on the session's real vectors, and stands only when
 
 - the job runs: a gang gets its whole minimum, its queue may take it, filters pass where it goes;
-- every pod that moves has a free place, which is kept for its successor (`actions.flowholds`);
+- every pod that moves has a free place, which is kept for its successor (`flow.holds`);
 - the gain, what the job is worth less the prices of all its victims, exceeds the threshold.
 
 Otherwise everything is undone, and the job's record says what was lacking.
@@ -24,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import victims as choice
-from strato.scheduler.actions.flowholds import Holds
-from strato.scheduler.actions.flowvictims import EVICTABLE, Holders, Victim
 from strato.scheduler.actions.preempt import may_preempt, pending_in_order, starving_jobs
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.tasks import Task
-from strato.scheduler.flowevict import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest, how_often, places_of
-from strato.scheduler.flowgains import Prices
+from strato.scheduler.flow.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest, how_often, places_of
+from strato.scheduler.flow.gains import Prices
+from strato.scheduler.flow.holds import Holds
+from strato.scheduler.flow.victims import EVICTABLE, Holders, Victim
 from strato.scheduler.reporting.reasons import Verdict
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ victims make room for a first task, a second, and so on, at prices that do not f
 unit of flow on to a free row, so the same room is not counted twice. Nothing that runs has a node of its own: arcs are
 seekers × rows, and of these only the cheapest rows that so many units could ever use.
 
-Flow counts tasks, pods have vectors: what it proposes is proven on the session afterwards (`actions.flowmoves`).
-Nothing here changes the session. Prices: node-hours (`flowgains`).
+Flow counts tasks, pods have vectors: what it proposes is proven on the session afterwards (`flow.moves`).
+Nothing here changes the session. Prices: node-hours (`flow.gains`).
 """
 
 from __future__ import annotations
