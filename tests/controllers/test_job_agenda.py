@@ -94,6 +94,31 @@ def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int) -> Non
     play(scenario, enabled=("job-controller",))
 
 
+class Late(LocalCluster):
+    """Answers the creation of a group only when the watch has told of it, and of what the scheduler made of it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server, ADMIN)
+        self._clock = world.clock
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        response = await super().exchange(request, stream=stream)
+        if request.method == "POST" and "/podgroups" in request.path:
+            await self._clock.sleep(1.0)
+        return response
+
+
+def test_a_group_that_the_watch_knew_first_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(world: World) -> None:
+        await world.stop_controllers()
+        await world.start_controllers(Late(world))
+        await world.cluster.create(catalog.VCJOB, vcjob("j", task()), "default")
+        await world.until_phase("j", "Running")
+        assert "still being deleted" not in caplog.text
+
+    play(scenario, enabled=("job-controller",))
+
+
 def test_pods_that_trickle_in_are_counted_in_the_end() -> None:
     """Each pod alone changes nothing but counters; the last word must be right all the same."""
 

@@ -237,7 +237,7 @@ class Procedures:
                 group = await self._cluster.create(PodGroup, body, job.metadata.namespace)
             except AlreadyExists:
                 group = await self._cluster.get(PodGroup, groups.group_name(job), job.metadata.namespace)
-            if not record.put_group(group):
+            if not record.put_group(group) and record.group is None:  # else the watch was faster, with a newer state
                 raise JobError(f"the PodGroup of job {record.key} is still being deleted")
             return
         if group.spec == record.group_fits:
