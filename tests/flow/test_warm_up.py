@@ -19,12 +19,20 @@ warm_up()
 before = compiled()
 world = World(preemption=True)
 engine = FlowScheduler(world, load("cpu")(world, random.Random(1)), check_vectors=True)
+engine.round(0.0)
 for i in range(40):
     engine.add_machine(Machine(f"m{i}", slots=4, capacity=Vector(cpu=4000, ram=4000)))
 for now in range(3):
     for i in range(100):
         engine.submit(Task(100 * now + i, f"job-{i % 7}", request=Vector(cpu=500 + i, ram=100)), float(now))
     engine.round(float(now))
+lonely = World()
+small = FlowScheduler(lonely, load("trivial")(lonely, random.Random(1)))
+small.round(0.0)
+small.submit(Task(1, "job"), 1.0)
+small.round(1.0)
+small.add_machine(Machine("only", slots=1))
+small.round(2.0)
 engine.remove_machine("m3")
 engine.round(4.0)
 assert before and compiled() == before, {k: v for k, v in compiled().items() if before.get(k) != v}

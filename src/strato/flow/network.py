@@ -81,8 +81,8 @@ class Network:
         self.lower: Int64s | None = None
         self._free_nodes: list[int] = []
         self._free_runs: dict[int, list[int]] = {}
-        self._row_size = np.zeros(nodes, np.int64)
-        self._alive = np.zeros(nodes, np.bool_)
+        self._row_size = np.zeros(max(nodes, _FEWEST), np.int64)
+        self._alive = np.zeros(max(nodes, _FEWEST), np.bool_)
         self._arrays = _empty_arrays(nodes, slots)
 
     # -- building ----------------------------------------------------------------------------------
@@ -112,8 +112,9 @@ class Network:
         network.node_count, network.slot_count = len(supply_), len(tail_)
         network.arc_order, network.lower = order, lower_
         network.base_cost = int(lower_ @ cost_)
-        network._alive[:] = True
-        arrays = network._arrays
+        network._alive[: len(supply_)] = True
+        every = network._arrays
+        arrays = Arrays._make([c[: len(tail_)] for c in every[:7]] + [c[: len(supply_)] for c in every[7:]])
         arrays.supply[:] = supply_
         np.subtract.at(arrays.supply, tail_, lower_)
         np.add.at(arrays.supply, head_, lower_)
@@ -121,14 +122,18 @@ class Network:
         arrays.cost[:], arrays.capacity[:] = cost_[order], (capacity_ - lower_)[order]
         arrays.row_length[:] = np.bincount(tail_, minlength=len(supply_))
         arrays.row_start[1:] = np.cumsum(arrays.row_length)[:-1]
-        network._row_size[:] = arrays.row_length
+        network._row_size[: len(supply_)] = arrays.row_length
         _layout.link_all(network.arrays, network.node_count)
         return network
 
     @property
     def arrays(self) -> Arrays:
-        """Views of all arrays, cut to the numbers in use."""
-        nodes, slots = self.node_count, self.slot_count
+        """Views of all arrays, cut to the numbers in use, or to two.
+
+        A view of a single record counts as contiguous, and for the kernels that is another type: they would be compiled
+        again for it. What is there too much belongs to no row and has no supply.
+        """
+        nodes, slots = max(self.node_count, _FEWEST), max(self.slot_count, _FEWEST)
         a = self._arrays
         return Arrays._make([column[:slots] for column in a[:7]] + [column[:nodes] for column in a[7:]])
 
@@ -340,12 +345,16 @@ _NODE = np.dtype(
 )
 
 
+_FEWEST = 2
+"""Records there always are (see `Network.arrays`)."""
+
+
 def _empty_arrays(nodes: int, slots: int) -> Arrays:
     """Return columns that are views of one record per arc and one per node.
 
     Searches jump from arc to arc along in-lists and read several fields of each: in one record they share a cache line.
     """
-    arcs, points = np.zeros(slots, _ARC), np.zeros(nodes, _NODE)
+    arcs, points = np.zeros(max(slots, _FEWEST), _ARC), np.zeros(max(nodes, _FEWEST), _NODE)
     found = Arrays._make([*(arcs[name] for name in _ARC_FIELDS), *(points[name] for name in _NODE_FIELDS)])
     for column in (found.next_in, found.prev_in, found.first_in, found.last_in):
         column[:] = -1

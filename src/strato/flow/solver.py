@@ -93,7 +93,7 @@ class Solver:
             InvariantError: With `check`, an answer without proof.
         """
         g = network.arrays
-        if len(g.supply) == 0:
+        if network.node_count == 0:
             return Solution(Outcome.OPTIMAL, network.base_cost, Kernel.PATHS)
         total = int(g.supply.sum())
         if total:
@@ -120,7 +120,7 @@ class Solver:
 
     def _prepare(self, network: Network, g: Arrays, kernel: Kernel, root: int) -> _Run:
         stop = np.zeros(1, np.uint8)
-        excess = np.empty(network.node_count, np.int64)
+        excess = np.empty(len(g.supply), np.int64)
         if kernel is Kernel.PATHS:
             if self._scratch is None or len(self._scratch[0].stamp) < network.node_count:
                 room = network.node_count * 5 // 4 + 16
@@ -130,7 +130,7 @@ class Solver:
         mine = g._replace(flow=g.flow.copy(), potential=g.potential.copy())
         cold = not mine.flow.any()
         if kernel is Kernel.SIMPLEX:
-            tree = simplex.new_tree(network.node_count, network.slot_count)
+            tree = simplex.new_tree(len(g.supply), len(g.tail))
 
             def run_simplex() -> int:
                 if cold:
