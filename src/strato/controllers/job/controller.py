@@ -30,6 +30,7 @@ from strato.controllers.job.delays import Delayed
 from strato.controllers.job.effects import JobEffects, NameTaken
 from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
 from strato.controllers.job.happenings import pod_request
+from strato.controllers.job.intent import unfinished
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.procedures import Procedures
 from strato.controllers.job.record import JobRecord
@@ -303,6 +304,9 @@ class JobController:
         return again
 
     async def _handle_all(self, record: JobRecord) -> float | None:
+        if record.job is not None and not record.took_over:
+            await self._take_over(record, record.job)
+            record.took_over = True
         while record.requests and record.job is not None:
             request = record.requests.popleft()
             life = record.job.metadata.uid
@@ -335,6 +339,21 @@ class JobController:
         again = agenda.next_in(self._clock.monotonic())
         return ASSUMED_CHECK_SECONDS if again is None and record.assumed else again
 
+    async def _take_over(self, record: JobRecord, job: Job) -> None:
+        """Finish what a controller before this one began: pods marked to go, and a restart that was not counted.
+
+        What asked for the restart may ask again; it is answered then.
+        """
+        await self._procedures.delete_marked(record)
+        intent = unfinished(job)
+        if intent is None:
+            return
+        await self._execute(record, intent.action, intent.target)
+        for request in list(record.requests):
+            decision = record.policies.match(request, job_uid=job.metadata.uid, job_version=job.status.version)
+            if (decision.action, request.target) == (intent.action, intent.target):
+                record.requests.remove(request)
+
     def _check_assumed(self, record: JobRecord) -> None:
         before = len(record.assumed)
         self._procedures.check_assumed(record)
@@ -351,8 +370,7 @@ class JobController:
         elif decision.delay_seconds > 0:
             self._delay(record, decision.action, decision.delay_seconds, request)
         else:
-            target = Target(request.task, request.pod, request.partition)
-            await self._execute(record, decision.action, target)
+            await self._execute(record, decision.action, request.target)
 
     async def _execute(self, record: JobRecord, action: str, target: Target) -> None:
         job = record.job

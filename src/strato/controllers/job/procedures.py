@@ -22,13 +22,23 @@ from strato.controllers.job import group as groups
 from strato.controllers.job import status as statuses
 from strato.controllers.job import terms
 from strato.controllers.job.effects import JobEffects, JobError, NameTaken
+from strato.controllers.job.intent import is_restart, note, unfinished
 from strato.controllers.job.kill import KillPlan, plan_full_kill, plan_target_kill
 from strato.controllers.job.plugins.base import PluginRefusal
 from strato.controllers.job.plugins.registry import JobPlugins, UnknownPlugin, controlled_key
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Target
-from strato.controllers.job.states import Counts, Operation, Outcome, Procedure, Transition, after_sync_running, stay
+from strato.controllers.job.states import (
+    Counts,
+    Operation,
+    Outcome,
+    Procedure,
+    Transition,
+    after_restart,
+    after_sync_running,
+    stay,
+)
 from strato.controllers.job.status import Status
 from strato.controllers.job.sync import plan_pods
 from strato.controllers.job.telemetry import JobMetrics
@@ -84,12 +94,34 @@ class Procedures:
             await self._sync(record, operation.transition)
         elif operation.procedure is Procedure.KILL_TARGET:
             plan = plan_target_kill(record.tasks, action, target)
+            if plan is None and unfinished(job) is not None:
+                plan = KillPlan((), 0)  # its pods went before it was counted
             if plan is not None:
+                await self._note_restart(record, operation, action, target)
                 await self._kill(record, plan, operation.transition, full=False)
         else:
+            await self._note_restart(record, operation, action, target)
             await self._kill_all(record, operation)
 
     # Kill
+
+    async def delete_marked(self, record: JobRecord) -> None:
+        """Delete pods that were marked to go and are still there.
+
+        Raises:
+            StratoError: One could not be deleted.
+        """
+        marked = [pod for pod in record.pods() if pod.out_of_sync and not pod.terminating]
+        failures = await self._effects.delete_pods(record, marked)
+        if failures:
+            raise failures[0]
+
+    async def _note_restart(self, record: JobRecord, operation: Operation, action: str, target: Target) -> None:
+        job = _job(record)
+        patch = note(job, action, target) if is_restart(operation) else None
+        if patch is not None:
+            meta = job.metadata
+            record.set_job(await self._cluster.patch(Job, meta.name, meta.namespace, patch))
 
     async def _kill_all(self, record: JobRecord, operation: Operation) -> None:
         job = _job(record)
@@ -166,7 +198,10 @@ class Procedures:
         if group is None or not groups.is_admitted(group):
             await self._wait_for_admission(record, transition, controlled)
             return
-        await self._sync_pods(record, group, forwarded=forwarded)
+        if (
+            transition is not after_restart or job.status.retry_count < job.spec.max_retry
+        ):  # else it fails: no more pods
+            await self._sync_pods(record, group, forwarded=forwarded)
         await self._write_synced(record, transition, controlled)
 
     async def _prepare(self, record: JobRecord) -> Mapping[str, str]:

@@ -54,6 +54,7 @@ class JobRecord:
         "requests",
         "revision",
         "tasks",
+        "took_over",
         "tried",
     )
 
@@ -86,6 +87,8 @@ class JobRecord:
         """Happenings that some policy may answer, oldest first."""
         self.tried: tuple[int, int] | None = None
         """Version and retries of the job when the first of the requests was tried first; None when it was not yet."""
+        self.took_over = False
+        """Whether what a controller before us left unfinished has been seen to."""
         self.agenda = Agenda()
         """When to look at the job again."""
         self.failures = 0
@@ -128,6 +131,7 @@ class JobRecord:
         self.delays.clear()
         self.requests.clear()
         self.tried = None
+        self.took_over = False
         self.moving_to = None
         self.group_warning = ""
         self._drop_derived()

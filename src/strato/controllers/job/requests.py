@@ -14,6 +14,15 @@ from strato.controllers.job.terms import JobEvent
 
 
 @dataclass(frozen=True, slots=True)
+class Target:
+    """The part of a job an action is about; empty names mean the whole job."""
+
+    task: str = ""
+    pod: str = ""
+    partition: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """One happening."""
 
@@ -30,11 +39,7 @@ class Request:
     job_version: int = 0
     """Version of the job that the source belongs to; pod groups know none and say 0."""
 
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """The part of a job an action is about; empty names mean the whole job."""
-
-    task: str = ""
-    pod: str = ""
-    partition: str = ""
+    @property
+    def target(self) -> Target:
+        """What it is about."""
+        return Target(self.task, self.pod, self.partition)

@@ -101,11 +101,11 @@ def operation(phase: str, action: str) -> Operation:
             return _restarting(action)
         case Phase.ABORTING:
             if action == Action.RESUME_JOB:
-                return Operation(Procedure.KILL_UNFINISHED, _restart)
+                return Operation(Procedure.KILL_UNFINISHED, restart)
             return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.ABORTED))
         case Phase.ABORTED:
             if action == Action.RESUME_JOB:
-                return Operation(Procedure.KILL_UNFINISHED, _restart)
+                return Operation(Procedure.KILL_UNFINISHED, restart)
             return Operation(Procedure.KILL_UNFINISHED, stay)
         case Phase.COMPLETING:
             return Operation(Procedure.KILL_UNFINISHED, _when_still(Phase.COMPLETED))
@@ -121,9 +121,9 @@ def _active(action: str, after_sync: Transition) -> Operation:
     """Pending and Running differ only in what follows a sync."""
     match action:
         case Action.RESTART_JOB:
-            return Operation(Procedure.KILL_ALL, _restart)
+            return Operation(Procedure.KILL_ALL, restart)
         case Action.RESTART_TASK | Action.RESTART_POD | Action.RESTART_PARTITION:
-            return Operation(Procedure.KILL_TARGET, _restart)
+            return Operation(Procedure.KILL_TARGET, restart)
         case Action.ABORT_JOB:
             return Operation(Procedure.KILL_UNFINISHED, _to(Phase.ABORTING))
         case Action.COMPLETE_JOB:
@@ -185,7 +185,8 @@ def after_restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | 
     return None
 
 
-def _restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
+def restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome:
+    """One more try."""
     return Outcome(Phase.RESTARTING, retry_count + 1)
 
 

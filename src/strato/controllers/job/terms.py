@@ -83,6 +83,8 @@ COOLDOWN_TIME: Final = "volcano.sh/cooldown-time"
 REVOCABLE_ZONE: Final = "volcano.sh/revocable-zone"
 JDB_MIN_AVAILABLE: Final = "volcano.sh/jdb-min-available"
 JDB_MAX_UNAVAILABLE: Final = "volcano.sh/jdb-max-unavailable"
+RESTARTING: Final = "strato.dev/restarting"
+"""On a job: the restart under way (see `intent`)."""
 OUT_OF_SYNC: Final = "volcano.sh/controller-out-of-sync"
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 
