@@ -23,10 +23,11 @@ from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, Strat
 from strato.metrics import Registry
 from strato.scheduler.binder import Binder
 from strato.scheduler.cache import kinds
+from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
 from strato.scheduler.cache.audit import Audit
 from strato.scheduler.cache.feed import Feed
 from strato.scheduler.cache.tasks import Task
-from strato.scheduler.cache.world import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER, World
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.ledger import Ledger

@@ -10,9 +10,9 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
 from strato.scheduler.actions.placing import TaskLoop, Work, can_try
 from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.cache.ingest import waits_for_queue
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
 from strato.scheduler.cache.tasks import Task
-from strato.scheduler.cache.world import waits_for_queue
 from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.topology.domains import Search
 

@@ -184,3 +184,14 @@ def _list(resources: ResourceList, dims: Dimensions) -> dict[int, int]:
 def _add(total: dict[int, int], more: Mapping[int, int]) -> None:
     for column, amount in more.items():
         total[column] = total.get(column, 0) + amount
+
+
+def waits_for_queue(task: Task) -> bool:
+    """Whether nothing but the queue-admission gate, which the scheduler takes away, holds a task."""
+    return only_queue_gate(task) and task.pod.metadata.annotation(QUEUE_GATE) == "true"
+
+
+def only_queue_gate(task: Task) -> bool:
+    """Whether the queue-admission gate is the task's only scheduling gate."""
+    gates = task.pod.spec.scheduling_gates
+    return len(gates) == 1 and gates[0].name == QUEUE_GATE

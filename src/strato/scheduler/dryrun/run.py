@@ -20,9 +20,10 @@ from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.errors import InvalidInput, Problem
 from strato.scheduler.cache import kinds
+from strato.scheduler.cache.accounts import DEFAULT_QUEUE
 from strato.scheduler.cache.kinds import WorldKind
 from strato.scheduler.cache.tasks import BINDING, RELEASING, RUNNING
-from strato.scheduler.cache.world import DEFAULT_QUEUE, World
+from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.decisions import to_json

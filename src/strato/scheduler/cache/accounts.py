@@ -1,0 +1,378 @@
+"""`Accounts`: who holds what; the columns, counts and sums that follow from it, kept current change by change.
+
+One primitive, `Accounts.move`, changes a task's status or place; batch forms do it for many equal tasks at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from strato.api.core import ResourceQuota
+from strato.api.meta import Object
+from strato.api.scheduling import PriorityClass
+from strato.scheduler.cache import ingest
+from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.cache.memory import UsageMemory
+from strato.scheduler.cache.neighbours import Neighbours
+from strato.scheduler.cache.nodelabels import NodeLabels
+from strato.scheduler.cache.nodes import NodeTable
+from strato.scheduler.cache.resources import Dimensions, Vector, fit_width
+from strato.scheduler.cache.runtimes import RunTimes
+from strato.scheduler.cache.tasks import (
+    ALLOCATED,
+    BINDING,
+    BOUND,
+    HOLDS_RESOURCES,
+    PENDING,
+    PIPELINED,
+    RELEASING,
+    RUNNING,
+    UNKNOWN,
+    Task,
+    TaskClass,
+    grow_class,
+)
+from strato.scheduler.cache.usage import Usages
+from strato.scheduler.claims.devices import Devices
+from strato.scheduler.claims.reservations import Reservations
+from strato.scheduler.claims.volumes import Volumes
+from strato.scheduler.shards import Shards
+from strato.scheduler.topology.hypernodes import HyperNodes, Tree
+
+DEFAULT_QUEUE = "default"
+DEFAULT_SCHEDULER = "default-scheduler"
+FLOW_SCHEDULER = "poseidon"
+"""Pods that name it are placed by the action `flow`, also where the configuration has `allocate`."""
+
+_HELD = {ALLOCATED: 1, BINDING: 1, BOUND: 1, RUNNING: 1, UNKNOWN: 1, PIPELINED: 2, RELEASING: 3}
+PLACE = tuple(_HELD.get(s, 0) for s in range(10))
+"""By status: how a task with a node is accounted there. Equal numbers mean that nothing on the node changes."""
+
+
+@dataclass(slots=True)
+class NamespaceQuotas:
+    """ResourceQuotas of a namespace by name."""
+
+    by_name: dict[str, ResourceQuota] = field(default_factory=dict)
+
+
+class Accounts:
+    """Nodes, tasks, jobs and queues.
+
+    Args:
+        names: Values of ``spec.schedulerName`` this scheduler serves; empty serves every pod (dry runs of bare
+            manifests).
+        default_queue: Queue of groups that name none.
+        solo: Scheduler names whose pods become one-pod jobs of their own when they have no group. Pods of other names
+            wait for the group that a controller makes for them.
+
+    Attributes:
+        with_pending: Jobs that have pending tasks.
+        for_flow: Keys of the jobs whose pods name `FLOW_SCHEDULER`.
+        pairwise: Tasks whose class has rules about other pods, by class.
+        namespaces: Labels of namespaces.
+        neighbours: How many pods of what kind run where.
+        labels: Node selectors over all nodes at once.
+        reservations: Volumes and devices that placed tasks were given.
+        volumes: Claims for storage and what serves them.
+        devices: Claims for devices and what serves them.
+        memories: What plugins remember of past use, by plugin.
+        runtimes: How long pods run.
+        shards: Which nodes are ours when several schedulers share the cluster.
+        hyper_nodes: The network domains the nodes lie in.
+        laid_out: Jobs that are split into sub-jobs or ask for a network topology.
+        recovered: The domains when it was last checked where those jobs lie.
+        objects: Objects kept as they are for the plugins that look them up, by view and key (``namespace/name``).
+        memory: What plugins remember between sessions, by plugin.
+        usages: What nodes really use, as last measured.
+        waiting_for_queue: Jobs whose group has not been enqueued.
+        changed: Jobs whose group status may have to be written again.
+        version: Grows with every change.
+        openings: Grows with every change that may let something be placed; a pod that merely goes on (Binding to
+            Bound to Running) does not count, nor one whose gang is still incomplete.
+        gangs_are_whole: Whether no pod of an incomplete gang is placed; it is when the plugin gang is configured.
+    """
+
+    def __init__(
+        self,
+        names: Iterable[str] = (),
+        default_queue: str = DEFAULT_QUEUE,
+        solo: Iterable[str] = (DEFAULT_SCHEDULER, FLOW_SCHEDULER),
+    ) -> None:
+        self.names = frozenset(names)
+        self.solo = frozenset(solo)
+        self.default_queue = default_queue
+        self.dims = Dimensions()
+        self.nodes = NodeTable(self.dims)
+        self.tasks: dict[str, Task] = {}
+        self.jobs: dict[str, Job] = {}
+        self.queues: dict[str, Queue] = {}
+        self.priority_classes: dict[str, PriorityClass] = {}
+        self.quotas: dict[str, NamespaceQuotas] = {}
+        self.classes: dict[Hashable, TaskClass] = {}
+        self.with_pending: dict[str, Job] = {}
+        self.queue_gated: dict[str, Task] = {}
+        """By key, tasks of jobs whose pods ask to be held at a gate until their queue has room for them."""
+        self.for_flow: set[str] = set()
+        self.waiting_for_queue: dict[str, Job] = {}
+        self.changed: dict[str, Job] = {}
+        self.version = 0
+        self.openings = 0
+        self.gangs_are_whole = False
+        self.pairwise: dict[TaskClass, dict[str, Task]] = {}
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        self.neighbours = Neighbours(self.nodes)
+        self.shards = Shards(self.nodes)
+        self.hyper_nodes = HyperNodes(self.nodes)
+        self.laid_out: dict[str, Job] = {}
+        self.recovered: Tree | None = None
+        self.objects: dict[type[Object], dict[str, Object]] = {}
+        self.memory: dict[str, Any] = {}
+        self.usages = Usages()
+        self.labels = NodeLabels(self.nodes)
+        self.reservations = Reservations()
+        self.volumes = Volumes(self.reservations)
+        self.devices = Devices(self.reservations, self.labels)
+        self._claiming = 0
+        self.memories: dict[str, UsageMemory] = {}
+        self.runtimes = RunTimes()
+        self._unsettled: dict[str, Job] = {}
+        self._classes_made = 0
+        self._width = self.dims.width
+
+    def _open(self) -> None:
+        self.version += 1
+        self.openings += 1
+
+    def _note(self, job: Job) -> None:
+        self.changed[job.key] = job
+        self._unsettled[job.key] = job
+
+    # -- tasks ---------------------------------------------------------------------------------------------------------
+
+    def move(self, task: Task, status: int, row: int = -1) -> None:
+        """Change a task's status and place; the only way tasks change. ``row`` -1 means no node."""
+        old, old_row = task.status, task.row
+        if old_row == row >= 0 and PLACE[old] and PLACE[status]:
+            if PLACE[old] != PLACE[status]:
+                self.nodes.restate(row, task, old, status)
+        elif old_row != row or PLACE[old] != PLACE[status]:
+            if old_row >= 0 and PLACE[old]:
+                self.nodes.remove(old_row, task, old)
+            if row >= 0 and PLACE[status]:
+                self.nodes.add(row, task, status)
+        task.status, task.row = status, row
+        self.version += 1
+        job = task.job
+        if job is None or old == status:
+            return
+        self._shift(job, task, old, status)
+        self._note(job)
+
+    def _shift(self, job: Job, task: Task, old: int, status: int) -> None:
+        cls = task.cls
+        job.counts[old] -= 1
+        job.counts[status] += 1
+        if job.min_task:
+            job.count_role(task, old, -1)
+            job.count_role(task, status, 1)
+        if task.sub is not None:
+            task.sub.count(task, old, -1)
+            task.sub.count(task, status, 1)
+        if old == PENDING:
+            del job.pending[task.key]
+            if not job.pending:
+                self.with_pending.pop(job.key, None)
+            job.pending_best_effort -= cls.best_effort
+            job.pending_request -= cls.request
+            if job.queue is not None:
+                job.queue.pending_request -= cls.request
+        elif status == PENDING:
+            job.pending[task.key] = task
+            self.with_pending[job.key] = job
+            job.pending_best_effort += cls.best_effort
+            job.pending_request += cls.request
+            if job.queue is not None:
+                job.queue.pending_request += cls.request
+        held, holds = HOLDS_RESOURCES[old], HOLDS_RESOURCES[status]
+        if held != holds:
+            amount = cls.request if holds else -cls.request
+            job.used += amount
+            if job.queue is not None:
+                job.queue.used += amount
+
+    def place_batch(self, tasks: Sequence[Task], rows: Sequence[int], status: int) -> None:
+        """Move equal pending tasks of one job to rows whose columns have been charged already (by a kernel)."""
+        first = tasks[0]
+        job, cls, count = first.job, first.cls, len(tasks)
+        on_row = self.nodes.tasks
+        for task, row in zip(tasks, rows, strict=True):
+            task.status, task.row = status, row
+            on_row[row][task.key] = task
+        self.version += 1
+        if job is None:
+            return
+        pending = job.pending
+        if len(pending) == count:
+            pending.clear()
+            self.with_pending.pop(job.key, None)
+        else:
+            for task in tasks:
+                del pending[task.key]
+        job.counts[PENDING] -= count
+        job.counts[status] += count
+        job.pending_best_effort -= cls.best_effort * count
+        if job.min_task:
+            for task in tasks:
+                job.count_role(task, PENDING, -1)
+                job.count_role(task, status, 1)
+        _count_parts(job, tasks, PENDING, status)
+        amount = cls.request * count if count > 1 else cls.request
+        job.pending_request -= amount
+        job.used += amount
+        if job.queue is not None:
+            job.queue.pending_request -= amount
+            job.queue.used += amount
+        self._note(job)
+
+    def unplace_batch(self, tasks: Sequence[Task]) -> None:
+        """Undo `place_batch`: equal tasks of one job and status lose their rows, which are given back what they held.
+
+        Same as moving each to pending, in one go.
+        """
+        first = tasks[0]
+        job, cls, status, count = first.job, first.cls, first.status, len(tasks)
+        self.nodes.charge([task.row for task in tasks], cls, -1, pipelined=status == PIPELINED)
+        on_row = self.nodes.tasks
+        for task in tasks:
+            on_row[task.row].pop(task.key, None)
+            task.status, task.row = PENDING, -1
+        self.version += 1
+        if job is None:
+            return
+        job.pending.update((task.key, task) for task in tasks)
+        self.with_pending[job.key] = job
+        job.counts[status] -= count
+        job.counts[PENDING] += count
+        job.pending_best_effort += cls.best_effort * count
+        if job.min_task:
+            for task in tasks:
+                job.count_role(task, status, -1)
+                job.count_role(task, PENDING, 1)
+        _count_parts(job, tasks, status, PENDING)
+        amount = cls.request * count
+        job.pending_request += amount
+        job.used -= amount
+        if job.queue is not None:
+            job.queue.pending_request += amount
+            job.queue.used -= amount
+        self._note(job)
+
+    def restatus(self, tasks: Sequence[Task], status: int) -> None:
+        """Change the status of tasks of one job and status where nothing on the nodes changes."""
+        first = tasks[0]
+        old, job = first.status, first.job
+        for task in tasks:
+            task.status = status
+        self.version += 1
+        if job is None:
+            return
+        job.counts[old] -= len(tasks)
+        job.counts[status] += len(tasks)
+        if job.min_task:
+            for task in tasks:
+                job.count_role(task, old, -1)
+                job.count_role(task, status, 1)
+        _count_parts(job, tasks, old, status)
+        self._note(job)
+
+    # -- sums that need a look at the job ------------------------------------------------------------------------------
+
+    def settle(self) -> None:
+        """Bring ``inqueue`` and ``elastic`` of queues up to date; costs the jobs that changed since the last call."""
+        for job in self._unsettled.values():
+            queue = job.queue
+            if queue is None:
+                continue
+            self._unshare(job, queue)
+            job.inqueue = self.reserved_of(job)
+            if job.inqueue is not None:
+                queue.inqueue += job.inqueue
+            job.elastic = self._elastic_of(job)
+            queue.elastic += job.elastic
+        self._unsettled.clear()
+
+    def _unshare(self, job: Job, queue: Queue) -> None:
+        if job.inqueue is not None:
+            queue.inqueue -= job.inqueue
+            job.inqueue = None
+        if job.elastic is not None:
+            queue.elastic -= job.elastic
+            job.elastic = None
+
+    def reserved_of(self, job: Job) -> Vector | None:
+        """Return what an admitted job may still claim: its minimum less what it has (spec plugins 5.1)."""
+        if job.min_resources is None:
+            return None
+        if job.phase == PHASE_INQUEUE:
+            return self.deduct_gated(job, _left(job))
+        if job.phase == PHASE_RUNNING and job.allocated_count >= job.min_available:
+            return self.deduct_gated(job, _left(job))
+        return None
+
+    def _elastic_of(self, job: Job) -> Vector:
+        if job.min_resources is None:
+            return job.used.copy()
+        return (job.used - job.min_resources).clip(min=0)
+
+    def deduct_gated(self, job: Job, amount: Vector) -> Vector:
+        """Subtract the requests of gated tasks (other than by the queue gate), not below zero."""
+        if not job.gated:
+            return amount
+        for task in job.tasks.values():
+            if task.gated and not ingest.only_queue_gate(task):
+                amount = (amount - task.cls.request).clip(min=0)
+        return amount
+
+    # -- width ---------------------------------------------------------------------------------------------------------
+
+    def column(self, name: str) -> int:
+        """Return the column of a resource, made when it is new."""
+        column = self.dims.column(name)
+        self._fit_width()
+        return column
+
+    def _fit_width(self) -> None:
+        """Lengthen every vector when a resource was seen that no column was left for."""
+        width = self.dims.width
+        if width == self._width:
+            return
+        self._width = width
+        self.nodes.grow_width()
+        for cls in self.classes.values():
+            grow_class(cls, self.dims)
+        holders: list[Any] = [*self.jobs.values(), *self.queues.values()]
+        for holder in holders:
+            for name in ("used", "pending_request", "inqueue", "elastic"):
+                vector = getattr(holder, name)
+                if vector is not None:
+                    setattr(holder, name, fit_width(vector, width))
+        for job in self.jobs.values():
+            if job.min_resources is not None:
+                job.min_resources = fit_width(job.min_resources, width)
+
+
+def _count_parts(job: Job, tasks: Sequence[Task], old: int, new: int) -> None:
+    """Keep the counts of sub-jobs in step; nothing to do for jobs that are not split."""
+    if job.layout is not None and job.layout.split:
+        for task in tasks:
+            if task.sub is not None:
+                task.sub.count(task, old, -1)
+                task.sub.count(task, new, 1)
+
+
+def _left(job: Job) -> Vector:
+    assert job.min_resources is not None
+    return (job.min_resources - job.used).clip(min=0)
