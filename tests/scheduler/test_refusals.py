@@ -10,7 +10,15 @@ from tests.scheduler import worlds
 @pytest.mark.parametrize(
     ("asked", "capability", "words"),
     [
-        ("20", None, ("cpu 20", "cpu 16", "no node is large enough even when empty: a pod needs cpu 5, the most is 4")),
+        (
+            "20",
+            None,
+            (
+                "cpu 20",
+                "cpu 16",
+                "no node is large enough even when empty: the largest pod needs cpu 5 at least, the most is 4",
+            ),
+        ),
         ("8", "4", ("queue small", "insufficient cpu", "cpu 8")),
     ],
     ids=["more than the cluster, and each pod more than a node", "more than the queue may hold"],
@@ -26,3 +34,11 @@ def test_refused_group_has_a_condition_with_numbers(asked: str, capability: str 
     assert (status.condition.type, status.condition.reason) == ("Unschedulable", "NotEnoughResources")
     for word in words:
         assert word in status.condition.message
+
+
+def test_a_device_that_only_some_pods_ask_for_is_not_split() -> None:
+    group = worlds.group("train", 3, phase="Pending", minResources={"cpu": "3", "nvidia.com/gpu": "2"})
+    plan = worlds.cycle(worlds.world(worlds.queue("default"), worlds.node("n0"), group))
+    (status,) = plan.groups
+    assert status.condition is not None
+    assert "the largest pod needs nvidia.com/gpu 1 at least, the most is 0" in status.condition.message

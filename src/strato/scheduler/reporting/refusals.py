@@ -40,14 +40,16 @@ def too_big(ssn: Session, job: Job) -> list[str]:
     largest = nodes.allocatable[: nodes.size].max(axis=0)
     dims, found = ssn.world.dims, []
     for column in job.min_columns:
-        mean = -(-int(job.min_resources[column]) // job.min_available)
+        name = dims.names[column]
+        unit = 1000 if "/" in name else 1  # extended resources come whole
+        mean = -(-int(job.min_resources[column]) // (job.min_available * unit)) * unit
         if column != PODS and mean > largest[column]:
             need, most = dims.zeros(), dims.zeros()
             need[column], most[column] = mean, largest[column]
-            name = dims.names[column]
             wanted = dims.to_wire(need.tolist()).get(name, "0")
             offered = dims.to_wire(most.tolist()).get(name, "0")
-            found.append(f"no node is large enough even when empty: a pod needs {name} {wanted}, the most is {offered}")
+            needs = f"the largest pod needs {name} {wanted} at least, the most is {offered}"
+            found.append(f"no node is large enough even when empty: {needs}")
     return found
 
 
