@@ -270,7 +270,7 @@ def test_the_arguments_of_volcanos_webhook_start_ours(split: SplitWorld, tmp_pat
 IMPOSSIBLE: list[Any] = [
     pytest.param(("scheduler", "--listen-address", "nowhere"), "write host:port", id="no address"),
     pytest.param(("node", "--cpu", "much"), "write for example 4, 500m", id="no quantity"),
-    pytest.param(("node", "--hollow-nodes", "0"), "0 is not in the range", id="no nodes"),
+    pytest.param(("node", "--hollow-nodes", "0"), "no nodes: give --sandbox or --hollow-nodes N", id="no nodes"),
     pytest.param(("controllers", "--controllers", "x"), "unknown controller 'x'; known are", id="no controller"),
     pytest.param(("webhook",), "say how the API server finds this webhook", id="no address of the webhook"),
     pytest.param(("webhook", "--webhook-url", "http://x"), "API servers call https://", id="no https"),
