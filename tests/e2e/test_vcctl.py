@@ -36,6 +36,9 @@ def tools() -> Path:
     )
 
 
+_LOOKS = 8
+
+
 class Shell:
     """Types the same words to Volcano's program and to ours."""
 
@@ -52,8 +55,11 @@ class Shell:
         return self._typed([sys.executable, "-c", start, *words], code)
 
     def same(self, tool: str, *words: str, code: int = 0) -> str:
-        """Check that both print the same, and return it."""
-        theirs, ours = self.volcano(tool, *words, code=code), self.ours(tool, *words, code=code)
+        """Check that both print the same, and return it; the cluster may move between the two, so again if need be."""
+        for _ in range(_LOOKS):
+            theirs, ours = self.volcano(tool, *words, code=code), self.ours(tool, *words, code=code)
+            if timeless(ours) == timeless(theirs):
+                break
         assert timeless(ours) == timeless(theirs)
         return theirs
 
@@ -130,7 +136,10 @@ def test_a_job_goes_through_its_life(shell: Shell, namespace: str, tmp_path: Pat
 
 
 def test_the_page_of_a_job_holds_every_line_of_volcanos(shell: Shell, namespace: str) -> None:
-    """In its order. Lines without a value, and sections of values that a job has not, may be missing."""
+    """In its order. Lines without a value, and sections of values that a job has not, may be missing.
+
+    Volcano walks a map for what plugins made, so those lines have no order.
+    """
     job = vcjob("page", seconds=600, plugins={"env": [], "ssh": []})
     job["metadata"]["labels"] = {"team": "research"}
     shell.world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(job))
@@ -139,9 +148,12 @@ def test_the_page_of_a_job_holds_every_line_of_volcanos(shell: Shell, namespace:
         ("vcctl", ("job", "view", "-N", "page", "-n", namespace)),
         ("vjobs", ("-n", "page", "-N", namespace)),
     ):
-        ours = iter(page(shell.ours(tool, *words)))
+        printed = page(shell.ours(tool, *words))
+        ours = iter(printed)
         for line in page(shell.volcano(tool, *words)):
-            assert line in ours, f"{tool}: {line!r} is missing or elsewhere"
+            assert line in (printed if line.startswith("plugin-") else ours), (
+                f"{tool}: {line!r} is missing or elsewhere"
+            )
 
 
 def page(text: str) -> list[str]:
@@ -154,6 +166,10 @@ def page(text: str) -> list[str]:
 def test_a_queue_goes_through_its_life(shell: Shell, namespace: str, queue: str) -> None:
     shell.world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(vcjob("busy", seconds=600, queue=queue)))
     phase(shell, namespace, "busy", "Running")
+    eventually(
+        lambda: shell.world.items("podgroups", "-n", namespace)[0]["status"]["phase"] == "Running",
+        what="its group is running",
+    )
     got = shell.same("vcctl", "queue", "get", "-n", queue)
     assert got.splitlines()[1].split() == [queue, "3", "Open", "root", "0", "0", "1", "0", "0"]
     shell.same("vcctl", "pod", "list", "-q", queue, "-n", namespace)
