@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from strato.errors import InvalidInput
-from strato.flow.dimacs import format_problem, parse, solve_file
+from strato.flow.dimacs import format_problem, parse
+from strato.flow.solvefile import solve_file
 
 PROBLEM = "c tiny\np min 3 3\nn 1 2\nn 3 -2\na 1 2 0 2 1\na 1 3 0 1 5\na 2 3 0 1 1\n"
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from strato.flow.dimacs import Instance
 from strato.flow.merge import merge
 from strato.flow.network import Int64s
+from strato.flow.solvefile import solve_merged
 from strato.flow.solver import Outcome, Solver
 
 
@@ -56,3 +57,31 @@ def test_merged_problem_has_the_same_optimum_and_expands_to_it(instance: Instanc
     assert ((flow >= 0) & (flow <= instance.capacity)).all()
     assert int(flow @ instance.cost) == plain.objective
     assert len(reduced.instance.supply) < len(instance.supply)
+
+
+@st.composite
+def anything(draw: st.DrawFn) -> Instance:
+    """Small problems of any shape: parallel arcs, arcs in a row, lower bounds; not all can be met."""
+    nodes = draw(st.integers(2, 6))
+    node = st.integers(0, nodes - 1)
+    arc = st.tuples(node, node, st.integers(0, 1), st.integers(1, 4), st.integers(0, 6))
+    arcs = [a for a in draw(st.lists(arc, min_size=1, max_size=14)) if a[0] != a[1]] or [(0, 1, 0, 3, 1)]
+    supply = np.zeros(nodes, np.int64)
+    for source, amount in draw(st.lists(st.tuples(node, st.integers(0, 2)), max_size=4)):
+        supply[source] += amount
+    supply[nodes - 1] -= supply.sum()
+    tail, head, lower, capacity, cost = np.array(arcs, np.int64).T
+    return Instance(supply, tail, head, lower, capacity, cost)
+
+
+@settings(max_examples=300, deadline=None)
+@given(anything())
+def test_any_problem_is_solved_merged_as_it_is_unmerged(instance: Instance) -> None:
+    plain = Solver().solve(instance.to_network())
+    merged = solve_merged(instance, Solver(check=True))
+    assert (merged is not None) == (plain.outcome is Outcome.OPTIMAL)
+    if merged is not None:
+        _, objective, flow = merged
+        assert objective == plain.objective == int(flow @ instance.cost)
+        assert not balance(instance, flow).any()
+        assert ((flow >= instance.lower) & (flow <= instance.capacity)).all()

@@ -65,7 +65,7 @@ def serve(listen: str, model: str, preemption: bool) -> None:
 @click.option("--check", is_flag=True, help="Prove the answer optimal before printing it.")
 def solve(file: Path, kernel: str, check: bool) -> None:
     """Solve FILE, a minimum-cost-flow problem in DIMACS format, and print its solution."""
-    from strato.flow.dimacs import solve_file
+    from strato.flow.solvefile import solve_file
     from strato.flow.solver import Kernel, Solver
 
     solver = Solver(None if kernel == "race" else (Kernel(kernel),), check=check)

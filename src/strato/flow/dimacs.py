@@ -1,4 +1,4 @@
-"""DIMACS minimum-cost-flow files: read problems, write problems and solutions.
+"""DIMACS minimum-cost-flow files: read and write problems.
 
 Lines: ``c`` comment, ``p min NODES ARCS``, ``n ID SUPPLY``, ``a SRC DST LOW CAP COST``; in solutions
 ``s OBJECTIVE`` and ``f SRC DST FLOW``. Nodes count from 1.
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from strato.errors import InvalidInput, Problem
-from strato.flow.network import Int64s, Network, NetworkError
-from strato.flow.solver import Outcome, Solution, Solver
+from strato.flow.network import Int64s, Network
 
 _MOST_PROBLEMS = 10
 
@@ -115,46 +113,3 @@ def format_problem(instance: Instance) -> Iterator[str]:
     columns = (instance.tail + 1, instance.head + 1, instance.lower, instance.capacity, instance.cost)
     for row in zip(*(column.tolist() for column in columns), strict=True):
         yield "a {} {} {} {} {}\n".format(*row)
-
-
-def format_solution(instance: Instance, solution: Solution, network: Network) -> Iterator[str]:
-    """Write a solution as lines: the winner, the objective, and the arcs with flow."""
-    yield f"c solved by {solution.winner.value}\n"
-    yield f"s {solution.objective}\n"
-    flow = network.arc_flow()
-    used = np.flatnonzero(flow)
-    for arc in used.tolist():
-        yield f"f {instance.tail[arc] + 1} {instance.head[arc] + 1} {flow[arc]}\n"
-
-
-def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
-    """Read a problem, solve it and write its solution as lines (``strato flow solve FILE``).
-
-    Raises:
-        InvalidInput: The file cannot be read as a problem, or nothing can satisfy it.
-    """
-    try:
-        with path.open(encoding="ascii", errors="replace") as lines:
-            instance = parse(lines, str(path))
-        network = instance.to_network()
-    except OSError as err:
-        raise InvalidInput(str(path), [Problem("", f"cannot be read: {err.strerror}")]) from err
-    except NetworkError as err:
-        raise InvalidInput(str(path), [_counted_from_one(p) for p in err.problems]) from err
-    solution = (solver or Solver()).solve(network)
-    if solution.outcome is not Outcome.OPTIMAL:
-        node = f"; node {solution.unserved + 1} keeps supply or demand" if solution.unserved >= 0 else ""
-        raise InvalidInput(str(path), [Problem("", f"is {solution.outcome.value}: no flow meets all supplies{node}")])
-    yield from format_solution(instance, solution, network)
-
-
-def _counted_from_one(problem: Problem) -> Problem:
-    """Arcs and nodes of a file are counted from 1, arrays from 0."""
-    words = problem.where.split()
-    shifted = " ".join(_shift(word) for word in words)
-    return Problem(shifted, problem.message)
-
-
-def _shift(word: str) -> str:
-    digits = word.strip("()")
-    return word.replace(digits, str(int(digits) + 1)) if digits.lstrip("-").isdigit() else word
