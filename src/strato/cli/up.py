@@ -14,6 +14,7 @@ import click
 
 from strato.cli.connect import home_of
 from strato.cli.home import Home
+from strato.cli.machine import machine_options
 from strato.cli.quantities import QUANTITY
 from strato.errors import StratoError, UsageError
 
@@ -32,18 +33,7 @@ class StartFailed(StratoError):
 @click.option("--cpu", default="32", type=QUANTITY, show_default=True, help="Cpus of each hollow node.")
 @click.option("--memory", default="256Gi", type=QUANTITY, show_default=True, help="Memory of each hollow node.")
 @click.option("--sandbox/--no-sandbox", default=True, show_default=True, help="This machine as a node.")
-@click.option(
-    "--cpus", default="", type=QUANTITY, help="Cpus this machine's node offers instead of its own, for example 9."
-)
-@click.option("--node-memory", default="", type=QUANTITY, help="Memory this machine's node offers instead of its own.")
-@click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root.")
-@click.option(
-    "--pod-network",
-    type=click.Choice(["nat", "isolated", "host"]),
-    default="nat",
-    show_default=True,
-    help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
-)
+@machine_options
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 picks a free one."

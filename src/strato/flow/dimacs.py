@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from strato.errors import InvalidInput, Problem
-from strato.flow.network import Int64s, Network
+from strato.flow.network import Int64s, Network, check_network
 
 _MOST_PROBLEMS = 10
 
@@ -27,6 +27,14 @@ class Instance:
     lower: Int64s
     capacity: Int64s
     cost: Int64s
+
+    def check(self) -> None:
+        """Refuse what is no solvable network, without building one.
+
+        Raises:
+            NetworkError: As `to_network`.
+        """
+        check_network(self.supply, self.tail, self.head, self.cost, self.capacity, self.lower)
 
     def to_network(self) -> Network:
         """Build the network.

@@ -10,7 +10,7 @@ import numpy as np
 from strato.errors import InvalidInput, Problem
 from strato.flow.dimacs import Instance, parse
 from strato.flow.merge import merge
-from strato.flow.network import Int64s, Network, NetworkError
+from strato.flow.network import Int64s, NetworkError
 from strato.flow.solver import Outcome, Solution, Solver
 
 
@@ -23,7 +23,7 @@ def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
     try:
         with path.open(encoding="ascii", errors="replace") as lines:
             instance = parse(lines, str(path))
-        network = instance.to_network()
+        instance.check()
     except OSError as err:
         raise InvalidInput(str(path), [Problem("", f"cannot be read: {err.strerror}")]) from err
     except NetworkError as err:
@@ -33,6 +33,7 @@ def solve_file(path: Path, solver: Solver | None = None) -> Iterator[str]:
     if merged is not None:
         solution, objective, flow = merged
     else:
+        network = instance.to_network()
         solution = solver.solve(network)
         if solution.outcome is not Outcome.OPTIMAL:
             node = f"; node {solution.unserved + 1} keeps supply or demand" if solution.unserved >= 0 else ""
@@ -55,7 +56,7 @@ def solve_merged(instance: Instance, solver: Solver) -> tuple[Solution, int, Int
         return None
     reduced = merge(instance)
     try:
-        network: Network = reduced.instance.to_network()
+        network = reduced.instance.to_network()
     except NetworkError:
         return None
     solution = solver.solve(network)

@@ -137,7 +137,7 @@ class Statement:
                 task = placed.get(op.beneficiary)
                 if task is None or task.row < 0:
                     return False
-                left = nodes.idle[task.row] + nodes.releasing[task.row] - nodes.pipelined[task.row]
+                left = nodes.future_idle_of(task.row)
                 if (left[task.cls.request > 0] < 0).any():
                     return False
         return True

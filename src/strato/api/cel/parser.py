@@ -166,24 +166,24 @@ class _Parser:
         if name in _MACROS:
             variable = self._name()
             self._expect(",")
-            bodies = self._arguments()
+            bodies = self._items(")")
             if len(bodies) != 1 and not (name == "map" and len(bodies) == 2):
                 raise UnsupportedExpression(f"{self._text!r}: {name}() takes a variable and an expression")
             return _macro(name, target, variable, bodies)
-        arguments = self._arguments()
+        arguments = self._items(")")
         method = METHODS.get(name)
         if method is None:
             raise UnsupportedExpression(f"{self._text!r}: function {name!r} is not supported")
         return lambda env: method(target(env), *[argument(env) for argument in arguments])
 
-    def _arguments(self) -> list[Program]:
-        arguments: list[Program] = []
-        while not self._take(")"):
-            arguments.append(self.conditional())
+    def _items(self, end: str) -> list[Program]:
+        items: list[Program] = []
+        while not self._take(end):
+            items.append(self.conditional())
             if not self._take(","):
-                self._expect(")")
+                self._expect(end)
                 break
-        return arguments
+        return items
 
     def _primary(self) -> Program:
         kind, text = self._next()
@@ -200,12 +200,7 @@ class _Parser:
             self._expect(")")
             return inner
         if text == "[":
-            items: list[Program] = []
-            while not self._take("]"):
-                items.append(self.conditional())
-                if not self._take(","):
-                    self._expect("]")
-                    break
+            items = self._items("]")
             return lambda env: [item(env) for item in items]
         if text == "{":
             return self._map_literal()
@@ -233,7 +228,7 @@ class _Parser:
         function = FUNCTIONS.get(name)
         if function is None:
             raise UnsupportedExpression(f"{self._text!r}: function {name!r} is not supported")
-        arguments = self._arguments()
+        arguments = self._items(")")
         return lambda env: function(*[argument(env) for argument in arguments])
 
     def _has(self) -> Program:

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from strato.cli.connect import connect, home_of
 from strato.cli.goflags import GoCommand
+from strato.cli.machine import machine_options
 from strato.cli.quantities import QUANTITY
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
 from strato.clock import SystemClock
 from strato.errors import UsageError
 from strato.metrics import Registry
-
-Options = Callable[[Callable[..., None]], Callable[..., None]]
-
-
-def _machine_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add what ``--sandbox`` takes; the words are those of ``strato up``."""
-    options: tuple[Options, ...] = (
-        click.option("--sandbox", is_flag=True, help="This machine is a node: pods run here as sandboxed processes."),
-        click.option("--name", default="", help="Of this machine's node, instead of the host name."),
-        click.option("--cpus", default="", type=QUANTITY, help="Cpus this machine's node offers instead of its own."),
-        click.option("--node-memory", default="", type=QUANTITY, help="Memory it offers instead of its own."),
-        click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root."),
-        click.option(
-            "--pod-network",
-            type=click.Choice(["nat", "isolated", "host"]),
-            default="nat",
-            show_default=True,
-            help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
-        ),
-        click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="Pods, instead of HOME/node."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.command(cls=GoCommand)
@@ -50,7 +26,10 @@ def _machine_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--prefix", default="hollow", show_default=True, help="Nodes are called PREFIX-0, PREFIX-1, …")
 @click.option("--cpu", default="32", show_default=True, type=QUANTITY, help="Cpus of each.")
 @click.option("--memory", default="256Gi", show_default=True, type=QUANTITY, help="Memory of each.")
-@_machine_options
+@click.option("--sandbox", is_flag=True, help="This machine is a node: pods run here as sandboxed processes.")
+@click.option("--name", default="", help="Of this machine's node, instead of the host name.")
+@machine_options
+@click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="Pods, instead of HOME/node.")
 @click.pass_context
 def node(
     ctx: click.Context,

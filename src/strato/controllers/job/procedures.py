@@ -37,6 +37,7 @@ from strato.controllers.job.states import (
     Transition,
     after_restart,
     after_sync_running,
+    is_out_of_tries,
     stay,
 )
 from strato.controllers.job.status import Status
@@ -198,9 +199,8 @@ class Procedures:
         if group is None or not groups.is_admitted(group):
             await self._wait_for_admission(record, transition, controlled)
             return
-        if (
-            transition is not after_restart or job.status.retry_count < job.spec.max_retry
-        ):  # else it fails: no more pods
+        fails_next = transition is after_restart and is_out_of_tries(record.facts, job.status.retry_count)
+        if not fails_next:
             await self._sync_pods(record, group, forwarded=forwarded)
         await self._write_synced(record, transition, controlled)
 

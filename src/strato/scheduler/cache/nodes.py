@@ -310,9 +310,17 @@ class NodeTable:
         self._account(row, task.cls, status, 1)
         self.touch(row)
 
+    def future_idle_of(self, rows: int | npt.NDArray[np.int64]) -> Vector:
+        """Return what a row, or each of several, will have idle once the leaving have left and the expected have come.
+
+        int64[width] for one row, int64[rows, width] for an array of them.
+        """
+        amounts: Vector = self.idle[rows] + self.releasing[rows] - self.pipelined[rows]
+        return amounts
+
     def free(self, row: int) -> list[int]:
-        """Return what a row will have idle once the leaving have left and the expected have come."""
-        amounts: list[int] = (self.idle[row] + self.releasing[row] - self.pipelined[row]).tolist()
+        """Return what `future_idle_of` says of one row, as numbers of Python."""
+        amounts: list[int] = self.future_idle_of(row).tolist()
         return amounts
 
     def written(self, since: int) -> Iterable[int] | None:

@@ -188,7 +188,7 @@ class Moves:
         rows = choice.candidate_rows(self._ssn, task)
         best = choice.scored_order(self._ssn, task, rows)
         tie = {row: i / len(best) for i, row in enumerate(best)}
-        need, size = task.cls.request, len(group.tasks)
+        nodes, need, size = self._ssn.world.nodes, task.cls.request, len(group.tasks)
         room = self._holders.rooms(np.array(best, np.int64), task.cls)
         places = [
             Place(best[i], min(int(room[i]), size), 0.0, FREE, tie[best[i]])
@@ -201,7 +201,7 @@ class Moves:
                 break  # no row from here on can be among the cheapest that are kept
             victims = group.victims[row]
             offers = [(v.price, v.task.cls.request, self._class(v, classes, refuges)) for v in victims]
-            free = self._holders.free(row)
+            free = nodes.future_idle_of(row)
             first = places_of(row, free, need, how_often(free, need) + 1, offers)
             if first:
                 opened.append([place._replace(tie=tie.get(row, 0.0)) for place in first])
@@ -210,7 +210,7 @@ class Moves:
         for found in opened[: units + 1]:
             row = found[0].row
             offers = [(v.price, v.task.cls.request, self._class(v, classes, refuges)) for v in group.victims[row]]
-            free = self._holders.free(row)
+            free = nodes.future_idle_of(row)
             more = places_of(row, free, need, how_often(free, need) + size, offers)
             places += [place._replace(tie=found[0].tie) for place in more]
         together = sum(g.worth * len(g.tasks) for g in groups if g.job is group.job)
@@ -218,11 +218,11 @@ class Moves:
 
     def _from_cheapest(self, group: Group) -> list[tuple[float, int]]:
         """Return the rows with victims, by a lower bound of what a first place there costs."""
-        need = group.tasks[0].cls.request.tolist()
+        nodes, need = self._ssn.world.nodes, group.tasks[0].cls.request.tolist()
         asked = [d for d, amount in enumerate(need) if amount > 0]
         found = []
         for row, victims in group.victims.items():
-            free = self._holders.free(row).tolist()
+            free = nodes.free(row)
             gives = [(victim.price, victim.task.cls.request.tolist()) for victim in victims]
             lacks = [(d, need[d] * (max(0, free[d]) // need[d] + 1) - free[d]) for d in asked]
             scarcest = min(max(0, free[d]) // need[d] for d in asked)
@@ -342,7 +342,7 @@ class Moves:
     def _open(self, trial: Statement, group: Group, tasks: Sequence[Task], row: int) -> list[tuple[Victim, str]]:
         """Evict from a row so that tasks fit, and promise them the room; return whom, and where those that move go."""
         ssn, name, task = self._ssn, self._ssn.world.nodes.names[row], tasks[0]
-        free, need = self._holders.free(row), task.cls.request * len(tasks)
+        free, need = ssn.world.nodes.future_idle_of(row), task.cls.request * len(tasks)
         standing = [v for v in group.victims.get(row, ()) if v.task.status in EVICTABLE and v.task.row == row]
         leaving = [v.task for v in standing if not v.moves]
         given_up = self._holders.given_up(task, leaving)

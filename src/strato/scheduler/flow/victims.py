@@ -76,15 +76,15 @@ class Holders:
 
     def _preemptable(self, job: Job, queue: Queue, task: Task, rows: Int64s) -> list[Victim]:
         """Return whom the plugins give up to a task, all together."""
-        lower = self._less_important(queue, job.priority)
-        on = np.zeros(self._ssn.world.nodes.size, np.bool_)
+        lower, nodes = self._less_important(queue, job.priority), self._ssn.world.nodes
+        on = np.zeros(nodes.size, np.bool_)
         on[rows] = True
         given: dict[int, Int64s] = {}
         for victim in lower:
             row = victim.task.row
             if on[row]:
                 given[row] = given.get(row, 0) + victim.task.cls.request
-        enough = {row for row, gift in given.items() if how_often(self.free(row) + gift, task.cls.request)}
+        enough = {row for row, gift in given.items() if how_often(nodes.future_idle_of(row) + gift, task.cls.request)}
         candidates = [victim.task for victim in lower if victim.task.row in enough]
         given_up = self.given_up(task, candidates)
         return [victim for victim in lower if victim.task.key in given_up]
@@ -117,7 +117,7 @@ class Holders:
         ssn, nodes = self._ssn, self._ssn.world.nodes
         need = task.cls.request
         asked = need > 0
-        free = nodes.idle[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
+        free = nodes.future_idle_of(rows)
         lack = (np.maximum(need - free, 0)[:, asked] / need[asked]).max(axis=1, initial=0.0)
         near = np.argsort(lack, kind="stable")
         pods = [
@@ -137,8 +137,8 @@ class Holders:
         """Return rows with room for a class now, and for how many, the best first."""
         found = self._refuges.get(task.cls.number)
         if found is None:
-            rows = self.room_now(task)[:_MOST_REFUGES]
-            found = [(row, how_often(self.free(row), task.cls.request)) for row in rows]
+            nodes, rows = self._ssn.world.nodes, self.room_now(task)[:_MOST_REFUGES]
+            found = [(row, how_often(nodes.future_idle_of(row), task.cls.request)) for row in rows]
             found = [(row, room) for row, room in found if room]
             self._refuges[task.cls.number] = found
         return found
@@ -148,16 +148,10 @@ class Holders:
         rows = self._ssn.placer.rows_for(self._ssn, task, self._ssn.kernel_flags)
         return choice.scored_order(self._ssn, task, rows)
 
-    def free(self, row: int) -> Int64s:
-        """Return what is free on a row once all that leave have left."""
-        nodes = self._ssn.world.nodes
-        free: Int64s = nodes.idle[row] + nodes.releasing[row] - nodes.pipelined[row]
-        return free
-
     def rooms(self, rows: Int64s, cls: TaskClass) -> Int64s:
         """Return how many tasks of a class fit into what is free on rows."""
         nodes, asked = self._ssn.world.nodes, cls.request > 0
-        free = nodes.idle[rows] + nodes.releasing[rows] - nodes.pipelined[rows]
+        free = nodes.future_idle_of(rows)
         room: Int64s = np.maximum(0, (free[:, asked] // cls.request[asked]).min(axis=1, initial=1 << 20))
         return room
 

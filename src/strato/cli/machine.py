@@ -1,0 +1,38 @@
+"""What this machine is told as a node: the options `strato up` and `strato run node` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from strato.cli.quantities import QUANTITY
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def machine_options(command: F) -> F:
+    """Add what a command that makes this machine a node takes of it."""
+    options = (
+        click.option(
+            "--cpus",
+            default="",
+            type=QUANTITY,
+            help="Cpus this machine's node offers instead of its own, for example 9.",
+        ),
+        click.option(
+            "--node-memory", default="", type=QUANTITY, help="Memory this machine's node offers instead of its own."
+        ),
+        click.option("--strict-images", is_flag=True, help="Never run an unknown image on this machine's own root."),
+        click.option(
+            "--pod-network",
+            type=click.Choice(["nat", "isolated", "host"]),
+            default="nat",
+            show_default=True,
+            help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
