@@ -23,7 +23,7 @@ import numpy as np
 from strato.flow.kernels import Int
 from strato.flow.kernels.labels import FAR, Scratch
 from strato.flow.kernels.meeting import Gates
-from strato.flow.kernels.ways import carry, room, step
+from strato.flow.kernels.ways import go_over, room, step
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int32s, Int64s
@@ -217,17 +217,11 @@ def _send(
         node = np.int64(way[first])
         while node != origin:
             arrival = near.arrival[node]
-            if turn == 0:
-                amount = min(amount, room(g, arrival))
-            else:
-                carry(g, near, arrival, amount)
+            amount = go_over(g, near, arrival, amount, turn)
             node = step(g, arrival, outward)
         for i in range(first, count - 1):
             arrival = far.arrival[way[i]]
-            if turn == 0:
-                amount = min(amount, room(g, arrival))
-            else:
-                carry(g, near, arrival, amount)
+            amount = go_over(g, near, arrival, amount, turn)
     taken = amount if outward else -amount
     excess[origin] -= taken
     excess[end] += taken

@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from strato.flow.kernels import Int
 from strato.flow.kernels.labels import FAR, Scratch, begin_at, label, nearest
-from strato.flow.kernels.ways import carry, room, step
+from strato.flow.kernels.ways import go_over, step
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int32s, Int64s
@@ -280,20 +280,14 @@ def _send(g: Arrays, f: Scratch, b: Scratch, excess: Int64s, root: Int, number: 
         first = np.int64(meet)
         while f.arrival[first] != _ORIGIN:
             arrival = f.arrival[first]
-            if turn == 0:
-                amount = min(amount, room(g, arrival))
-            else:
-                carry(g, f, arrival, amount)
+            amount = go_over(g, f, arrival, amount, turn)
             first = step(g, arrival, True)
         last = np.int64(meet)
         while True:
             arrival = np.int64(b.arrival[last] if b.stamp[last] == number else g.row_start[last])
             if arrival == _ORIGIN:
                 break
-            if turn == 0:
-                amount = min(amount, room(g, arrival))
-            else:
-                carry(g, f, arrival, amount)
+            amount = go_over(g, f, arrival, amount, turn)
             last = step(g, arrival, False)
         if turn == 0:
             amount = min(amount, excess[first] if first != root else FAR)

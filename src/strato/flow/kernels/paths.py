@@ -38,7 +38,7 @@ from strato.flow.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
 from strato.flow.kernels.labels import FAR, Scratch, begin_at, label, nearest
 from strato.flow.kernels.level import plant, serve, settle_price
 from strato.flow.kernels.meeting import DISTANCE, find_gates, no_gates, search_both
-from strato.flow.kernels.ways import carry, room, step
+from strato.flow.kernels.ways import go_over, step
 
 if TYPE_CHECKING:
     from strato.flow.network import Arrays, Int64s
@@ -200,10 +200,7 @@ def _send(g: Arrays, s: Scratch, excess: Int64s, root: Int, origin: Int, target:
         node = np.int64(target)
         while node != origin:
             arrival = s.arrival[node]
-            if turn == 0:
-                amount = min(amount, room(g, arrival))
-            else:
-                carry(g, s, arrival, amount)
+            amount = go_over(g, s, arrival, amount, turn)
             node = step(g, arrival, forward)
     taken = amount if forward else -amount
     excess[origin] -= taken

@@ -39,3 +39,12 @@ def carry(g: Arrays, s: Scratch, arrival: Int, amount: Int) -> None:
     signed = amount if arrival >= 0 else -amount
     change_flow(g, arc, signed)
     s.size[4] += signed * g.cost[arc]
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def go_over(g: Arrays, s: Scratch, arrival: Int, amount: Int, turn: Int) -> np.int64:
+    """Go over an arrival of a way that is walked twice; return the amount: turn 0 finds what fits, turn 1 sends it."""
+    if turn == 0:
+        return np.int64(min(amount, room(g, arrival)))
+    carry(g, s, arrival, amount)
+    return np.int64(amount)
