@@ -123,7 +123,7 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     try:
         server.start_api_server()
         server.strato("install", "--only", "crds")
-        server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        server.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         yield ApiServer(server)
     finally:
         server.stop()

@@ -329,7 +329,7 @@ async def test_informer_works_through_either_transport(remote: Cluster, server: 
     assert len(informer) == 3
     changed.clear()
     server.remove(PODS, "ns", "p1")
-    await asyncio.wait_for(changed.wait(), 10)
+    await asyncio.wait_for(changed.wait(), 120)
     assert Key("ns", "p1") not in informer
     await informer.stop()
 

@@ -103,7 +103,7 @@ async def test_watch_left_early_frees_the_watcher(remote: Cluster, server: FakeS
         break
     await watch.aclose()  # type: ignore[attr-defined]  # a generator, as the protocol's users may not assume
     server.put(PODS, a_pod("b"))  # over HTTP the server notices when it writes
-    for _ in range(100):
+    for _ in range(6000):
         if not server.watchers:
             break
         server.put(PODS, a_pod("b"))

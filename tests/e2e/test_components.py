@@ -17,8 +17,8 @@ from tests.e2e.worlds import KubeWorld, World, eventually
 pytestmark = pytest.mark.kube
 
 QUICK = (
-    *("--leader-elect-lease-duration", "4s"),
-    *("--leader-elect-renew-deadline", "3s"),
+    *("--leader-elect-lease-duration", "8s"),
+    *("--leader-elect-renew-deadline", "6s"),
     *("--leader-elect-retry-period", "500ms"),
 )
 """A lease that is given up sooner than the usual 15 s; leader and followers must agree on it."""
@@ -66,7 +66,7 @@ class Births:
     def end(self) -> dict[str, set[str]]:
         """Stop watching and return what was seen."""
         self._watch.terminate()
-        text, _ = self._watch.communicate(timeout=30)
+        text, _ = self._watch.communicate(timeout=120)
         seen: dict[str, set[str]] = defaultdict(set)
         for line in text.splitlines():
             name, _, uid = line.partition(" ")

@@ -29,7 +29,7 @@ NODES = ("--hollow-nodes", "2", "--cpu", "4", "--memory", "16Gi")
 def fetch(address: str, path: str, context: ssl.SSLContext | None = None) -> tuple[int, str]:
     """Return status and text of an answer; status 0 when nobody answers."""
     try:
-        with urllib.request.urlopen(f"{address}{path}", timeout=10, context=context) as answer:
+        with urllib.request.urlopen(f"{address}{path}", timeout=60, context=context) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()
@@ -136,7 +136,7 @@ def test_this_machine_joins_a_cluster_as_a_node_of_its_own_process(split: SplitW
         assert "Traceback" not in split.log("node")
     finally:
         split.stop()
-        subprocess.run([*STRATO, "--home", str(split.home), "down"], check=True, capture_output=True, timeout=60)
+        subprocess.run([*STRATO, "--home", str(split.home), "down"], check=True, capture_output=True, timeout=240)
 
 
 @pytest.mark.e2e
@@ -152,7 +152,7 @@ def test_the_api_server_alone_serves_health_and_metrics_and_keeps_what_it_was_gi
         [*STRATO, "--home", str(split.home), "run", "apiserver", "--port", "0"],
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert second.returncode == 2

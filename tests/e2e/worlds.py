@@ -204,7 +204,7 @@ class PartsWorld(World):
         """Ask one component to stop, and return its exit status."""
         process = self.processes.pop(name)
         process.terminate()
-        return process.wait(timeout=60)
+        return process.wait(timeout=240)
 
     def log(self, name: str) -> str:
         """Return what a process has written so far."""
@@ -269,12 +269,31 @@ class KubeWorld(PartsWorld):
     def start(self) -> None:
         self.start_control_plane()
         self.strato("install", "--only", "namespace", "--only", "crds", "--only", "rbac")
-        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=60s")
+        self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
+        self._wait_for_roles()
         for part in ("scheduler", "controllers"):
             self.start_part(part)
         self.start_part("node", *self.nodes)
         self.start_webhook()
         eventually(lambda: self.get("queue", "default"), what="the scheduler has made its queues")
+
+    def _wait_for_roles(self) -> None:
+        """Wait until the API server, which keeps roles in a cache, knows the components': none may be forbidden."""
+        lease = ("create", "leases", "-n", "volcano-system")
+        for account, words in (
+            ("volcano-scheduler", ("list", "podgroups.scheduling.volcano.sh", "-A")),
+            ("volcano-scheduler", lease),
+            ("volcano-controllers", ("list", "podgroups.scheduling.volcano.sh", "-A")),
+            ("volcano-controllers", lease),
+            ("volcano-admission", ("list", "queues.scheduling.volcano.sh")),
+        ):
+            user = f"--as=system:serviceaccount:volcano-system:{account}"
+            eventually(
+                lambda words=words, user=user: self.kubectl("auth", "can-i", *words, user, check=False).startswith(
+                    "yes"
+                ),
+                what=f"{account} may {' '.join(words)}",
+            )
 
     def start_control_plane(self) -> None:
         self.start_api_server()

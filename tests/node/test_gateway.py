@@ -133,7 +133,7 @@ def in_a_world(steps: str) -> list[str]:
         [sys.executable, "-u", "-c", program],
         text=True,
         capture_output=True,
-        timeout=60,
+        timeout=600,
         check=False,
         start_new_session=True,
     )

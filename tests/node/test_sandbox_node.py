@@ -205,7 +205,7 @@ async def test_volumes_appear_at_their_paths(world: World, tmp_path: Path) -> No
 async def test_siblings_find_one_another_by_name(world: World) -> None:
     names = ("a-0", "a-1")
     script = (
-        "for i in $(seq 100); do getent hosts {0}.svc && getent hosts {0}.svc.default.svc.cluster.local && exit;"
+        "for i in $(seq 2000); do getent hosts {0}.svc && getent hosts {0}.svc.default.svc.cluster.local && exit;"
         " sleep 0.05; done; exit 1"
     )
     for name, other in zip(names, names[::-1], strict=True):
@@ -223,7 +223,7 @@ async def test_pods_talk_over_their_own_addresses(world: World) -> None:
         "c, a = s.accept(); print(c.recv(9).decode(), flush=True)"
     )
     call = (
-        "import socket, time\nfor _ in range(200):\n try:\n"
+        "import socket, time\nfor _ in range(4000):\n try:\n"
         "  socket.create_connection(('s.svc', 2222)).send(b'hello'); break\n"
         " except OSError: time.sleep(0.05)"
     )

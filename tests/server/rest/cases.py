@@ -110,7 +110,7 @@ def widget(name: str = "w", spec: Any = None, **more: Any) -> dict[str, Any]:
 
 SERVE_WIDGETS = [
     post(CRDS, crd(), quiet=True),
-    watch(CRDS, "fieldSelector=metadata.name=widgets.{x}.example.com&resourceVersion=0", quiet=True),
+    get(WIDGETS, quiet=True, until=200),
 ]
 
 CREATE = [
@@ -536,9 +536,9 @@ READ = [
             post(MAPS, config("a", metadata={"labels": {"l": ""}}), quiet=True),
             post(MAPS, config("b", metadata={"labels": {"l": ""}}), quiet=True),
             get(MAPS, "labelSelector=l&resourceVersion={rv:0}&resourceVersionMatch=Exact"),
+            get(MAPS, "labelSelector=l&resourceVersion={rv:1}"),  # first: a real server's cache now has both
             get(MAPS, "labelSelector=l&resourceVersion={rv:0}&resourceVersionMatch=NotOlderThan"),
             get(MAPS, "labelSelector=l&resourceVersion=0"),
-            get(MAPS, "labelSelector=l&resourceVersion={rv:1}"),
             get(MAPS, "resourceVersionMatch=Exact"),
             get(MAPS, "resourceVersion=0&resourceVersionMatch=Exact"),
             get(MAPS, "resourceVersion=1&resourceVersionMatch=Nearly"),
@@ -844,6 +844,7 @@ KINDS = [
     Case("priority class", [
         post("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "p-{x}"}, "value": 7}),
         patch("/apis/scheduling.k8s.io/v1/priorityclasses/p-{x}", {"value": 8}),
+        post(PODS, pod("known", priorityClassName="p-{x}"), "dryRun=All", quiet=True, until=201),  # read from a cache
         post(PODS, pod(priorityClassName="p-{x}")),
         post(PODS, pod("q", priorityClassName="none-{x}")),
         delete("/apis/scheduling.k8s.io/v1/priorityclasses/p-{x}"),
@@ -1025,7 +1026,7 @@ SCHEMAS = [
         "a definition with everything",
         [
             post(CRDS, crd("gadgets", "Gadget", **GADGET), quiet=True),
-            watch(CRDS, "fieldSelector=metadata.name=gadgets.{x}.example.com&resourceVersion=0", quiet=True),
+            get(GADGETS, quiet=True, until=200),
             post(GADGETS, gadget(extra=1, free={"any": {"thing": 1}}, labels={"a": "b"}, map=[{"key": "k", "more": 1}],
                                  nullable=None, mode=None, port="http", either={"a": 1, "c": 2}, fixed="x",
                                  template={"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "x": 1})),

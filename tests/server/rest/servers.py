@@ -52,7 +52,7 @@ class Remote:
         return await asyncio.to_thread(self._ask, method, path, query, headers, body)
 
     def _ask(self, method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=30)
+        connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._tls, timeout=120)
         try:
             url = quote(path, safe="/:%") + (f"?{quote(query, safe='=&,%!()')}" if query else "")
             connection.request(method, url, body or None, {**headers, "authorization": f"Bearer {self._token}"})

@@ -6,6 +6,7 @@ names that are cluster-wide, ``{rv:N}``, ``{uid:N}``, ``{continue:N}`` what the 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -34,6 +35,8 @@ class Step:
     """Only the status code is compared: the step prepares something."""
     own_words: bool = False
     """The words are those of Go's libraries: only code, reason and kind are compared."""
+    until: int = 0
+    """Asked again until the answer has this code: a real server serves what a definition defines a moment later."""
     differs: str = ""
     """Why the embedded server deliberately answers otherwise; the step is asked, but not compared."""
 
@@ -119,9 +122,11 @@ class Run:
         headers = {"accept": step.accept}
         if body:
             headers["content-type"] = step.media
-        answer = await self._server.ask(
-            step.method, self._fill(step.path), self._fill(step.query), headers, body, step.watch
-        )
+        path, query = self._fill(step.path), self._fill(step.query)
+        answer = await self._server.ask(step.method, path, query, headers, body, step.watch)
+        while step.until and answer.code != step.until:
+            await asyncio.sleep(0.1)  # the test's timeout bounds it
+            answer = await self._server.ask(step.method, path, query, headers, body, step.watch)
         read = self._read(answer, step)
         self._count += 1
         return read
