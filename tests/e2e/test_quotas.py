@@ -1,4 +1,4 @@
-"""Quotas and limit ranges at creation: the same words on either world."""
+"""Quotas and limit ranges at writes: the same words on either world."""
 
 from __future__ import annotations
 
@@ -49,6 +49,36 @@ def test_a_quota_is_held_at_creation(world: World, namespace: str) -> None:
     eventually(
         lambda: create(pod("c", requests={"cpu": "1", "memory": "1Gi"})) == "", what="the room of a pod comes back"
     )
+
+
+def test_an_update_is_charged_what_it_adds(world: World, namespace: str) -> None:
+    def create(body: dict[str, Any]) -> None:
+        world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(body))
+
+    def patched(kind: str, change: dict[str, Any]) -> str:
+        patch = json.dumps({"spec": change})
+        return world.kubectl_process("patch", kind, "one", "-n", namespace, "-p", patch, check=False).stderr
+
+    def counted(name: str) -> bool:
+        return bool((world.get("quota", name, "-n", namespace).get("status") or {}).get("used"))
+
+    for name, spec in (
+        ("ports", {"hard": {"services.nodeports": "1"}}),
+        ("ending", {"hard": {"pods": "0"}, "scopes": ["Terminating"]}),
+    ):
+        create({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": spec})
+    ports = [{"name": "a", "port": 80}, {"name": "b", "port": 81}]
+    create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "one"}, "spec": {"ports": ports}})
+    create(pod("one"))
+    eventually(lambda: counted("ports") and counted("ending"), what="the quotas are counted")
+    assert (
+        'services "one" is forbidden: exceeded quota: ports, requested: services.nodeports=2, '
+        "used: services.nodeports=0, limited: services.nodeports=1"
+    ) in patched("service", {"type": "NodePort"})
+    assert (
+        'pods "one" is forbidden: exceeded quota: ending, requested: pods=1, used: pods=0, limited: pods=0'
+    ) in patched("pod", {"activeDeadlineSeconds": 600})
+    assert patched("service", {"type": "NodePort", "ports": [{"name": "b", "port": 81, "$patch": "delete"}]}) == ""
 
 
 def test_a_limit_range_fills_in_and_bounds(world: World, namespace: str) -> None:

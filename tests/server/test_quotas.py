@@ -167,3 +167,73 @@ def test_a_dry_run_and_a_taken_name_charge_nothing() -> None:
         assert await used(cluster) == {"pods": "2"}
 
     play(scenario)
+
+
+GROWTH: list[tuple[str, Any, Json, Json, Json, str]] = [
+    (
+        "a claim that grows",
+        catalog.PERSISTENTVOLUMECLAIM,
+        {"requests.storage": "10Gi", "persistentvolumeclaims": "1"},
+        {
+            "spec": {
+                "accessModes": ["ReadWriteOnce"],
+                "storageClassName": "grows",
+                "volumeName": "v",
+                "resources": {"requests": {"storage": "6Gi"}},
+            },
+            "status": {"phase": "Bound"},
+        },
+        {"spec": {"resources": {"requests": {"storage": "11Gi"}}}},
+        "requested: requests.storage=5Gi, used: requests.storage=6Gi, limited: requests.storage=10Gi",
+    ),
+    (
+        "a service that becomes one of node ports",
+        catalog.SERVICE,
+        {"services.nodeports": "1", "services": "1"},
+        {"spec": {"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}},
+        {"spec": {"type": "NodePort"}},
+        "requested: services.nodeports=2, used: services.nodeports=0, limited: services.nodeports=1",
+    ),
+    (
+        "a pod that gets a deadline and so another scope",
+        catalog.POD,
+        {"pods": "0"},
+        pod("one"),
+        {"spec": {"activeDeadlineSeconds": 60}},
+        "requested: pods=1, used: pods=0, limited: pods=0",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "hard", "body", "change", "text"), [row[1:] for row in GROWTH], ids=[row[0] for row in GROWTH]
+)
+def test_an_update_is_charged_what_it_adds(kind: Any, hard: Json, body: Json, change: Json, text: str) -> None:
+    async def scenario(cluster: LocalCluster) -> None:
+        scopes = {"scopes": ["Terminating"]} if kind is catalog.POD else {}
+        await quota(cluster, hard=hard, **scopes)
+        storage_class = {"metadata": {"name": "grows"}, "provisioner": "p", "allowVolumeExpansion": True}
+        await cluster.create(catalog.STORAGECLASS, storage_class)
+        metadata = {"metadata": {"name": "one"}}
+        await cluster.create(kind, {**body, **metadata}, "default")
+        with pytest.raises(Forbidden) as caught:
+            await cluster.patch(kind, "one", "default", change)
+        assert caught.value.message == f'{kind.resource} "one" is forbidden: exceeded quota: q, {text}'
+        await cluster.patch(kind, "one", "default", {"metadata": {"labels": {"a": "b"}}})  # adds nothing
+        resource = text.split("requested: ", 1)[1].split("=", 1)[0]
+        more = {"spec": {"hard": {resource: "20Gi"}}}
+        await cluster.patch(catalog.RESOURCEQUOTA, "q", "default", more)
+        await cluster.patch(kind, "one", "default", change)
+        assert (await used(cluster))[resource] in ("11Gi", "2", "1")
+
+    play(scenario)
+
+
+def test_an_update_that_gives_back_is_let_through_above_the_quota() -> None:
+    async def scenario(cluster: LocalCluster) -> None:
+        service = {"metadata": {"name": "one"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}}
+        await cluster.create(catalog.SERVICE, service, "default")
+        await quota(cluster, hard={"services.nodeports": "0"})
+        await cluster.patch(catalog.SERVICE, "one", "default", {"spec": {"type": "ClusterIP"}})
+
+    play(scenario)

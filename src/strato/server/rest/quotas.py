@@ -1,10 +1,12 @@
-"""ResourceQuotas at creation: what goes over one is refused, what is let in is charged to its status at once.
+"""ResourceQuotas at writes: what goes over one is refused, what is let in is charged to its status at once.
 
-The check and the charge are one step with the write that follows, so that no two creations get the same room. A
+The check and the charge are one step with the write that follows, so that no two writes get the same room. A
 namespace without quotas costs one look at an empty table. Pods are charged on ``status.used``, which the quota
-controller counts anew when pods end; other objects are counted here, from what is stored.
+controller counts anew when pods end; other objects are counted here, from what is stored. An update is charged only
+what it adds: services may change their type, claims may grow, pods may move into another scope. What it gives back
+the quota controller finds out.
 
-Source: the admission plug-in ResourceQuota of Kubernetes; updates are not charged.
+Source: the admission plug-in ResourceQuota of Kubernetes.
 """
 
 from __future__ import annotations
@@ -29,18 +31,20 @@ from strato.server.seed import retrieved
 _ZERO = Quantity(0)
 
 
-def charge(state: State, kind: Kind, namespace: str, obj: Json, *, dry_run: bool) -> None:
-    """Charge a new object to the quotas of its namespace.
+def charge(state: State, kind: Kind, namespace: str, obj: Json, *, dry_run: bool, old: Json | None = None) -> None:
+    """Charge a new object to the quotas of its namespace; with ``old``, what it now uses more than that did.
 
     Raises:
         Forbidden: It goes over one of them; nothing is charged.
     """
     if not kind.namespaced or kind is catalog.RESOURCEQUOTA or not _any(state):
         return
+    if old is not None and not _may_use_more(kind, obj, old):
+        return
     due = [
         (name, quota, used)
         for name, quota in _quotas(state, namespace)
-        if (used := _used_with(state, kind, namespace, obj, name, quota))
+        if (used := _used_with(state, kind, namespace, obj, old, name, quota))
     ]
     if dry_run:
         return
@@ -54,6 +58,14 @@ def charge(state: State, kind: Kind, namespace: str, obj: Json, *, dry_run: bool
         quota["metadata"]["resourceVersion"] = str(state.store.next_revision())
         key = object_key(catalog.RESOURCEQUOTA, namespace, name)
         state.store.write(catalog.RESOURCEQUOTA.resource, key, encode(quota)).add_done_callback(retrieved)
+
+
+def _may_use_more(kind: Kind, obj: Json, old: Json) -> bool:
+    """Whether an update is looked at: of pods only one that moves them between the scopes of terminating and not."""
+    if kind is catalog.POD:
+        before, after = (one["spec"].get("activeDeadlineSeconds") is None for one in (old, obj))
+        return before != after
+    return kind in (catalog.SERVICE, catalog.PERSISTENTVOLUMECLAIM)
 
 
 def _any(state: State) -> bool:
@@ -75,21 +87,29 @@ def _quotas(state: State, namespace: str) -> list[tuple[str, Json]]:
     return [(name, quota) for name, quota in found if quota and not quota["metadata"].get("deletionTimestamp")]
 
 
-def _used_with(state: State, kind: Kind, namespace: str, obj: Json, name: str, body: Json) -> Usage:
+def _used_with(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None, name: str, body: Json) -> Usage:
     """Return what will be used of each resource that the object counts for; empty when the quota is not about it."""
     quota = msgspec.convert(body, ResourceQuota)
     spec = quota.spec
+    before: Usage = {}
     if kind is catalog.POD:
         pod = msgspec.convert(obj, Pod)
         if not counts_pod(spec, pod):
             return {}
         if text := unnamed_resources(spec, pod):
             raise forbidden(kind, obj["metadata"]["name"], f"failed quota: {name}: {text}")
-        asked = {key: amount for key, amount in pod_usage(pod.spec).items() if key in spec.hard}
+        usage = pod_usage(pod.spec)
+        if old is not None:
+            before = pods_usage(spec, [msgspec.convert(old, Pod)])
     elif spec.scopes or spec.scope_selector is not None:
         return {}  # scopes are of pods
     else:
-        asked = {key: amount for key, amount in object_usage(kind, obj).items() if key in spec.hard}
+        usage = object_usage(kind, obj)
+        if old is not None:
+            before = object_usage(kind, old)
+    asked = {key: amount - before.get(key, _ZERO) for key, amount in usage.items() if key in spec.hard}
+    if old is not None:
+        asked = {key: amount for key, amount in asked.items() if amount.nanos > 0}
     if not asked:
         return {}
     used = _used(state, kind, namespace, quota, asked)

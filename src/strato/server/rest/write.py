@@ -246,6 +246,8 @@ class Writer:
             return encode(old)
         if _may_go(kind, obj):
             return await storing.remove(self._state, request, kind, key, obj)
+        if not target.subresource:
+            quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request), old=old)
         return await storing.store(self._state, request, kind, key, obj)
 
     # shared steps
