@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from strato.cli.embedded import end_a_start_that_cannot_write
 from strato.cli.main import main
+from strato.cli.up import full_disks
+from strato.errors import Unavailable
+from strato.server.journal import SqliteJournal
 
 MISTAKES: list[Any] = [
     pytest.param(["--cpus", "abc"], "'--cpus': 'abc' is not a quantity", id="cpus that are no quantity"),
@@ -54,6 +60,35 @@ def test_up_with_a_bad_configuration_says_only_that(tmp_path: Path) -> None:
     assert "alocate" in done.stderr
     assert "never awaited" not in done.stderr
     assert "Traceback" not in done.stderr
+
+
+async def test_a_start_ends_when_the_journal_cannot_be_written_and_a_cluster_that_serves_does_not(
+    tmp_path: Path,
+) -> None:
+    journal = SqliteJournal(tmp_path / "journal.sqlite")
+    announced = asyncio.Event()
+    starting = asyncio.ensure_future(end_a_start_that_cannot_write(journal, announced))
+    await asyncio.sleep(0)
+    assert not starting.done()
+    journal.failure = Unavailable("the journal cannot be written: database or disk is full")
+    journal.failed.set()
+    with pytest.raises(Unavailable, match="disk is full"):
+        await starting
+    announced.set()
+    serving = asyncio.ensure_future(end_a_start_that_cannot_write(journal, announced))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert not serving.done()
+    serving.cancel()
+    journal.close()
+
+
+def test_a_start_without_room_names_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log, where the reason should be, may have been the first to find no room."""
+    room = {tmp_path: 0, tmp_path / "data": 1 << 30}
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr("strato.cli.up.shutil.disk_usage", lambda path: SimpleNamespace(free=room[path]))
+    assert full_disks(*room, tmp_path / "not-there") == f"\n  {tmp_path}: no space left on this disk"
 
 
 def test_kubectl_gets_every_word_as_typed(tmp_path: Path) -> None:

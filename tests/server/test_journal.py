@@ -188,7 +188,18 @@ async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path
         await store.write("things", "a", b"1")
     with pytest.raises(Unavailable):
         store.write("things", "b", b"2")
+    assert journal.failed.is_set()
+    assert "cannot be written" in str(journal.failure)
     await asyncio.to_thread(journal.close)
+
+
+def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("strato.server.journal._SCHEMA", "PRAGMA max_page_count=1; CREATE TABLE state (name, value);")
+    path = tmp_path / "journal.db"
+    with pytest.raises(JournalError) as caught:
+        SqliteJournal(path)
+    words = "free some room there, or choose another place with --data-dir"
+    assert str(caught.value) == f"{path}: database or disk is full; {words}"
 
 
 def test_a_file_in_use_is_refused(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from strato.server.auth import bootstrap
 if TYPE_CHECKING:
     from strato.node.sandbox.node import SandboxNode
     from strato.scheduler import Scheduler
+    from strato.server.journal import SqliteJournal
 
 SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
 OURS = "strato.dev/started-by-up"
@@ -147,7 +148,10 @@ def _parts(
         ready.append(node.registered)
     parts.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
     ready.append(scheduler.ready)
-    parts.append(("announcement", partial(_announce, options.home, api.address, ready, node)))
+    announced = asyncio.Event()
+    parts.append(("announcement", partial(_announce, options.home, api.address, ready, node, announced)))
+    if api.journal is not None:
+        parts.append(("journal", partial(end_a_start_that_cannot_write, api.journal, announced)))
     return parts
 
 
@@ -186,7 +190,17 @@ async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[st
     await scheduler.run()
 
 
-async def _announce(home: Home, address: str, ready: Sequence[asyncio.Event], node: SandboxNode | None) -> None:
+async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:
+    """Fail at once when the disk fills during the start. A cluster that already serves can still be read."""
+    await journal.failed.wait()
+    if journal.failure is not None and not announced.is_set():
+        raise journal.failure
+    await asyncio.Event().wait()
+
+
+async def _announce(
+    home: Home, address: str, ready: Sequence[asyncio.Event], node: SandboxNode | None, announced: asyncio.Event
+) -> None:
     """Write the ready file once every node is there and the scheduler decides, then wait for ever."""
     for event in ready:
         await event.wait()
@@ -194,6 +208,7 @@ async def _announce(home: Home, address: str, ready: Sequence[asyncio.Event], no
     temporary = home.ready_file.with_suffix(".new")
     temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": here}))
     temporary.replace(home.ready_file)
+    announced.set()
     gc.collect()  # after the word, for it takes a tenth of a second
     gc.freeze()
     await asyncio.Event().wait()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ START_TIMEOUT_SECONDS = 600.0
 """A start that fails ends by itself; this bounds one that hangs. The first ever compiles, maybe for minutes."""
 STOP_TIMEOUT_SECONDS = 40.0
 _POLL_SECONDS = 0.02
+_ROOM_BYTES = 64 << 10
+"""Less than this is a full disk: no journal begins in it."""
 
 
 class StartFailed(StratoError):
@@ -90,14 +93,14 @@ def up(
         )
         run_embedded(options)
         return
-    ready = _start_in_background(home, sys.argv[1:])
+    ready = _start_in_background(home, sys.argv[1:], data_dir or home.data)
     click.echo(f"cluster is up at {ready['address']}")
     for warning in (ready["node"] or {}).get("warnings", ()):
         click.echo(f"warning: {warning}", err=True)
     click.echo(f"  export KUBECONFIG={home.kubeconfig}    # or use 'strato kubectl …'")
 
 
-def _start_in_background(home: Home, arguments: list[str]) -> dict[str, Any]:
+def _start_in_background(home: Home, arguments: list[str], data_dir: Path) -> dict[str, Any]:
     """Run this same command with ``--foreground``, detached, wait until it serves and return what it says of itself."""
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.ready_file.unlink(missing_ok=True)
@@ -113,7 +116,7 @@ def _start_in_background(home: Home, arguments: list[str]) -> dict[str, Any]:
         if ready := home.ready():
             return ready
         if process.poll() is not None:
-            raise StartFailed(f"the cluster did not start:\n{_log_tail(home)}")
+            raise StartFailed(f"the cluster did not start:\n{_log_tail(home)}{full_disks(home.path, data_dir)}")
         if not said_patience and time.monotonic() - started > 3:
             said_patience = True
             click.echo("still starting; the very first start compiles the scheduler's kernels (up to 20 s) …", err=True)
@@ -125,6 +128,12 @@ def _start_in_background(home: Home, arguments: list[str]) -> dict[str, Any]:
 def _log_tail(home: Home, lines: int = 15) -> str:
     text = home.log.read_text(errors="replace").strip().splitlines()[-lines:]
     return "\n".join(f"  {line}" for line in text) or "  (it printed nothing)"
+
+
+def full_disks(*places: Path) -> str:
+    """Return a line for each place whose disk has no room left; the log may have had none to say so."""
+    full = [path for path in places if path.exists() and shutil.disk_usage(path).free < _ROOM_BYTES]
+    return "".join(f"\n  {path}: no space left on this disk" for path in full)
 
 
 def _stop_pods(home: Home) -> None:
@@ -157,8 +166,6 @@ def down(ctx: click.Context, purge: bool) -> None:
         _stop_pods(home)
         click.echo("cluster is down")
     if purge:
-        import shutil
-
         for path in (home.data, home.node):
             shutil.rmtree(path, ignore_errors=True)
         click.echo("its data is deleted")

@@ -78,6 +78,10 @@ class SqliteJournal:
         self._log_bytes = 0
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.failure: Unavailable | None = None
+        """Why nothing can be written any more."""
+        self.failed = asyncio.Event()
+        """Set once there is a ``failure``."""
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=wait_seconds)
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -86,13 +90,12 @@ class SqliteJournal:
             self._db.execute("PRAGMA wal_autocheckpoint=4000")
             self._db.executescript(_SCHEMA)
             layout = self._db.execute("SELECT value FROM state WHERE name='layout'").fetchone()
+            if layout is None:
+                layout = (_LAYOUT,)
+                self._db.execute("INSERT INTO state VALUES ('layout', ?)", layout)
         except sqlite3.Error as error:
-            raise JournalError(
-                f"{path}: {error}; is another cluster using it? otherwise restore or delete the file"
-            ) from error
-        if layout is None:
-            self._db.execute("INSERT INTO state VALUES ('layout', ?)", (_LAYOUT,))
-        elif layout[0] != _LAYOUT:
+            raise JournalError(f"{path}: {error}; {_advice(error)}") from error
+        if layout[0] != _LAYOUT:
             raise JournalError(f"{path}: written by another version (layout {layout[0]}, this one reads {_LAYOUT})")
 
     def read(self) -> Iterator[tuple[str, str, int, bytes]]:
@@ -167,7 +170,13 @@ class SqliteJournal:
                     self._fold()
         except Exception as error:  # a dead thread would leave every writer waiting for ever
             _log.error("the journal %s cannot be written: %s", self.path, error)
-            self._tell(self._store.failed, Unavailable(f"the journal {self.path} cannot be written: {error}"))
+            self._tell(self._fail, Unavailable(f"the journal {self.path} cannot be written: {error}"))
+
+    def _fail(self, error: Unavailable) -> None:
+        assert self._store is not None
+        self.failure = error
+        self.failed.set()
+        self._store.failed(error)
 
     def _tell(self, callback: object, argument: object) -> None:
         assert self._loop is not None
@@ -215,6 +224,12 @@ class SqliteJournal:
         database.execute("INSERT OR REPLACE INTO state VALUES ('revision', ?)", (str(last),))
         database.execute("COMMIT")
         self._log_bytes = max(0, self._log_bytes - folded)
+
+
+def _advice(error: sqlite3.Error) -> str:
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        return "free some room there, or choose another place with --data-dir"
+    return "is another cluster using it? otherwise restore or delete the file"
 
 
 def _parts(batch: list[Change]) -> Iterator[list[Change]]:
