@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
 from strato.cli.job.listing import job_table
+from strato.cli.job.view import render_job
 from strato.cli.pod import PodRow, pod_table
 from strato.units import human_duration
 
@@ -45,6 +47,135 @@ def test_a_column_of_pods_is_eight_wider_than_its_longest_value() -> None:
     header, line = pod_table(rows, with_namespace=False).splitlines()
     assert starts(header, "Name", "Ready", "Status", "Restart", "Age") == [0, 20, 31, 46, 55]
     assert line.split() == ["train-work-0", "1/1", "Running", "0", "5s"]
+
+
+FULL = {
+    "apiVersion": "batch.volcano.sh/v1alpha1",
+    "kind": "Job",
+    "metadata": {
+        "name": "train",
+        "namespace": "team",
+        "labels": {"a": "b"},
+        "creationTimestamp": "2026-03-04T05:06:07Z",
+        "generateName": "tr",
+        "generation": 2,
+        "resourceVersion": "77",
+        "uid": "u-1",
+    },
+    "spec": {
+        "minAvailable": 2,
+        "plugins": {"env": [], "ssh": ["--no-root"]},
+        "schedulerName": "volcano",
+        "tasks": [
+            {
+                "name": "work",
+                "replicas": 3,
+                "template": {
+                    "metadata": {"annotations": {"note": "x"}},
+                    "spec": {
+                        "imagePullSecrets": [{"name": "pull"}],
+                        "containers": [
+                            {
+                                "name": "main",
+                                "image": "busybox",
+                                "command": ["sleep", "5"],
+                                "ports": [{"containerPort": 80}],
+                                "workingDir": "/w",
+                                "resources": {"limits": {"memory": "1Gi", "cpu": "2"}, "requests": {"cpu": "1"}},
+                            }
+                        ],
+                    },
+                },
+            },
+        ],
+    },
+    "status": {
+        "state": {"phase": "Running"},
+        "running": 2,
+        "pending": 1,
+        "failed": 0,
+        "version": 3,
+        "minAvailable": 2,
+        "controlledResources": {"plugin-env": "env"},
+        "conditions": [{"status": "Running", "lastTransitionTime": "2026-03-04T05:07:00Z"}],
+    },
+}
+
+PAGE = """Name:\ttrain
+Namespace:\tteam
+Labels:\t{"a": "b"}
+Annotations:\t<none>
+API Version:\tbatch.volcano.sh/v1alpha1
+Kind:\tJob
+Metadata:
+  Creation Timestamp:\t2026-03-04 05:06:07 +0000 UTC
+  Generate Name:\ttr
+  Generation:\t2
+  Resource Version:\t77
+  UID:\tu-1
+Spec:
+  Min Available:\t2
+  Plugins:
+    Env:\t[]
+    Ssh:\t["--no-root"]
+  Scheduler Name:\tvolcano
+  Tasks:
+    Name:\twork
+    Replicas:\t3
+    Template:
+      Metadata:
+        Annotations:\t{"note": "x"}
+      Spec:
+        Containers:
+          Command:
+            sleep
+            5
+          Image:\tbusybox
+          Name:\tmain
+          Ports:\t[{"containerPort": 80}]
+          Resources:
+            Limits:
+              Cpu:\t2
+              Memory:\t1Gi
+            Requests:
+              Cpu:\t1
+          Working Dir:\t/w
+        Image Pull Secrets:\t["pull"]
+        Restart Policy:\tAlways
+Status:
+  Pending:\t1
+  Running:\t2
+  Min Available:\t2
+  Version:\t3
+  State:
+    Phase:\tRunning
+  Controlled Resources:
+    plugin-env:\tenv
+"""
+CONDITIONS = """  Conditions:
+    Status\tTransitionTime
+    Running\t2026-03-04 05:07:00 +0000 UTC
+"""
+
+
+def test_the_page_of_a_job_is_laid_out_as_volcanos() -> None:
+    assert render_job(FULL, []) == f"{PAGE}{CONDITIONS}Events:\t<none>"
+    assert render_job(FULL, [], conditions=False) == f"{PAGE}Events:\t<none>"
+
+
+def test_the_page_of_a_job_shows_its_events_and_how_often() -> None:
+    long_ago = {"firstTimestamp": "2001-01-01T00:00:00Z", "lastTimestamp": "2002-01-01T00:00:00Z"}
+    common = {"type": "Warning", "source": {"component": "vc-controllers"}}
+    events = [
+        {"metadata": {"name": "train.1"}, "reason": "Twice", "message": " said\n", "count": 2, **long_ago, **common},
+        {"metadata": {"name": "train.2"}, "reason": "Never", "message": "no time", **common},
+        {"metadata": {"name": "trainer.3"}, "reason": "Other", "message": "of another job", **common},
+    ]
+    _, _, table = render_job(FULL, events).partition("Events:\n")
+    head, never, twice = table.splitlines()
+    assert head.split() == ["Type", "Reason", "Age", "Form", "Message"]
+    assert never.split() == ["Warning", "Never", "<unknown>", "vc-controllers", "no", "time"]
+    assert re.fullmatch(r"Warning +Twice +\d+y \(x2 over \d+y\) +vc-controllers +said *", twice)
 
 
 @pytest.mark.parametrize(

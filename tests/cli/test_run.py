@@ -17,6 +17,8 @@ from typing import Any, cast
 import aiohttp
 import pytest
 
+from strato.cli.home import Home
+from strato.cli.main import main
 from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint, split_address
 from strato.cli.run import ensure_namespace
 from strato.client.cluster import Cluster
@@ -168,3 +170,34 @@ def test_bad_options_are_told_without_a_traceback(options: tuple[str, ...], word
     assert done.returncode == 2
     assert words in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        pytest.param(("--hollow-nodes", "0"), "no nodes: give --sandbox or --hollow-nodes N", id="no nodes at all"),
+        pytest.param(("--hollow-nodes", "-1"), "-1 is not in the range x>=0", id="less than none"),
+        pytest.param(("--sandbox", "--cpus", "many"), "'--cpus': 'many' is not a quantity", id="cpus that are none"),
+        pytest.param(("--sandbox", "--node-memory", "0"), "'0' is not above zero", id="a machine without memory"),
+        pytest.param(("--sandbox", "--pod-network", "lan"), "'lan' is not one of", id="an unknown network"),
+    ],
+)
+def test_a_node_that_cannot_be_is_refused(
+    options: tuple[str, ...], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "node", *options])
+    assert ended.value.code == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_machine_is_one_node_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = Home(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", "input()  # strato"], stdin=subprocess.PIPE) as cluster:
+        home.pid_file.write_text(f"{cluster.pid}\n")
+        home.ready_file.write_text('{"node": {"name": "here"}}')
+        with pytest.raises(SystemExit) as ended:
+            main(["--home", str(tmp_path), "run", "node", "--sandbox"])
+        assert ended.value.code == 2
+        assert f"this machine is a node of the cluster of {tmp_path} already" in capsys.readouterr().err
+        cluster.communicate(b"\n")

@@ -384,6 +384,10 @@ def test_top_sums_what_live_pods_ask_for(shell: Shell) -> None:
 def test_logs_of_what_has_not_started_say_so(shell: Shell) -> None:
     job = shell.job("one")
     shell.pod("one-work-0", job, phase="Pending")
+    shell.job("bare")
+    assert "job default/bare has no pods; see 'strato explain job/bare'" in shell.strato("logs", "job/bare", code=2)
+    assert 'jobs.batch.volcano.sh "none" not found' in shell.strato("logs", "job/none", code=1)
+    assert 'pods "none" not found' in shell.strato("logs", "none", code=1)
     assert "no pod of job one has started" in shell.strato("job", "logs", "one", code=1)
     assert "has no task 'x'; it has work" in shell.strato("job", "logs", "one", "-t", "x", code=1)
 

@@ -49,6 +49,7 @@ def logs(
             return
         pods = await cluster.list(catalog.POD, namespace, label_selector=f"volcano.sh/job-name={name}")
         if not pods.items:
+            await cluster.get(catalog.VCJOB, name, namespace)  # a job that is not there is told as such
             raise UsageError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
         names = [pod["metadata"]["name"] for pod in pods.items]
         await asyncio.gather(*(_print_log(cluster, namespace, pod, query, prefix=f"[{pod}] ") for pod in names))
