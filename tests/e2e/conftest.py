@@ -102,7 +102,10 @@ def laptop(tmp_path: Path) -> Iterator[Callable[..., EmbeddedWorld]]:
 
 @pytest.fixture(autouse=True)
 def _needs_own_nodes(request: pytest.FixtureRequest) -> None:
-    if _on_a_cluster() and request.node.get_closest_marker("own_nodes"):
+    if not request.node.get_closest_marker("own_nodes") or not _on_a_cluster():
+        return
+    world: World = request.getfixturevalue("world")
+    if not world.has_our_nodes:
         pytest.skip("needs our own nodes: four of 4 cpus and 16 GiB with nothing else on them")
 
 

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.worlds import KubeWorld, World, eventually
+from tests.e2e.worlds import World, eventually
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.own_nodes]
 
 Json = dict[str, Any]
 DRIVER = "gpu.example.com"
 
 
 @pytest.fixture
-def kube(world: World) -> KubeWorld:
+def kube(world: World) -> World:
     """The real control plane with its nodes; the embedded server neither binds volumes nor makes claims."""
-    if not isinstance(world, KubeWorld):
+    if not world.is_kubernetes:
         pytest.skip("needs Kubernetes' volume and claim controllers: STRATO_E2E_WORLD=kube")
     eventually(lambda: len(world.items("nodes")) >= 4, what="four nodes are there")
     return world
@@ -38,7 +38,7 @@ def node_of(world: World, namespace: str, name: str) -> str:
     return str(found["spec"].get("nodeName") or "")
 
 
-def test_pods_follow_local_volumes_that_wait_for_them(kube: KubeWorld, namespace: str) -> None:
+def test_pods_follow_local_volumes_that_wait_for_them(kube: World, namespace: str) -> None:
     nodes = [node["metadata"]["name"] for node in kube.items("nodes")]
     late, volumes = f"late-{namespace}", [f"{namespace}-{i}" for i in range(2)]
     provisioner = "kubernetes.io/no-provisioner"
@@ -78,7 +78,7 @@ def test_pods_follow_local_volumes_that_wait_for_them(kube: KubeWorld, namespace
         kube.kubectl("delete", "storageclass", late)
 
 
-def test_pods_get_devices_through_claims_made_from_a_template(kube: KubeWorld, namespace: str) -> None:
+def test_pods_get_devices_through_claims_made_from_a_template(kube: World, namespace: str) -> None:
     api = "resource.k8s.io/v1"
     nodes = [node["metadata"]["name"] for node in kube.items("nodes")]
     class_, slice_ = f"gpu-{namespace}", f"slice-{namespace}"

@@ -18,7 +18,7 @@ from tests.e2e.worlds import World, eventually
 
 SOURCE = Path(__file__).parent / "vcctl"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.own_nodes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 RUN = [
     ("job.yaml",),
@@ -123,6 +123,7 @@ def runs(world: World, namespace: str, made: dict[str, Any]) -> bool:
     return any(condition["status"] in {"Running", "Completed"} for condition in status.get("conditions", ()))
 
 
+@pytest.mark.own_nodes
 @pytest.mark.parametrize("files", RUN, ids=[" and ".join(files) for files in RUN])
 def test_what_a_manifest_makes_runs(
     world: World, namespace: str, manifests: Path, queues: list[str], files: tuple[str, ...]
@@ -140,6 +141,7 @@ def test_what_a_manifest_makes_runs(
         )
 
 
+@pytest.mark.own_nodes
 @pytest.mark.parametrize("file", WAIT)
 def test_what_asks_for_more_than_there_is_waits_and_says_why(
     world: World, namespace: str, manifests: Path, file: str

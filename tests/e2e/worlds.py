@@ -48,6 +48,10 @@ class World:
     """A running cluster, seen from outside."""
 
     kubeconfig: Path
+    has_our_nodes = True
+    """Whether its nodes are four hollow ones of 4 cpus and 16 GiB, and nothing else."""
+    is_kubernetes = False
+    """Whether Kubernetes' own server and controllers run it."""
 
     def kubectl(self, *args: str, stdin: str | None = None, check: bool = True) -> str:
         """Run kubectl and return what it printed."""
@@ -173,9 +177,16 @@ class ClusterWorld(World):
         self.kubeconfig = kubeconfig
 
     def check(self) -> None:
-        """Fail with a word of advice if strato does not run there."""
+        """Look what it is; fail with a word of advice if strato does not run there."""
         done = self.kubectl_process("get", "queue", "default", check=False)
         assert done.returncode == 0, f"no strato on the cluster of {self.kubeconfig}: strato install\n{done.stderr}"
+        self.has_our_nodes = [_shape(node) for node in self.items("nodes")] == [("hollow", "4", "16Gi")] * 4
+        self.is_kubernetes = "strato" not in json.loads(self.kubectl("get", "--raw", "/version"))["gitVersion"]
+
+
+def _shape(node: dict[str, Any]) -> tuple[str, str, str]:
+    labels, room = node["metadata"].get("labels", {}), node["status"]["allocatable"]
+    return labels.get("node.kubernetes.io/instance-type", ""), room["cpu"], room["memory"]
 
 
 class PartsWorld(World):
@@ -248,6 +259,8 @@ class SplitWorld(PartsWorld):
 
 class KubeWorld(PartsWorld):
     """kube-apiserver, etcd and kube-controller-manager, with our parts as separate processes against them."""
+
+    is_kubernetes = True
 
     def __init__(self, directory: Path, *, hollow_nodes: int = 4, cpu: str = "4", memory: str = "16Gi") -> None:
         super().__init__(directory)
