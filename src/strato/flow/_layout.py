@@ -150,6 +150,22 @@ def withdraw(g: Arrays, arc: Int, amount: Int) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
+def withdraw_surplus(g: Arrays, nodes: Int64s) -> None:
+    """Withdraw what sources send beyond their supply, from their cheapest arcs first. O(their arcs × surplus)."""
+    for i in range(len(nodes)):
+        node = nodes[i]
+        begin, end = g.row_start[node], g.row_start[node] + g.row_length[node]
+        surplus = g.flow[begin:end].sum() - g.supply[node]
+        while surplus > 0:
+            best = -1
+            for arc in range(begin, end):
+                if g.flow[arc] > 0 and (best < 0 or g.cost[arc] < g.cost[best]):
+                    best = arc
+            withdraw(g, best, 1)
+            surplus -= 1
+
+
+@numba.njit(cache=True, nogil=True)
 def _fetch_neighbours(g: Arrays, nodes: Int64s, begin: Int, end: Int) -> Int:
     """Read what unlinking these nodes' arcs will write; return a sum nobody needs, so that the reads take place.
 

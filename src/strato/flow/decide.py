@@ -25,10 +25,12 @@ _LONGEST = 64
 
 @numba.njit(cache=True, nogil=True)
 def _entry(g: Arrays, task: Int, left: Int64s) -> int:
+    """Return the task's cheapest arc that has flow left, so that of equal tasks the last ones wait."""
+    best = -1
     for arc in range(g.row_start[task], g.row_start[task] + g.row_length[task]):
-        if left[arc] > 0:
-            return int(arc)
-    return -1
+        if left[arc] > 0 and (best < 0 or g.cost[arc] < g.cost[best]):
+            best = arc
+    return int(best)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -66,20 +68,23 @@ def _assign(g: Arrays, tasks: Int64s, current: Int64s, is_machine: npt.NDArray[n
     for i in range(len(tasks)):
         if current[i] < 0:
             continue
-        arc = _entry(g, tasks[i], left)
-        if arc < 0:
-            continue
-        head = g.head[arc]
-        if head == current[i]:
-            left[arc] -= 1
-            ends[i], settled[i] = head, True
-            continue
-        steps = 0 if is_machine[head] else _trace_back(g, current[i], head, left, path)
-        if steps > 0:
-            left[arc] -= 1
-            for k in range(steps):
-                left[path[k]] -= 1
-            ends[i], settled[i] = current[i], True
+        begin, end = g.row_start[tasks[i]], g.row_start[tasks[i]] + g.row_length[tasks[i]]
+        for arc in range(begin, end):
+            if left[arc] > 0 and g.head[arc] == current[i]:
+                left[arc] -= 1
+                ends[i], settled[i] = current[i], True
+                break
+        for arc in range(begin, end):
+            if settled[i]:
+                break
+            if left[arc] == 0 or is_machine[g.head[arc]]:
+                continue
+            steps = _trace_back(g, current[i], g.head[arc], left, path)
+            if steps > 0:
+                left[arc] -= 1
+                for k in range(steps):
+                    left[path[k]] -= 1
+                ends[i], settled[i] = current[i], True
     for i in range(len(tasks)):
         if settled[i]:
             continue
@@ -107,7 +112,7 @@ def assign(network: Network, tasks: Int64s, current: Int64s, is_machine: npt.NDA
 
     Args:
         network: A solved network.
-        tasks: Task nodes, one unit of supply each.
+        tasks: The node of each task: one with a supply of n stands here n times, those who should wait first last.
         current: The machine node each task runs on, or −1.
         is_machine: Per node.
     """

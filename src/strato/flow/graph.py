@@ -8,12 +8,13 @@ Preemption off: a placed task leaves the network and its machine's arc to the si
 the pinned arc with lower bound 1 of the original with the constant taken out. Preemption on: it stays, with
 a RUNNING arc to its machine and the price of eviction on its waiting arc.
 
-PUs of a machine are one node; a machine's arcs to the sink carry the PUs' slots, level by level.
+Equal tasks are one node (`groups`). PUs of a machine are one node, too; a machine's arcs to the sink carry the PUs'
+slots, level by level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from graphlib import CycleError, TopologicalSorter
@@ -24,12 +25,16 @@ import numpy as np
 from strato.errors import Problem
 from strato.flow import gangs, rules
 from strato.flow.decide import assign
+from strato.flow.groups import NOWHERE, Groups
 from strato.flow.models.base import CostModel
 from strato.flow.models.trivial import Trivial
 from strato.flow.network import Int64s, Network, NetworkError
 from strato.flow.solver import Kernel, Outcome, Solution, Solver
 from strato.flow.stats import FinalReport
 from strato.flow.world import Machine, Task, Vector, World
+
+PURGE_ROUNDS = 10
+"""Rounds after which classes no task leads to any more are dropped."""
 
 
 class DeltaType(IntEnum):
@@ -92,13 +97,15 @@ class FlowScheduler:
         self._solver = solver or Solver()
         self._refresh_seconds, self._check_vectors = refresh_seconds, check_vectors
         self._refreshed = float("-inf")
+        self._rounds = 0
         self._sink = int(self.network.add_nodes(1)[0])
-        self._task_node: dict[int, int] = {}
+        self._tasks = Groups(self.network)
         self._job_node: dict[str, int] = {}
         self._job_size: dict[str, int] = {}
         self._class_node: dict[int, int] = {}
         self._machine_node: dict[int, int] = {}
-        self._dirty: set[int] = set()
+        self._dirty: dict[int, None] = {}
+        """Tasks to ask the model about, those that came first first."""
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -111,7 +118,7 @@ class FlowScheduler:
         index = self.world.add_machine(machine)
         self._machine_node[index] = int(self.network.add_nodes(1)[0])
         self.model.add_machine(index, self._at(index))
-        self._dirty.update(self._task_node)
+        self._dirty.update(dict.fromkeys(self._tasks))
 
     def update_machine(self, name: str) -> None:
         """Say that a machine's labels, rack, taints or size were changed in the `World`.
@@ -124,7 +131,7 @@ class FlowScheduler:
         machine, index = self.world.machine(name), self.world.machine_index[name]
         self.model.remove_machine(index, machine)
         self.model.add_machine(index, machine)
-        self._dirty.update(self._task_node)
+        self._dirty.update(dict.fromkeys(self._tasks))
 
     def remove_machine(self, name: str, *, fail_tasks: bool = False) -> tuple[int, ...]:
         """A machine leaves; its tasks wait again, or are removed with `fail_tasks`. Return them.
@@ -144,7 +151,7 @@ class FlowScheduler:
         if fail_tasks:
             for task in tasks:
                 self.remove(task)
-        self._dirty.update(self._task_node)
+        self._dirty.update(dict.fromkeys(self._tasks))
         return tasks
 
     def submit(self, task: Task, now: float) -> None:
@@ -198,7 +205,7 @@ class FlowScheduler:
         host.tasks[task_id] = task
         host.used = host.used + task.request
         if self.world.preemption:
-            self._dirty.add(task_id)
+            self._dirty[task_id] = None
         else:
             self._leave(task)
 
@@ -231,7 +238,7 @@ class FlowScheduler:
 
     def reprice(self, task_ids: Iterable[int]) -> None:
         """Ask the model anew for these tasks in the next round."""
-        self._dirty.update(task for task in task_ids if task in self._task_node)
+        self._dirty.update((task, None) for task in task_ids if task in self._tasks)
 
     # -- a round -----------------------------------------------------------------------------------
 
@@ -243,9 +250,12 @@ class FlowScheduler:
             apply: Carry the decisions out in the `World`; False leaves that to `place` and `evict`.
         """
         if now - self._refreshed >= self._refresh_seconds:
-            self._dirty.update(self._task_node)
+            self._dirty.update(dict.fromkeys(self._tasks))
             self._refreshed = now
+        self._rounds += 1
         changed = self.refresh(now)
+        if self._rounds % PURGE_ROUNDS == 0:
+            self.purge_classes()
         solution, targets = self._solve_and_read()
         dropped: set[int] = set()
         while True:
@@ -257,9 +267,9 @@ class FlowScheduler:
             dropped |= late
             self._hold_back(late, now)
             solution, targets = self._solve_and_read()
-        self._dirty |= dropped
+        self._dirty.update(dict.fromkeys(sorted(dropped)))
         found = self._deltas(targets)
-        unscheduled = tuple(t for t in self._task_node if t not in targets)
+        unscheduled = tuple(t for t in self._tasks if t not in targets)
         if apply:
             self.apply(found, now)
         return Round(found, unscheduled, solution, changed)
@@ -279,47 +289,49 @@ class FlowScheduler:
 
     def refresh(self, now: float) -> int:
         """Reconcile the network with what the model lists now; return the number of arcs changed."""
-        dirty = set(self._dirty)
-        tasks = [self.world.tasks[task] for task in dirty if task in self._task_node]
-        changed = self._refresh_tasks(tasks, now) if tasks else 0
+        dirty = list(self._dirty)
+        changed = self._refresh_tasks([self.world.tasks[task] for task in dirty if task in self._tasks], now)
         changed += self._refresh_classes()
         changed += self._refresh_machines()
         changed += self._refresh_jobs()
-        waiting = len(self._task_node)
-        self.network.set_supply([self._sink], -waiting)
-        self._dirty -= dirty  # only now: after a refused price everything is asked again
+        self.network.set_supply([self._sink], -len(self._tasks))
+        self._dirty.clear()  # only now: after a refused price everything is asked again
         return changed
 
     # -- parts -------------------------------------------------------------------------------------
 
     def _refresh_tasks(self, tasks: list[Task], now: float) -> int:
-        model = self.model
-        found = model.task_arcs(tasks, now)
-        rows, targets, costs = [found.row], [self._nodes_of(found.target)], [found.cost]
-        every = np.arange(len(tasks))
-        running = np.array([t.machine is not None for t in tasks])
-        price = model.task_to_unscheduled(tasks, now)
-        if running.any():
-            hosts = np.flatnonzero(running)
+        none = np.zeros(0, np.int64)
+        if not tasks:
+            return self._tasks.settle((), none, none, none, none)
+        found = self.model.task_arcs(tasks, now)
+        homes, head = self._homes_of(tasks), self._nodes_of(found.target)
+        kept = (head >= 0) & (head != homes[found.row])
+        price = self.model.task_to_unscheduled(tasks, now)
+        return self._settle(tasks, homes, (found.row[kept], head[kept], found.cost[kept]), price, now)
+
+    def _settle(
+        self, tasks: Sequence[Task], homes: Int64s, arcs: tuple[Int64s, Int64s, Int64s], price: Int64s, now: float
+    ) -> int:
+        """Give tasks arcs (row, head, cost), and those to wait and to stay; `price` is that of waiting."""
+        hosts = np.flatnonzero(homes >= 0)
+        stay: Int64s = np.zeros(0, np.int64)
+        if len(hosts):
             runners = [tasks[i] for i in hosts.tolist()]
             price = price.copy()
-            price[hosts] = model.preemption(runners, now)
-            here = np.array([self._machine_node[self.world.machine_index[t.machine or ""]] for t in runners])
-            stays = np.zeros(len(found.row), np.bool_)
-            position = np.full(len(tasks), -1, np.int64)
-            position[hosts] = here
-            stays = position[found.row] == targets[0]
-            rows[0], targets[0], costs[0] = found.row[~stays], targets[0][~stays], found.cost[~stays]
-            rows.append(hosts)
-            targets.append(here)
-            costs.append(model.continuation(runners, now))
-        rows.append(every)
-        targets.append(np.array([self._job_node[t.job] for t in tasks], np.int64))
-        costs.append(price)
-        nodes = np.array([self._task_node[t.id] for t in tasks], np.int64)
-        row, head, cost = np.concatenate(rows), np.concatenate(targets), np.concatenate(costs)
-        known = head >= 0
-        return self._write(nodes, row[known], head[known], cost[known], np.ones(int(known.sum()), np.int64))
+            price[hosts] = self.model.preemption(runners, now)
+            stay = self.model.continuation(runners, now)
+        jobs = np.array([self._job_node[t.job] for t in tasks], np.int64)
+        row = np.concatenate([arcs[0], hosts, np.arange(len(tasks))])
+        head = np.concatenate([arcs[1], homes[hosts], jobs])
+        cost = np.concatenate([arcs[2], stay, price])
+        self._check_costs(cost, lambda arc: f"task {tasks[row[arc]].id}")
+        return self._tasks.settle([t.id for t in tasks], homes, row, head, cost)
+
+    def _homes_of(self, tasks: Sequence[Task]) -> Int64s:
+        """Return the node of the machine each task runs on."""
+        index, node = self.world.machine_index, self._machine_node
+        return np.array([NOWHERE if t.machine is None else node[index[t.machine]] for t in tasks], np.int64)
 
     def _refresh_classes(self) -> int:
         """Re-price classes that tasks reach, and the classes those reach.
@@ -331,7 +343,7 @@ class FlowScheduler:
         leads: dict[int, set[int]] = {}
         fresh = list(self._class_node)
         seen: set[int] = set()
-        demand = len(self._task_node)
+        demand = len(self._tasks)
         while fresh:
             seen.update(fresh)
             nodes = np.array([self._class_node[c] for c in fresh], np.int64)
@@ -379,21 +391,24 @@ class FlowScheduler:
     def _write(self, nodes: Int64s, row: Int64s, head: Int64s, cost: Int64s, capacity: Int64s) -> int:
         if len(nodes) == 0:
             return 0
-        if len(cost) and (int(cost.max()) >= 1 << 40 or int(cost.min()) <= -(1 << 40)):
-            worst = int(np.argmax(np.abs(cost.astype(np.float64))))
-            where = f"cost model {self.model.name}: {self._called(int(nodes[row[worst]]))}"
-            raise NetworkError([Problem(where, f"has an arc of cost {int(cost[worst])}, beyond ±2^40")])
+        self._check_costs(cost, lambda arc: self._called(int(nodes[row[arc]])))
         order = np.argsort(row, kind="stable")
         offsets = np.zeros(len(nodes) + 1, np.int64)
         np.cumsum(np.bincount(row, minlength=len(nodes)), out=offsets[1:])
         return self.network.set_rows(nodes, offsets, head[order], cost[order], capacity[order])
 
+    def _check_costs(self, cost: Int64s, whose: Callable[[int], str]) -> None:
+        """Refuse prices that sums along a path could not hold; `whose` names the tail of an arc."""
+        if len(cost) and (int(cost.max()) >= 1 << 40 or int(cost.min()) <= -(1 << 40)):
+            worst = int(np.argmax(np.abs(cost.astype(np.float64))))
+            where = f"cost model {self.model.name}: {whose(worst)}"
+            raise NetworkError([Problem(where, f"has an arc of cost {int(cost[worst])}, beyond ±2^40")])
+
     def _called(self, node: int) -> str:
         """Name what a node stands for, for messages."""
-        for kind, numbers in (("task", self._task_node), ("job", self._job_node)):
-            found = next((name for name, number in numbers.items() if number == node), None)
-            if found is not None:
-                return f"{kind} {found}"
+        job = next((name for name, number in self._job_node.items() if number == node), None)
+        if job is not None:
+            return f"job {job}"
         machine = next((i for i, number in self._machine_node.items() if number == node), None)
         if machine is not None:
             return f"machine {self._at(machine).id!r}"
@@ -417,20 +432,18 @@ class FlowScheduler:
         solution = self._solver.solve(self.network)
         if solution.outcome is not Outcome.OPTIMAL:
             raise NetworkError([Problem("round", f"is {solution.outcome.value}; no decision was made")])
-        world, hosts = self.world, self._machine_node
-        places = [world.tasks[task].machine for task in self._task_node]
-        current = [-1 if name is None else hosts[world.machine_index[name]] for name in places]
-        nodes = np.fromiter(self._task_node.values(), np.int64, len(self._task_node))
+        hosts = self._machine_node
+        tasks, nodes, homes = self._tasks.units()
         index_at = np.full(self.network.node_count, -1, np.int64)
         index_at[np.fromiter(hosts.values(), np.int64, len(hosts))] = np.fromiter(hosts, np.int64, len(hosts))
-        ends = assign(self.network, nodes, np.array(current, np.int64), index_at >= 0)
+        ends = assign(self.network, nodes, homes, index_at >= 0)
         placed = np.flatnonzero(ends >= 0)
-        tasks, indices = list(self._task_node), index_at[ends[placed]].tolist()
+        indices = index_at[ends[placed]].tolist()
         return solution, {tasks[i]: self._at(at).id for i, at in zip(placed.tolist(), indices, strict=True)}
 
     def _deltas(self, targets: dict[int, str]) -> tuple[Delta, ...]:
         evictions, moves, places = [], [], []
-        for task_id in self._task_node:
+        for task_id in self._tasks if self.world.preemption else targets:
             old, new = self.world.tasks[task_id].machine, targets.get(task_id)
             if old is not None and new is None:
                 evictions.append(Delta(DeltaType.PREEMPT, task_id, old))
@@ -446,7 +459,7 @@ class FlowScheduler:
         late = set()
         fresh = [self.world.tasks[t] for t, name in targets.items() if self.world.tasks[t].machine != name]
         if self._check_vectors and self.world.preemption:
-            for task in map(self.world.tasks.__getitem__, self._task_node):
+            for task in map(self.world.tasks.__getitem__, self._tasks):
                 if task.machine is not None and targets.get(task.id) != task.machine:  # its room is free then
                     left = room.get(task.machine)
                     room[task.machine] = (
@@ -469,32 +482,20 @@ class FlowScheduler:
 
     def _hold_back(self, tasks: set[int], now: float) -> None:
         """Leave tasks only their waiting arc, so that the next solve gives their place to others; who runs may stay."""
-        settled = sorted(t for t in tasks if self.world.tasks[t].machine is not None)
-        if settled:
-            runners = [self.world.tasks[t] for t in settled]
-            every = np.arange(len(runners))
-            here = [self._machine_node[self.world.machine_index[t.machine or ""]] for t in runners]
-            jobs = np.array([*here, *(self._job_node[t.job] for t in runners)], np.int64)
-            cost = np.concatenate([self.model.continuation(runners, now), self.model.preemption(runners, now)])
-            nodes = np.array([self._task_node[t] for t in settled], np.int64)
-            self._write(nodes, np.concatenate([every, every]), jobs, cost, np.ones(2 * len(runners), np.int64))
-        ids = sorted(tasks - set(settled))
-        nodes = np.array([self._task_node[t] for t in ids], np.int64)
-        jobs = np.array([self._job_node[self.world.tasks[t].job] for t in ids], np.int64)
-        self._write(nodes, np.arange(len(ids)), jobs, np.zeros(len(ids), np.int64), np.ones(len(ids), np.int64))
+        held = [self.world.tasks[t] for t in sorted(tasks)]
+        none = np.zeros(0, np.int64)
+        self._settle(held, self._homes_of(held), (none, none, none), np.zeros(len(held), np.int64), now)
 
     def _enter(self, task: Task) -> None:
-        if task.id not in self._task_node:
-            self._task_node[task.id] = int(self.network.add_nodes(1, supply=1)[0])
+        if task.id not in self._tasks:
+            self._tasks.enter(task.id)
             if task.job not in self._job_node:
                 self._job_node[task.job] = int(self.network.add_nodes(1)[0])
             self._job_size[task.job] = self._job_size.get(task.job, 0) + 1
-        self._dirty.add(task.id)
+        self._dirty[task.id] = None
 
     def _leave(self, task: Task) -> None:
-        node = self._task_node.pop(task.id, None)
-        if node is not None:
-            self.network.remove_nodes([node])
+        if self._tasks.leave(task.id):
             self._job_size[task.job] -= 1
 
     def _leave_machine(self, task: Task) -> None:

@@ -218,6 +218,10 @@ class Network:
         """Set supplies (positive) or demands (negative)."""
         self._arrays.supply[np.asarray(nodes, np.int64)] = supply
 
+    def withdraw_surplus(self, nodes: npt.ArrayLike) -> None:
+        """Withdraw what sources send beyond their supply, after it fell, along the units' paths."""
+        _layout.withdraw_surplus(self.arrays, np.asarray(nodes, np.int64))
+
     def demand_on(self, nodes: Int64s, most: int) -> Int64s:
         """Bound the units that can enter nodes; `most` where not only sources lead to a node."""
         if not self.lists_valid:

@@ -73,6 +73,17 @@ def join(parts: Sequence[Arcs]) -> Arcs:
     return Arcs(*(np.concatenate([part[i] for part in parts]) for i in range(4)))
 
 
+def repeat(rows: Sequence[tuple[Sequence[int], Sequence[int]]], kind: Sequence[int]) -> Arcs:
+    """Build the arcs of tasks of few kinds: targets and prices of each kind, and the kind of each task."""
+    lengths = np.array([len(targets) for targets, _ in rows], np.int64)
+    target, cost = (np.array([n for row in rows for n in row[side]], np.int64) for side in (0, 1))
+    kinds = np.asarray(kind, np.int64)
+    row = np.repeat(np.arange(len(kinds)), lengths[kinds])
+    begins = np.cumsum(lengths[kinds]) - lengths[kinds]
+    slot = np.arange(len(row)) - begins[row] + (np.cumsum(lengths) - lengths)[kinds[row]]
+    return arcs(row, target[slot], cost[slot])
+
+
 class CostModel:
     """Base of all models; the defaults are what the shipped models share (all prices 0, no arcs)."""
 

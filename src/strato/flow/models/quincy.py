@@ -6,12 +6,12 @@ rack's machines in every case, and repairs the worst price when the worst machin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from strato.flow.models.base import CLUSTER, Arcs, CostModel, arcs, join
+from strato.flow.models.base import CLUSTER, Arcs, CostModel, arcs, join, repeat
 from strato.flow.network import Int64s
 from strato.flow.world import Task
 
@@ -20,6 +20,7 @@ OFFSET = 2_592_000
 """Keeps prices positive: more than the longest task's seconds."""
 TOP_PRIORITY, TOP_PRIORITY_PRICE = 1000, 100
 LARGEST_INPUT_GB = 39
+Inputs = tuple[tuple[int, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,22 @@ class Quincy(CostModel):
 
     def continuation(self, tasks: Sequence[Task], now: float) -> Int64s:
         """Transfer to where the task runs, less the seconds it has run already."""
-        costs = []
+        costs, known = [], dict[Inputs, _Locality]()
         for task in tasks:
+            data = known.get(task.inputs)
+            if data is None:
+                data = known[task.inputs] = self.locality(task)
             index = self.world.machine_index[task.machine or ""]
-            costs.append(self.transfer(self.locality(task), index) + OFFSET - int(task.run_seconds(now)))
+            costs.append(self.transfer(data, index) + OFFSET - int(task.run_seconds(now)))
         return np.array(costs, np.int64)
 
     def task_arcs(self, tasks: Sequence[Task], now: float) -> Arcs:
-        """To machines and racks with a tenth of the input, and anywhere at the worst price."""
-        rack_machines = self._rack_machines()
-        return join([self._arcs_of(row, task, rack_machines) for row, task in enumerate(tasks)])
+        """To machines and racks with a tenth of the input, and anywhere at the worst price; equal inputs cost once."""
+        size = {rack: len(members) for rack, members in self._rack_machines().items()}
+        first: dict[Inputs, int] = {}
+        kind = [first.setdefault(task.inputs, len(first)) for task in tasks]
+        example = dict(zip(kind, tasks, strict=True))
+        return repeat([self._arcs_of(example[k], size) for k in range(len(first))], kind)
 
     def class_arcs(self, classes: Sequence[int], demand: Int64s) -> Arcs:
         """Cluster → rack → machine, free, with the slots below."""
@@ -111,27 +118,33 @@ class Quincy(CostModel):
 
     def transfer(self, data: _Locality, machine: int) -> int:
         """Price of fetching what is not on the machine: from its rack, or across racks."""
-        in_rack, here = data.racks.get(self._rack(machine), 0), data.machines.get(machine, 0)
+        return self._fetch(data, data.racks.get(self._rack(machine), 0), data.machines.get(machine, 0))
+
+    def _fetch(self, data: _Locality, in_rack: int, here: int) -> int:
         options = self.options
         return (options.rack_price * (in_rack - here) + options.core_price * (data.total - in_rack)) // GB
 
-    def _arcs_of(self, row: int, task: Task, rack_machines: dict[str, list[int]]) -> Arcs:
+    def _arcs_of(self, task: Task, rack_size: Mapping[str, int]) -> tuple[list[int], list[int]]:
+        """Return targets and prices of a task's arcs."""
         data, least = self.locality(task), self.options.preference_ratio
         targets, costs = [], []
+        by_rack: dict[str, list[int]] = {rack: [] for rack in data.racks}
         for index, held in data.machines.items():
+            by_rack[self._rack(index)].append(held)
             if held >= least * data.total:
                 targets.append(index)
                 costs.append(self.transfer(data, index) + OFFSET)
-        anywhere = 0 if len(data.racks) == len(rack_machines) else self.options.core_price * data.total // GB
+        anywhere = 0 if len(data.racks) == len(rack_size) else self.options.core_price * data.total // GB
         for rack, held in data.racks.items():
-            worst = max(self.transfer(data, index) for index in rack_machines[rack])
+            here = min(by_rack[rack]) if len(by_rack[rack]) == rack_size[rack] else 0
+            worst = self._fetch(data, held, here)
             anywhere = max(anywhere, worst)
             if held >= least * data.total:
                 targets.append(self.world.class_target(("rack", rack)))
                 costs.append(worst + OFFSET)
         targets.append(self.world.class_target(CLUSTER))
         costs.append(anywhere + OFFSET)
-        return arcs([row] * len(targets), targets, costs)
+        return targets, costs
 
     def _rack(self, index: int) -> str:
         machine = self.world.machines[index]
