@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -60,6 +61,7 @@ def main() -> int:
     workloads = [row for row in wanted if row[1] > 0]
     if args.nodes < 1 or not workloads:
         parser.error("there is nothing to measure: ask for nodes, and for gangs or singles")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is stopped then, too
     with tempfile.TemporaryDirectory(prefix="strato-kube-") as directory:
         world = KubeWorld(Path(directory), hollow_nodes=args.nodes, cpu="32", memory="256Gi")
         if not (world.binaries / "kube-apiserver").exists():

@@ -11,8 +11,9 @@ import pytest
 from strato.client import http
 from strato.client.config import ClusterConfig
 from strato.client.http import HttpCluster
+from strato.client.pool import Origin, Pool
 from strato.clock import SystemClock
-from strato.errors import Unavailable, UsageError
+from strato.errors import Forbidden, Unavailable, UsageError
 
 Script = Callable[["Peer"], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"
@@ -259,6 +260,121 @@ async def test_closing_ends_what_is_under_way(server: Scripted, client: HttpClus
     await client.close()
     with pytest.raises(Unavailable):
         await under_way
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\n\r\n", id="a farewell"),
+        pytest.param(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nbad", id="a second answer"),
+        pytest.param(b"rubbish", id="rubbish"),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False], ids=["with the answer", "after it"])
+async def test_what_nobody_asked_for_is_nobodys_answer(
+    server: Scripted, client: HttpCluster, more: bytes, together: bool
+) -> None:
+    told = asyncio.Event()
+
+    async def chatty(peer: Peer) -> None:
+        await peer.answer(OK + more if together else OK)
+        if not together:
+            peer.writer.write(more)
+            await peer.writer.drain()
+        told.set()
+        await peer.reader.read()  # until the client has had enough
+
+    server.scripts = [chatty, forever]
+    assert await client.raw("GET", "/") == b"{}"
+    await told.wait()
+    assert await client.raw("GET", "/") == b"{}"
+    assert await client.raw("GET", "/") == b"{}"
+    assert server.connections == 2
+
+
+async def test_read_goes_to_a_fresh_connection_when_all_kept_ones_are_dead(
+    server: Scripted, client: HttpCluster
+) -> None:
+    both = asyncio.Barrier(2)
+
+    async def one_of_two(peer: Peer) -> None:
+        await peer.request()
+        await both.wait()
+        peer.writer.write(OK)
+        await peer.request()
+
+    server.scripts = [one_of_two, one_of_two, forever]
+    await asyncio.gather(client.raw("GET", "/"), client.raw("GET", "/"))
+    assert await client.raw("GET", "/") == b"{}"
+    assert server.connections == 3
+
+
+async def test_who_gives_up_waiting_in_line_does_not_take_the_turn_along(server: Scripted) -> None:
+    server.scripts = [forever]
+    host, port = server.address  # type: ignore[attr-defined]  # see `client`
+    pool = Pool(Origin(host, port, None, ""), 1)
+    connection = await pool.take()
+    impatient, patient = asyncio.create_task(pool.take()), asyncio.create_task(pool.take())
+    await asyncio.sleep(0)
+    pool.release(connection)
+    impatient.cancel()  # at the very moment that its turn has come
+    assert await patient is connection
+    assert impatient.cancelled()
+    await pool.close()
+
+
+async def test_closing_ends_who_waits_in_line(
+    server: Scripted, client: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_MAX_CONNECTIONS", 1)
+    asked = asyncio.Event()
+
+    async def silent(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.request()
+
+    server.scripts = [silent]
+    tasks = [asyncio.create_task(client.raw("GET", "/")) for _ in range(3)]
+    await asked.wait()
+    await client.close()
+    ends = await asyncio.gather(*tasks, return_exceptions=True)
+    assert [type(end) for end in ends] == [Unavailable] * 3
+    assert server.connections == 1
+
+
+async def test_refused_stream_says_all_of_why(server: Scripted, client: HttpCluster) -> None:
+    async def refuse(peer: Peer) -> None:
+        await peer.answer(b"HTTP/1.1 403 Forbidden\r\ntransfer-encoding: chunked\r\n\r\n5\r\nnot f\r\n")
+        peer.writer.write(b"6\r\nor you\r\n0\r\n\r\n")
+        await forever(peer)
+
+    server.scripts = [refuse]
+    with pytest.raises(Forbidden, match="not for you"):
+        _ = [chunk async for chunk in client.stream("/")]
+    assert await client.raw("GET", "/") == b"{}"
+    assert server.connections == 1
+
+
+async def test_stream_that_stands_still_is_given_up_only_when_a_time_was_asked_for(
+    server: Scripted, client: HttpCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "_STREAM_SLACK_SECONDS", 0.01)
+
+    async def head_only(peer: Peer) -> None:
+        await peer.answer(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        await peer.request()
+
+    server.scripts = [head_only]
+    with pytest.raises(Unavailable, match="did not answer in time"):
+        _ = [chunk async for chunk in client.stream("/", query={"timeoutSeconds": "0"})]
+
+
+async def test_header_that_would_end_early_is_not_sent(server: Scripted, client: HttpCluster) -> None:
+    server.scripts = [forever]
+    with pytest.raises(UsageError, match="accept"):
+        await client.raw("GET", "/", accept="a/b\r\nx-evil: 1")
+    assert server.connections == 0
 
 
 def test_name_with_a_control_character_is_refused() -> None:

@@ -1,8 +1,8 @@
-"""The client of a Kubernetes API over HTTP(S): aiohttp beneath, a `Request` in and a `Response` out.
+"""The client of a Kubernetes API over HTTP(S): a `Request` in and a `Response` out.
 
-Connections are pooled and kept alive; watches stream. Only what the server has certainly not done is sent again:
-reads on a connection that turned out dead, requests the server refused for load (429 with Retry-After), and one
-attempt with fresh credentials after a 401.
+Connections are pooled and kept alive (see `strato.client.connection`); watches stream. Only what the server has
+certainly not done is sent again: reads on a connection that turned out dead, requests the server refused for load (429
+with Retry-After), and one attempt with fresh credentials after a 401.
 """
 
 from __future__ import annotations
@@ -11,27 +11,20 @@ import ssl
 import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from strato import __version__
 from strato.api.wire import Request, Response
 from strato.client.calls import WireCluster
 from strato.client.config import Certificate, ClusterConfig, is_server_url
+from strato.client.connection import Answer, Connection, Disconnected
 from strato.client.credentials import Credential, credentials_of
+from strato.client.pool import Origin, Pool
 from strato.clock import Clock
 from strato.errors import Unavailable, UsageError
 
-if TYPE_CHECKING:
-    import aiohttp
-    import yarl
-
-_READ_BUFFER_BYTES = 1 << 20
-"""A large buffer lets a busy watch hand over many events per wake-up."""
-
 _MAX_CONNECTIONS = 128
 _OVERLOAD_RETRIES = 8
-_CONNECT_SECONDS = 10.0
 _STREAM_SLACK_SECONDS = 30.0
 
 
@@ -62,11 +55,11 @@ class HttpCluster(WireCluster):
         self._clock = clock
         self._idle_seconds = idle_seconds
         self._credentials = credentials_of(config, clock)
-        self._headers = {"user-agent": user_agent, "accept-encoding": "identity"}
-        if config.impersonate_user:
-            self._headers["impersonate-user"] = config.impersonate_user
-        self._session: aiohttp.ClientSession | None = None
-        self._session_certificate: Certificate | None = None
+        self._place = urlsplit(config.server)
+        self._pool: Pool | None = None
+        self._pool_certificate: Certificate | None = None
+        self._headers = ""
+        self._headers_credential: Credential | None = None
         self._closed = False
 
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
@@ -90,104 +83,104 @@ class HttpCluster(WireCluster):
     async def close(self) -> None:
         """Close all connections."""
         self._closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
 
     async def _send_safely(self, request: Request, stream: bool) -> Response:
-        import aiohttp
-
         try:
-            return await self._send(request, stream)
-        except aiohttp.ServerDisconnectedError as error:
-            if request.method != "GET":  # it may have been carried out
-                raise self._unavailable(error) from error
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._unavailable(error) from error
-        try:
-            return await self._send(request, stream)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            try:
+                return await self._send(request, stream)
+            except Disconnected:
+                if request.method != "GET":  # it may have been carried out
+                    raise
+            return await self._send(request, stream, fresh=True)
+        except (OSError, UnicodeError) as error:  # a host that is no name is a UnicodeError
             raise self._unavailable(error) from error
 
-    async def _send(self, request: Request, stream: bool) -> Response:
+    async def _send(self, request: Request, stream: bool, *, fresh: bool = False) -> Response:
         credential = await self._credentials.current()
-        session = await self._session_for(credential)
-        headers = {**self._headers, **request.headers}
-        if credential.token:
-            headers["authorization"] = f"Bearer {credential.token}"
-        response = await session.request(
-            request.method,
-            self._url(request),
-            headers=_multi(headers, self.config.impersonate_groups),
-            data=request.body or None,
-            timeout=_timeout(request) if stream else session.timeout,
-            server_hostname=self.config.tls_server_name or None,
-            allow_redirects=False,
-        )
-        answered = response.headers  # finds a name in lower case, however it was written
-        content_type = answered.get("content-type", "application/json")
-        if stream and response.status < 400:
-            return Response(response.status, b"", content_type, answered, self._chunks(response))
-        async with response:
-            return Response(response.status, await response.read(), content_type, answered)
-
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        import aiohttp
-
+        pool = self._pool_for(credential)
+        message = self._message(request, credential)
+        connection = await pool.take(fresh=fresh)
         try:
-            async for chunk in response.content.iter_any():
+            answer = await connection.ask(message, self._silence_seconds(request, stream), stream=stream)
+            streamed = stream and answer.status < 400
+            body = b"" if streamed else await answer.whole()
+        except BaseException:
+            connection.abort()
+            pool.release(connection)
+            raise
+        content_type = answer.headers.get("content-type", "application/json")
+        if streamed:
+            return Response(answer.status, b"", content_type, answer.headers, self._chunks(pool, connection, answer))
+        pool.release(connection)
+        return Response(answer.status, body, content_type, answer.headers)
+
+    async def _chunks(self, pool: Pool, connection: Connection, answer: Answer) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in answer.chunks():
                 yield chunk
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except OSError as error:
             raise self._unavailable(error) from error
         finally:
-            response.close()  # a stream left early cannot be reused
+            if not answer.complete:
+                connection.abort()  # a stream left early cannot be reused
+            pool.release(connection)
 
-    def _url(self, request: Request) -> yarl.URL:
-        import yarl
+    def _silence_seconds(self, request: Request, stream: bool) -> float | None:
+        """Return how long the server may be silent: a stream as long as it was asked to keep it open."""
+        if not stream:
+            return self._idle_seconds
+        asked = request.param("timeoutSeconds")
+        return float(asked) + _STREAM_SLACK_SECONDS if asked else None
 
-        url = self.config.server + quote(request.path, safe="/:@!$&'()*+,;=~")
+    def _message(self, request: Request, credential: Credential) -> bytes:
+        """Write a request as it goes over the connection.
+
+        Raises:
+            UsageError: A header would end before its value does.
+        """
+        if credential is not self._headers_credential:
+            self._headers, self._headers_credential = self._fixed_headers(credential), credential
+        target = self._place.path + quote(request.path, safe="/:@!$&'()*+,;=~")
         if request.query:
-            url += "?" + urlencode(request.query, doseq=True)
-        return yarl.URL(url, encoded=True)
+            target += "?" + urlencode(request.query, doseq=True)
+        lines = [f"{request.method} {target or '/'} HTTP/1.1", self._headers]
+        lines += [_header(name, value) for name, value in request.headers.items()]
+        if request.body or request.method != "GET":
+            lines.append(f"content-length: {len(request.body)}")
+        return "\r\n".join(lines).encode() + b"\r\n\r\n" + request.body
 
-    async def _session_for(self, credential: Credential) -> aiohttp.ClientSession:
+    def _fixed_headers(self, credential: Credential) -> str:
+        headers = [("host", self._place.netloc.rpartition("@")[2]), ("user-agent", self._user_agent)]
+        headers.append(("accept-encoding", "identity"))
+        if self.config.impersonate_user:
+            headers.append(("impersonate-user", self.config.impersonate_user))
+        headers += [("impersonate-group", group) for group in self.config.impersonate_groups]
+        if credential.token:
+            headers.append(("authorization", f"Bearer {credential.token}"))
+        return "\r\n".join(_header(name, value) for name, value in headers)
+
+    def _pool_for(self, credential: Credential) -> Pool:
         if self._closed:
             raise Unavailable("this client is closed")
-        if self._session is not None and self._session_certificate is credential.certificate:
-            return self._session
-        import aiohttp
-
-        old = self._session
-        connector = aiohttp.TCPConnector(
-            limit=_MAX_CONNECTIONS,
-            ssl=tls_context(self.config, credential.certificate) if self.config.server.startswith("https") else True,
-            keepalive_timeout=75.0,
-        )
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=_READ_BUFFER_BYTES,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._idle_seconds),
-        )
-        self._session_certificate = credential.certificate
-        if old is not None:
-            await old.close()
-        return self._session
+        if self._pool is not None and self._pool_certificate is credential.certificate:
+            return self._pool
+        if self._pool is not None:
+            self._pool.retire()
+        secure = self._place.scheme == "https"
+        tls = tls_context(self.config, credential.certificate) if secure else None
+        port = self._place.port or (443 if secure else 80)
+        origin = Origin(self._place.hostname or "", port, tls, self.config.tls_server_name)
+        self._pool, self._pool_certificate = Pool(origin, _MAX_CONNECTIONS), credential.certificate
+        return self._pool
 
     def _unavailable(self, error: BaseException) -> Unavailable:
         reason = str(error) or type(error).__name__
         if isinstance(error, TimeoutError):
             reason = "it did not answer in time"
         return Unavailable(f"the server {self.config.server} cannot be reached: {reason}")
-
-
-def _timeout(request: Request) -> aiohttp.ClientTimeout:
-    """Return how long a stream may be silent: for as long as the server was asked to keep it open."""
-    import aiohttp
-
-    asked = request.param("timeoutSeconds")
-    silence = float(asked) + _STREAM_SLACK_SECONDS if asked else None
-    return aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=silence)
 
 
 def _check(config: ClusterConfig) -> None:
@@ -234,7 +227,7 @@ def _retry_after_seconds(text: str) -> float:
         return 1.0
 
 
-def _multi(headers: dict[str, str], groups: tuple[str, ...]) -> dict[str, str] | list[tuple[str, str]]:
-    if not groups:
-        return headers
-    return [*headers.items(), *(("impersonate-group", group) for group in groups)]
+def _header(name: str, value: str) -> str:
+    if "\r" in value or "\n" in value:
+        raise UsageError(f"the header {name} cannot be sent: its value holds the end of a line")
+    return f"{name}: {value}"

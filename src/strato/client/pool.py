@@ -1,0 +1,139 @@
+"""Connections to one API server, opened when they are needed and used again."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from typing import NamedTuple
+
+from strato.client.connection import Connection, Disconnected
+
+_KEEP_SECONDS = 75.0
+"""How long a connection without work is trusted; API servers close theirs after 90."""
+
+_CONNECT_SECONDS = 30.0
+_FAREWELL_SECONDS = 1.0
+
+
+class Origin(NamedTuple):
+    """Where connections of a pool go."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    server_name: str
+    """Name to expect in the certificate; empty is the host."""
+
+
+class Pool:
+    """Up to so many connections to one place, each opened when it is needed and used again, the latest first.
+
+    Args:
+        origin: Where they go.
+        limit: How many there are at most; who comes later waits in line.
+    """
+
+    def __init__(self, origin: Origin, limit: int) -> None:
+        self._origin = origin
+        self._limit = limit
+        self._all: set[Connection] = set()
+        self._opening = 0
+        self._idle: deque[Connection] = deque()
+        self._line: deque[asyncio.Future[None]] = deque()
+        self._retired = False
+        self._closed = False
+
+    async def take(self, *, fresh: bool = False) -> Connection:
+        """Return a connection for one request; give it back with `release`.
+
+        Args:
+            fresh: Open a new one, whatever is there.
+
+        Raises:
+            OSError: It cannot be opened, or not in time.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            if fresh and self._idle and len(self._all) + self._opening >= self._limit:
+                self._drop(self._idle.popleft())
+            while self._idle and not fresh:
+                connection = self._idle.pop()
+                if connection.usable and loop.time() < connection.idle_since + _KEEP_SECONDS:
+                    return connection
+                self._drop(connection)
+            if len(self._all) + self._opening < self._limit:
+                return await self._open()
+            waiting: asyncio.Future[None] = loop.create_future()
+            self._line.append(waiting)
+            try:
+                await waiting
+            except asyncio.CancelledError:
+                if waiting.done() and not waiting.cancelled():
+                    self._next()  # it was our turn
+                raise
+        raise Disconnected("this client is closed")
+
+    def release(self, connection: Connection) -> None:
+        """Take a connection back, whatever became of it."""
+        if connection.usable and not self._retired:
+            connection.idle_since = connection.loop.time()
+            self._idle.append(connection)
+        else:
+            self._drop(connection)
+        while self._idle and not self._idle[0].usable:  # the oldest go first
+            self._drop(self._idle.popleft())
+        self._next()
+
+    def retire(self) -> None:
+        """Close what is idle now, and the rest when it comes back."""
+        self._retired = True
+        while self._idle:
+            self._drop(self._idle.pop())
+
+    async def close(self) -> None:
+        """Close all; what is under way fails."""
+        self._closed = True
+        self.retire()
+        while self._line:
+            self._next()
+        known = list(self._all)
+        for connection in known:
+            connection.abort()
+        try:
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                for connection in known:
+                    await connection.lost.wait()
+        except TimeoutError:
+            return
+
+    async def _open(self) -> Connection:
+        origin = self._origin
+        self._opening += 1
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    Connection,
+                    origin.host,
+                    origin.port,
+                    ssl=origin.tls,
+                    server_hostname=(origin.server_name or origin.host) if origin.tls is not None else None,
+                )
+        except BaseException:
+            self._next()
+            raise
+        finally:
+            self._opening -= 1
+        self._all.add(connection)
+        return connection
+
+    def _drop(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        connection.abort()
+
+    def _next(self) -> None:
+        while self._line:
+            waiting = self._line.popleft()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
