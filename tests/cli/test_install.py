@@ -86,6 +86,22 @@ def test_helm_renders_what_install_applies(settings: tuple[str, ...]) -> None:
     assert named(rendered) == wanted
 
 
+def test_every_pod_monitor_finds_a_port_that_serves_metrics() -> None:
+    bodies = installed("custom.podmonitor_enable=true")
+    templates = {body["metadata"]["name"]: body["spec"]["template"] for body in bodies if body["kind"] == "Deployment"}
+    monitors = [body["spec"] for body in bodies if body["kind"] == "PodMonitor"]
+    assert len(monitors) == len(templates) == 3
+    for monitor in monitors:
+        labels = monitor["selector"]["matchLabels"].items()
+        (template,) = (one for one in templates.values() if labels <= one["metadata"]["labels"].items())
+        (container,) = template["spec"]["containers"]
+        (endpoint,) = monitor["podMetricsEndpoints"]
+        (port,) = (one["containerPort"] for one in container["ports"] if one["name"] == endpoint["port"])
+        assert f"--listen-address=:{port}" in container["args"]
+        assert "--enable-metrics=false" not in container["args"]
+        assert endpoint["path"] == "/metrics"
+
+
 VOLCANOS = """
 basic:
   image_tag_version: v1.15.0

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.cli.test_install import installed
 from tests.e2e.test_jobs import bound, pods_of, submit, vcjob
 from tests.e2e.worlds import KubeWorld, World, eventually
 
@@ -196,3 +197,38 @@ def test_an_installation_is_what_the_api_server_takes(kube: KubeWorld) -> None:
     bodies = list(yaml.safe_load_all(kube.strato("install", "--dry-run")))
     text = yaml.safe_dump_all(body for body in bodies if not body["kind"].endswith("WebhookConfiguration"))
     kube.kubectl("apply", "--dry-run=server", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+
+
+def monitor_definition() -> dict[str, Any]:
+    """Return a definition of PodMonitor as strict as the Prometheus operator's in what is ours to write."""
+    text, words = {"type": "string"}, {"type": "object", "additionalProperties": {"type": "string"}}
+    endpoint = {"type": "object", "properties": {"port": {**text, "minLength": 1}, "path": text, "scheme": text}}
+    selector = {"type": "object", "properties": {"matchLabels": words}}
+    spec = {
+        "type": "object",
+        "required": ["selector"],
+        "properties": {"selector": selector, "podMetricsEndpoints": {"type": "array", "items": endpoint}},
+    }
+    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "PodMonitor", "plural": "podmonitors", "singular": "podmonitor"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "podmonitors.monitoring.coreos.com"},
+        "spec": {"group": "monitoring.coreos.com", "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def test_pod_monitors_are_installed_where_their_kind_is_known(world: World) -> None:
+    words = ("install", "--only", "monitoring", "--set", "custom.podmonitor_enable=true")
+    world.apply(monitor_definition())
+    try:
+        world.kubectl("wait", "--for=condition=Established", "crd/podmonitors.monitoring.coreos.com", "--timeout=60s")
+        world.strato(*words)
+        kept = {body["metadata"]["name"]: body["spec"] for body in world.items("podmonitors", "-n", "volcano-system")}
+        rendered = [body for body in installed("custom.podmonitor_enable=true") if body["kind"] == "PodMonitor"]
+        assert {body["metadata"]["name"]: body["spec"] for body in rendered} == kept  # no field was unknown
+        assert len(kept) == 3
+    finally:
+        world.kubectl("delete", "crd", "podmonitors.monitoring.coreos.com")

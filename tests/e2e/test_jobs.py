@@ -191,7 +191,11 @@ def test_a_plain_pod_gets_a_pod_group_and_a_node(world: World, namespace: str) -
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "plain"},
-        "spec": {"schedulerName": "volcano", "containers": [{"name": "c", "image": "nginx"}]},
+        "spec": {
+            "schedulerName": "volcano",
+            "containers": [{"name": "c", "image": "nginx", "command": ["sleep", "600"]}],
+            "terminationGracePeriodSeconds": 0,
+        },
     }
     world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(pod))
     found = eventually(

@@ -33,7 +33,11 @@ DEPLOYMENT: dict[str, Any] = {
         "selector": {"matchLabels": {"app": "web"}},
         "template": {
             "metadata": {"labels": {"app": "web"}},
-            "spec": {"schedulerName": "volcano", "containers": [{"name": "web", "image": "nginx"}]},
+            "spec": {
+                "schedulerName": "volcano",
+                "containers": [{"name": "web", "image": "nginx", "command": ["sleep", "600"]}],
+                "terminationGracePeriodSeconds": 0,
+            },
         },
     },
 }
