@@ -180,6 +180,11 @@ def test_bad_options_are_told_without_a_traceback(options: tuple[str, ...], word
         pytest.param(("--sandbox", "--cpus", "many"), "'--cpus': 'many' is not a quantity", id="cpus that are none"),
         pytest.param(("--sandbox", "--node-memory", "0"), "'0' is not above zero", id="a machine without memory"),
         pytest.param(("--sandbox", "--pod-network", "lan"), "'lan' is not one of", id="an unknown network"),
+        pytest.param(("--sandbox", "--kubelet-port", "1"), "--client-ca-file go together", id="logs for anybody"),
+        pytest.param(("--sandbox", "--client-ca-file", "f"), "--client-ca-file go together", id="logs nowhere"),
+        pytest.param(
+            ("--kubelet-port", "1", "--client-ca-file", "f"), "and with --sandbox", id="logs of nodes that have none"
+        ),
     ],
 )
 def test_a_node_that_cannot_be_is_refused(

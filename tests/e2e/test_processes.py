@@ -346,3 +346,42 @@ def test_one_process_is_scheduler_controllers_and_webhook(bare: KubeWorld, names
     assert bare.stop_part("all") == 0, bare.log("all")
     for lease in ("volcano", "vc-controller-manager"):
         assert leader(bare, lease) == ""
+
+
+@pytest.mark.kube
+@pytest.mark.timeout(300)
+def test_a_foreign_api_server_reads_the_logs_of_this_machine(world: World, namespace: str, tmp_path: Path) -> None:
+    """``kubectl logs`` as with a kubelet: the API server asks the node, with its certificate."""
+    if not isinstance(world, KubeWorld):
+        pytest.skip("needs a real API server whose certificate for nodes we know")
+    port, home = free_port(), tmp_path / "home"
+    node = ("--sandbox", "--name", "machine", "--cpus", "1", "--data-dir", str(home / "node"))
+    world.start_part(
+        "node", *node, "--kubelet-port", str(port), "--client-ca-file", str(world.client_ca), name="machine"
+    )
+    try:
+        eventually(lambda: world.get("node", "machine"), what="the node is there")
+        script = "echo begun; until [ -e /host/go ]; do sleep 0.1; done; echo done"
+        container = {"name": "main", "image": "strato/host", "command": ["sh", "-c", script]}
+        container |= {"volumeMounts": [{"name": "host", "mountPath": "/host"}]}
+        spec = {"nodeName": "machine", "restartPolicy": "Never", "terminationGracePeriodSeconds": 0}
+        spec |= {"containers": [container], "volumes": [{"name": "host", "hostPath": {"path": str(tmp_path)}}]}
+        world.kubectl("create", "-n", namespace, "-f", "-", stdin=json.dumps(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "talker"}, "spec": spec}
+        ))  # fmt: skip
+        logs = ("logs", "-n", namespace, "talker")
+        eventually(lambda: world.kubectl_process(*logs, check=False).stdout == "begun\n", what="it has said something")
+        assert world.strato(*logs) == "begun\n"
+        refused = world.kubectl_process(*logs, "--previous", check=False)
+        assert 'previous terminated container "main" in pod "talker" not found' in refused.stderr
+        (tmp_path / "go").touch()
+        assert world.kubectl(*logs, "--follow") == "begun\ndone\n"
+        assert world.kubectl(*logs, "--tail=1") == "done\n"
+        world.kubectl("delete", "pod", "talker", "-n", namespace)
+        assert world.stop_part("machine") == 0, world.log("machine")
+        assert "Traceback" not in world.log("machine")
+    finally:
+        if "machine" in world.processes:
+            world.stop_part("machine")
+        subprocess.run([*STRATO, "--home", str(home), "down"], check=True, capture_output=True, timeout=240)
+        world.kubectl("delete", "node", "machine", "--ignore-not-found")

@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 
 import yaml
 
+from strato.pki import Authority
+
 T = TypeVar("T")
 
 STRATO = [sys.executable, "-m", "strato.cli.main"]
@@ -266,6 +268,7 @@ class KubeWorld(PartsWorld):
         super().__init__(directory)
         self.kubeconfig = directory / "kubeconfig"
         self.nodes = ("--hollow-nodes", str(hollow_nodes), "--cpu", cpu, "--memory", memory)
+        self.client_ca = directory / "client-ca.crt"
         self.webhook_port = 0
         self.binaries = self._binaries()
 
@@ -324,6 +327,7 @@ class KubeWorld(PartsWorld):
         (base / "tokens.csv").write_text("e2e-token,e2e-admin,1,system:masters\n")
         key = base / "sa.key"
         subprocess.run(["openssl", "genrsa", "-out", str(key), "2048"], check=True, capture_output=True)
+        self._write_kubelet_client()
         self._spawn(
             "etcd",
             [str(self.binaries / "etcd"), "--data-dir", str(base / "etcd"), "--unsafe-no-fsync"]
@@ -338,7 +342,10 @@ class KubeWorld(PartsWorld):
             + [f"--token-auth-file={base / 'tokens.csv'}", "--authorization-mode=RBAC"]
             + ["--service-cluster-ip-range=10.0.0.0/16", "--service-account-issuer=https://kubernetes.default.svc"]
             + [f"--service-account-key-file={key}", f"--service-account-signing-key-file={key}"]
-            + [f"--disable-admission-plugins={disabled_plugins}", "--allow-privileged=true"],
+            + [f"--disable-admission-plugins={disabled_plugins}", "--allow-privileged=true"]
+            + ["--kubelet-preferred-address-types=InternalIP"]
+            + [f"--kubelet-client-certificate={base / 'kubelet-client.crt'}"]
+            + [f"--kubelet-client-key={base / 'kubelet-client.key'}"],
         )
         self.kubeconfig.write_text(
             json.dumps(
@@ -364,6 +371,15 @@ class KubeWorld(PartsWorld):
             what="kube-apiserver is ready",
         )
         eventually(lambda: self.get("namespace", "default"), what="namespace default exists")
+
+    def _write_kubelet_client(self) -> None:
+        """Write what the API server shows to nodes, and the authority that nodes know it by."""
+        now = time.time()
+        authority = Authority.make("e2e", now_seconds=now, days=2)
+        pair = authority.client("kube-apiserver-kubelet-client", ("system:masters",), now_seconds=now, days=1)
+        self.client_ca.write_bytes(authority.pair.certificate)
+        (self.directory / "kubelet-client.crt").write_bytes(pair.certificate)
+        (self.directory / "kubelet-client.key").write_bytes(pair.private_key)
 
     def _account(self, part: str) -> Path:
         """Return a kubeconfig of a component's own service account: it may do what its role says and no more."""

@@ -43,6 +43,8 @@ class NodeFacts:
     info: Mapping[str, str] = field(default_factory=dict)
     """``status.nodeInfo`` members that differ from the defaults."""
     runtime: str = "hollow://1.0"
+    kubelet_port: int = 0
+    """Where an API server asks for logs; 0 is nowhere."""
     message: str = "node is posting ready status"
     """Message of the Ready condition."""
 
@@ -95,7 +97,7 @@ def node_status(facts: NodeFacts, now: float) -> Json:
             {"type": "InternalIP", "address": facts.address},
             {"type": "Hostname", "address": facts.name},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.kubelet_port}},
         "nodeInfo": info,
     }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +18,9 @@ from strato.cli.serving import make_random, run_loop
 from strato.clock import SystemClock
 from strato.errors import UsageError
 from strato.metrics import Registry
+
+if TYPE_CHECKING:
+    from strato.cli.run.nodelogs import LogDoor
 
 
 @click.command(cls=GoCommand)
@@ -30,6 +35,19 @@ from strato.metrics import Registry
 @click.option("--name", default="", help="Of this machine's node, instead of the host name.")
 @machine_options
 @click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="Pods, instead of HOME/node.")
+@click.option(
+    "--kubelet-port",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, 65535),
+    help="Serve this machine's container logs to the API server at this port; 0 does not. Kubelets have 10250.",
+)
+@click.option(
+    "--client-ca-file",
+    default=None,
+    type=click.Path(path_type=Path),
+    help="Authority of the API server's client certificate; goes with --kubelet-port.",
+)
 @click.pass_context
 def node(
     ctx: click.Context,
@@ -45,11 +63,13 @@ def node(
     strict_images: bool,
     pod_network: str,
     data_dir: Path | None,
+    kubelet_port: int,
+    client_ca_file: Path | None,
 ) -> None:
     """Run nodes: hollow ones, which pretend to run what is bound to them, or this machine.
 
     Containers of this machine outlive the process, and the next one on the same directory takes them over;
-    'strato down' with the same --home ends them.
+    'strato down' with the same --home ends them. With --kubelet-port another process's API server reads their logs.
     """
     count = hollow_nodes if hollow_nodes is not None else int(not sandbox)
     if not sandbox and count == 0:
@@ -58,6 +78,8 @@ def node(
     directory = data_dir or home.node
     if sandbox and home.running_pid() is not None and home.ready().get("node") and directory == home.node:
         raise UsageError(f"this machine is a node of the cluster of {home.path} already; name another --data-dir")
+    node_name = name or socket.gethostname().lower()
+    door = _door(sandbox, node_name, directory, kubelet_port, client_ca_file)
 
     async def main() -> None:
         clock, random = SystemClock(), make_random()
@@ -77,7 +99,7 @@ def node(
                 cluster,
                 clock,
                 random,
-                name=name or socket.gethostname().lower(),
+                name=node_name,
                 data_dir=directory,
                 informers=informers,
                 cpus=cpus,
@@ -85,6 +107,7 @@ def node(
                 strict_images=strict_images,
                 own_network=pod_network != "host",
                 way_out=pod_network == "nat",
+                kubelet_port=kubelet_port,
             )
 
             async def be_a_node() -> None:
@@ -94,6 +117,32 @@ def node(
                     await informers.stop()
 
             members.append(Member(name="sandbox node", work=be_a_node))
+            if door is not None:
+                from strato.api.core import Pod
+                from strato.cli.run.nodelogs import NodeLogs, serve_logs
+
+                logs = NodeLogs(cluster, node_name, informers.informer(Pod).get, machine.logs)
+                members.append(Member(name="logs of this node", work=partial(serve_logs, door, logs, clock)))
         await serve(cluster, random, common, members, Registry())
 
     run_loop(main)
+
+
+def _door(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> LogDoor | None:
+    """Return what to serve of the logs, None when nobody asks for it.
+
+    Raises:
+        UsageError: The options do not belong together, or the authority cannot be read.
+    """
+    if not port and client_ca is None:
+        return None
+    if not sandbox or not port or client_ca is None:
+        raise UsageError(
+            "--kubelet-port and --client-ca-file go together, and with --sandbox: "
+            "logs are served to those whom that authority vouches for"
+        )
+    from strato.cli.run.nodelogs import LogDoor
+
+    door = LogDoor(node=node, port=port, client_ca=client_ca, directory=directory)
+    door.check()
+    return door

@@ -91,6 +91,7 @@ class SandboxNode:
         way_out: Let pods with their own network reach what the machine reaches, by address translation.
         backoff: Waits between restarts of a container.
         refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
+        kubelet_port: Where the composition root serves the logs to an API server; 0 is nowhere.
     """
 
     def __init__(
@@ -113,8 +114,10 @@ class SandboxNode:
         way_out: bool = True,
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
+        kubelet_port: int = 0,
     ) -> None:
         self.name = name
+        self._kubelet_port = kubelet_port
         self._own_network = own_network
         self._wants_way_out = way_out
         self._cluster = cluster
@@ -267,6 +270,7 @@ class SandboxNode:
                 "machineID": _read("/etc/machine-id"),
             },
             runtime=f"strato://{self._runtime.isolation}",
+            kubelet_port=self._kubelet_port,
             message="sandbox node is posting ready status",
         )
         while True:

@@ -81,12 +81,7 @@ class CertificateAuthority:
         now = datetime.fromtimestamp(self._clock.now(), UTC)
         if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
             return None
-        names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-        if not names:
-            return None
-        listed = (*(str(one.value) for one in groups), "system:authenticated")
-        return User(str(names[0].value), tuple(dict.fromkeys(listed)))
+        return user_named(certificate)
 
     def _load_or_make(self) -> Authority:
         certificate, key = self._folder / "ca.crt", self._folder / "ca.key"
@@ -111,3 +106,13 @@ class CertificateAuthority:
         except OSError:
             return False
         return self._authority.vouches_for(pair, names, now_seconds=self._clock.now(), days=_RENEW_DAYS)
+
+
+def user_named(certificate: x509.Certificate) -> User | None:
+    """Return the user a verified client certificate names: common name and organizations; None without a name."""
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    if not names:
+        return None
+    listed = (*(str(one.value) for one in groups), "system:authenticated")
+    return User(str(names[0].value), tuple(dict.fromkeys(listed)))

@@ -22,7 +22,7 @@ class PodLogs:
 
     async def read(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer the log of one container as plain text."""
-        options = _options(request, target.name)
+        options = log_options(request, target.name)
         pod = self._state.require(served.kind, target.namespace, target.name)
         container = _container(pod, target.name, request.param("container"))
         if not pod["spec"].get("nodeName"):
@@ -59,7 +59,13 @@ def _container(pod: Json, name: str, asked: str) -> str:
     raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{choices}]")
 
 
-def _options(request: Request, pod: str) -> LogOptions:
+def log_options(request: Request, pod: str) -> LogOptions:
+    """Read what part of a pod's log a request wants.
+
+    Raises:
+        Invalid: Options that contradict each other or are out of range.
+        BadRequest: A number or a time that is none.
+    """
     tail, since, limit = (_integer(request, name) for name in ("tailLines", "sinceSeconds", "limitBytes"))
     instant = _instant(request)
     causes = []
