@@ -15,19 +15,19 @@ NEVER = float("-inf")
 @pytest.mark.parametrize(
     ("steps", "settled"),
     [
-        ([(0.0, "a", 1)], 1.0),
-        ([(0.0, "a", 1), (0.3, "a", 1), (0.6, "a", 1)], 1.6),
+        ([(0.0, "a", 1)], 2.0),
+        ([(0.0, "a", 1), (0.3, "a", 1), (0.6, "a", 1)], 2.6),
         ([(0.0, "a", 1), (2.0, "a", 0), (3.0, "a", 1)], 9.0),
         ([(0.0, "a", 1), (20.0, "a", 1)], 50.0),
-        ([(0.0, "a", 1), (0.5, "a", 0)], 1.0),
-        ([(0.0, "a", 1), (0.8, "b", 1)], 1.8),
+        ([(0.0, "a", 1), (0.5, "a", 0)], 2.0),
+        ([(0.0, "a", 1), (0.8, "b", 1)], 2.8),
         ([(float(at), "b" if at else "a", 1) for at in range(32)], 30.0),
         ([(0.0, "a", 4)], NEVER),
         ([(0.0, "a", 2), (0.1, "a", 2)], NEVER),
     ],
     ids=[
-        "a second after its first pod",
-        "a second after its newest pod",
+        "two seconds after its first pod",
+        "two seconds after its newest pod",
         "twice as long as its pods took before",
         "half a minute after its newest pod, however slowly they come",
         "a look that finds no new pod puts nothing off",
@@ -55,7 +55,7 @@ def test_gang_made_anew_under_its_name_begins_anew() -> None:
     arrivals.look(world.jobs["ns/a"], 0.0)
     world.jobs["ns/a"].uid = "another"
     arrivals.look(world.jobs["ns/a"], 5.0)
-    assert arrivals.settled_at(world.jobs["ns/a"]) == 6.0
+    assert arrivals.settled_at(world.jobs["ns/a"]) == 7.0
 
 
 @pytest.mark.parametrize(

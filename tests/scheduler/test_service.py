@@ -59,15 +59,26 @@ async def create(cluster: LocalCluster, *objects: Json) -> None:
 
 
 class Fragile(LocalCluster):
-    """Fails the next binds as told."""
+    """Fails the next binds as told, and lets patches of PodGroups take their time."""
 
     failing: int = 0
+    group_seconds: float = 0.0
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.group_patches: list[Any] = []
 
     async def bind(self, *args: Any, **more: Any) -> None:
         if self.failing:
             self.failing -= 1
             raise Unavailable("the server is away")
         await super().bind(*args, **more)
+
+    async def patch(self, kind: Any, name: str, namespace: str, body: Any, **more: Any) -> Any:
+        if kind is PodGroup:
+            self.group_patches.append(body)
+            await asyncio.sleep(self.group_seconds)
+        return await super().patch(kind, name, namespace, body, **more)
 
 
 @asynccontextmanager
@@ -197,7 +208,7 @@ def test_gang_is_told_that_pods_are_missing_once_no_more_come() -> None:
             await create(cluster, worlds.pod("now", "single"))
             await clock.sleep(0.02)
             assert (await nodes_of(cluster))["now"] == "n1"
-            await clock.sleep(1.0)
+            await clock.sleep(2.0)
             assert set((await told(cluster)).values()) == {"Unschedulable"}
             assert len(await told(cluster)) == 10
             (condition,) = (await cluster.get(PodGroup, "train", "ns")).status.conditions
@@ -206,6 +217,28 @@ def test_gang_is_told_that_pods_are_missing_once_no_more_come() -> None:
             await create(cluster, *(worlds.pod(f"p{number}", "train") for number in range(10, 20)))
             await clock.sleep(0.1)
             assert all((await nodes_of(cluster)).values())
+
+    virtually(story)
+
+
+def test_status_of_a_group_is_sent_once_however_long_a_busy_server_takes() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            cluster.group_seconds = 5.0
+            await create(cluster, worlds.group("big", 1), worlds.pod("a", "big", cpu="100"))
+            for number in range(8):  # each has the pod tried again
+                await create(cluster, worlds.node(f"n{number}"))
+                await clock.sleep(0.5)
+            phases = [body["status"]["phase"] for body in cluster.group_patches]
+            assert phases.count("Inqueue") == 1
+            await clock.sleep(20.0)
+            assert (await cluster.get(PodGroup, "big", "ns")).status.phase == "Inqueue"
+            cluster.group_patches.clear()
+            await cluster.patch(catalog.PODGROUP, "big", "ns", {"status": {"phase": "Pending"}})
+            await clock.sleep(20.0)
+            assert (await cluster.get(PodGroup, "big", "ns")).status.phase == "Inqueue", (
+                "what others undo is sent again"
+            )
 
     virtually(story)
 

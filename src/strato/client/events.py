@@ -15,7 +15,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from strato.api import catalog
+from strato.api.core import Event
 from strato.api.meta import Object
 from strato.api.shapes import ObjectReference
 from strato.client.cluster import Cluster, Json
@@ -195,7 +195,7 @@ class EventRecorder:
         if known is not None:
             changes = {"count": known.count + 1, "lastTimestamp": format_time(happened.at), "message": message}
             try:
-                await self._cluster.patch(catalog.EVENT, known.name, known.namespace, changes)
+                await self._cluster.patch(Event, known.name, known.namespace, changes)
             except NotFound:
                 self._written.drop(key)  # expired on the server; begin anew
             else:
@@ -204,10 +204,10 @@ class EventRecorder:
         body = self._compose(happened, message)
         namespace = body["metadata"]["namespace"]
         try:
-            await self._cluster.create(catalog.EVENT, body, namespace)
+            await self._cluster.create(Event, body, namespace)
         except AlreadyExists:
             body["metadata"]["name"] = self._name(happened)
-            await self._cluster.create(catalog.EVENT, body, namespace)
+            await self._cluster.create(Event, body, namespace)
         self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
 
     def _correlate(self, happened: _Happened) -> tuple[Hashable, str]:

@@ -29,6 +29,8 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 _FIRST_BACKOFF_SECONDS = 0.005
 _LONGEST_BACKOFF_SECONDS = 1000.0
+_REMOTE_WORKERS = 32
+"""Over a network each needs a connection of its own, and a server that is behind does not catch up by more."""
 
 Job = Callable[[], Awaitable[None]]
 
@@ -44,7 +46,7 @@ class Binder:
         wake: Called when something has to be decided again.
         bound: Called for every pod that was bound; for metrics.
         staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
-        workers: How many requests are under way at once.
+        workers: How many requests are under way at once, at most.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class Binder:
         self._wake = wake
         self._bound = bound
         self._staged = staged
-        self._workers = workers
+        self._workers = min(workers, _REMOTE_WORKERS) if cluster.remote else workers
         self._binds: deque[Bind] = deque()
         self._writes: deque[Job] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()
@@ -283,7 +285,7 @@ class Binder:
         spec = {"schedulingGates": [{"$patch": "delete", "name": QUEUE_GATE}]}
         try:
             await self._cluster.patch(
-                catalog.POD,
+                Pod,
                 task.name,
                 task.namespace,
                 {"metadata": {"uid": task.uid}, "spec": spec},
@@ -311,7 +313,7 @@ class Binder:
 
     async def _patch_pod(self, task: Task, status: dict[str, Any]) -> None:
         await self._cluster.patch(
-            catalog.POD,
+            Pod,
             task.name,
             task.namespace,
             {"metadata": {"uid": task.uid}, "status": status},

@@ -1,8 +1,8 @@
 """Whether the pods of an incomplete gang are still coming: then there is nothing to tell its pods yet.
 
 A gang of a thousand pods takes its controller a while, and in that time each look at it says "not enough pods" with
-other numbers. What users want to hear is that it stalled. It did when nothing came for a second, or for twice as long
-as its pods took before; and while pods of other gangs come, it may merely have to wait for its turn, so that much
+other numbers. What users want to hear is that it stalled. It did when nothing came for two seconds, or for twice as
+long as its pods took before; and while pods of other gangs come, it may merely have to wait for its turn, so that much
 longer.
 """
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from strato.scheduler.cache.jobs import Job
 
-_STALL_SECONDS = 1.0
+_STALL_SECONDS = 2.0
+"""A busy API server lets a controller wait this long between two pods."""
 _LONGEST_SECONDS = 30.0
 _GAPS = 2.0
 """Times the longest wait between two looks that found new pods."""

@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from strato.api import catalog
+from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.clock import Clock, format_time
-from strato.errors import NotFound
+from strato.errors import ApiError, NotFound
 from strato.scheduler.binder import Binder
 from strato.scheduler.cache.jobs import PHASE_RUNNING
 from strato.scheduler.cache.tasks import PENDING
@@ -71,6 +72,8 @@ class Reports:
         self._groups: Deadlines[GroupStatus] = Deadlines()
         self._pods: Deadlines[PodVerdict] = Deadlines()
         self._counted: dict[str, float] = {}
+        self._sent: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
+        """By job, what its group was when a status was sent for it, and which."""
         self._arrivals = Arrivals()
         self._queues: dict[str, QueueStatus] = {}
         self._queues_due = 0.0
@@ -159,6 +162,7 @@ class Reports:
             self._queues = {}
         if len(self._counted) > 2 * len(self._world.jobs) + 1000:
             self._counted = {key: at for key, at in self._counted.items() if key in self._world.jobs}
+            self._sent = {key: sent for key, sent in self._sent.items() if key in self._world.jobs}
         if len(self._told) > 50_000:
             self._told = {key: told for key, told in self._told.items() if key in self._world.tasks}
 
@@ -171,6 +175,9 @@ class Reports:
         job, group = status.job, status.job.group
         if group is None or not status_differs(job, status):
             return
+        sent = group.metadata.uid, group.metadata.resource_version, status[1:]
+        if self._sent.get(job.key) == sent:
+            return  # it is under way, or written and not seen yet
         wanted: dict[str, Any] = {
             "phase": status.phase,
             "running": status.running,
@@ -209,9 +216,13 @@ class Reports:
             body: dict[str, Any] = {"status": wanted}
             if status.hyper_node is not None:
                 body["metadata"] = {"annotations": {ALLOCATED_HYPERNODE: status.hyper_node}}
-            await self._cluster.patch(catalog.PODGROUP, job.name, job.namespace, body)
-        except NotFound:
-            return
+            self._sent[job.key] = sent
+            await self._cluster.patch(PodGroup, job.name, job.namespace, body)
+        except ApiError as error:
+            self._sent.pop(job.key, None)
+            if isinstance(error, NotFound):
+                return
+            raise
         if condition is not None and changed:
             if condition.type == "Unschedulable":
                 self._recorder.event(group, WARNING, "Unschedulable", condition.message)
