@@ -114,6 +114,25 @@ def test_sort_keys_that_do_not_compare_are_the_plugins_failure() -> None:
     assert [failure.point for failure in plan.failures] == ["task_order"]
 
 
+@pytest.mark.parametrize("culprit", ["", "a", "m", "z"], ids=lambda name: f"at {name}" if name else "at none")
+def test_a_plugin_that_raises_at_one_task_has_no_say_about_any(culprit: str) -> None:
+    """Half of its keys would make an order that nobody meant."""
+
+    class Backwards(Plugin):
+        name = "backwards"
+
+        def task_order(self, task: Any) -> Any:
+            if task.name == culprit:
+                raise ZeroDivisionError
+            return -ord(task.name)
+
+    pods = [worlds.pod(name, "g") for name in "amz"]
+    world = worlds.world(worlds.queue(), worlds.node("n", cpu="1"), worlds.group("g", 1), *pods)
+    plan = cycle(world, with_plugin(Backwards))
+    assert list(worlds.binds(plan)) == ["ns/a" if culprit else "ns/z"]
+    assert [failure.point for failure in plan.failures] == (["task_order"] if culprit else [])
+
+
 def test_it_is_asked_again_in_the_next_cycle() -> None:
     answers: list[int] = []
 

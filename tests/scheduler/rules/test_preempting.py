@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.scheduler.rules.deciding import HIGH, LOW, MIDDLE, NOTHING, Json, Tier, decided, high, low, many, running
+from tests.scheduler.test_volumes import claim, volume
 from tests.scheduler.worlds import group, node, pod, queue
 
 RANKED: list[Tier] = [["priority", "gang", "conformance"], ["predicates", "nodeorder"]]
@@ -16,6 +17,12 @@ FAIR: list[Tier] = [["drf", {"name": "gang", "enablePreemptable": False}], ["pre
 
 PORTS = [{"containerPort": 80, "hostPort": 80}]
 TAINT = [{"key": "x", "effect": "NoSchedule"}]
+
+
+def mounts(name: str) -> list[Json]:
+    return [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+
+
 KEPT = {"volcano.sh/preemptable": "false"}
 
 FULL = node("n1", cpu="2")
@@ -128,6 +135,32 @@ PREEMPT = [
 def test_preempt(tiers: list[Tier], objects: tuple[Json, ...], evicted: list[str], pipelined: dict[str, str]) -> None:
     found = decided("preempt", tiers, queue(), HIGH, MIDDLE, LOW, *objects)
     assert (found.evicted, found.pipelined) == (evicted, pipelined)
+
+
+SLOTS = {"drivers": [{"name": "csi.x", "nodeID": "n1", "allocatable": {"count": 1}}]}
+ATTACHED = (
+    node("n1", cpu="9"), queue(), HIGH, LOW, low(0), high(1),
+    {"kind": "CSINode", "metadata": {"name": "n1"}, "spec": SLOTS},
+    *(volume(f"disk-{name}", csi={"driver": "csi.x", "volumeHandle": name}) for name in "lh"),
+    *(claim(name, volume=f"disk-{name}") for name in "lh"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("by_cost", [True, False], ids=["where it costs least", "by score"])
+@pytest.mark.parametrize(
+    ("leaving", "evicted"), [(False, ["l"]), (True, [])], ids=["its holder has to go", "its holder goes already"]
+)
+def test_the_last_slot_for_volumes_can_be_had_by_preemption(by_cost: bool, leaving: bool, evicted: list[str]) -> None:
+    holder, waiting = running("l", "l", volumes=mounts("l"), leaving=leaving), pod("h", "h", volumes=mounts("h"))
+    arguments = {"enableTopologyAwarePreemption": by_cost}
+    found = decided("preempt", RANKED, *ATTACHED, holder, waiting, preempt=arguments)
+    assert (found.evicted, found.pipelined) == (evicted, {} if by_cost and leaving else {"h": "n1"})
+
+
+def test_a_slot_for_volumes_is_taken_as_long_as_its_holder_is_there() -> None:
+    holder, waiting = running("l", "l", volumes=mounts("l"), leaving=True), pod("h", "h", volumes=mounts("h"))
+    found = decided("allocate", RANKED, *ATTACHED, holder, waiting)
+    assert (found.binds, found.pipelined) == ({}, {})
 
 
 def test_a_host_port_is_taken_as_long_as_its_holder_is_there() -> None:
