@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -173,3 +174,29 @@ def test_kubernetes_sets(world: World, namespace: str) -> None:
         ),
         what="seven pods are counted",
     )
+
+
+def test_a_pod_of_poseidon_is_placed_by_flow_and_says_which_prices_decided(world: World, namespace: str) -> None:
+    """While kernels are loaded (the first time: compiled) `allocate` places, so another pod is tried."""
+    container = {"name": "c", "image": "busybox", "command": ["sleep", "600"], "resources": {"requests": {"cpu": "1"}}}
+    numbers = itertools.count()
+
+    def told() -> str:
+        name = f"p{next(numbers)}"
+        spec = {"schedulerName": "poseidon", "containers": [container], "terminationGracePeriodSeconds": 0}
+        apply(world, namespace, {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+        eventually(lambda: world.get("pod", name, "-n", namespace)["spec"].get("nodeName"), what=f"{name} is bound")
+        text = eventually(lambda: scheduled(world, namespace, name), what=f"the event of {name}")
+        explained = world.strato("explain", "-n", namespace, f"pod/{name}")
+        world.kubectl("delete", "pod", name, "-n", namespace, "--grace-period=0", "--force")
+        return explained if "flow: place" in text else ""
+
+    explained = eventually(told, timeout=500, every=1.0, what="a pod was placed by flow")
+    assert "flow: place " in explained
+    assert "; waiting " in explained
+
+
+def scheduled(world: World, namespace: str, pod: str) -> str:
+    """Return what the event of a pod's placement says; empty while there is none."""
+    events = world.items("events", "-n", namespace, "--field-selector", f"involvedObject.name={pod},reason=Scheduled")
+    return next((event["message"] for event in events), "")

@@ -152,6 +152,31 @@ def test_gang_is_bound_and_told() -> None:
     virtually(story)
 
 
+@pytest.mark.parametrize("actions", ["enqueue, allocate", "enqueue, flow"], ids=["pods ask for it", "configured"])
+def test_flow_places_as_soon_as_its_kernels_are_loaded(actions: str) -> None:
+    async def story(clock: VirtualClock) -> None:
+        loads: list[float] = []
+
+        async def load() -> None:
+            loads.append(clock.now())
+            await clock.sleep(30)
+
+        config = parse_config(f'actions: "{actions}"\ntiers:\n- plugins: [{{name: predicates}}]\n')
+        async with running(clock, config=config, load_flow=load) as (cluster, _):
+            await create(cluster, worlds.node("n1", cpu="8"), worlds.pod("first", scheduler="poseidon"))
+            await clock.sleep(5)
+            assert await nodes_of(cluster) == {"first": "n1"}
+            await clock.sleep(30)
+            await create(cluster, worlds.pod("second", scheduler="poseidon"))
+            await clock.sleep(5)
+            told = {e["message"] for e in (await cluster.list(catalog.EVENT, "ns")).items if e["reason"] == "Scheduled"}
+            by_flow = {text.split()[2] for text in told if "flow: place" in text}
+            assert by_flow == ({"ns/second"} if "allocate" in actions else {"ns/first", "ns/second"})
+            assert len(loads) == 1
+
+    virtually(story)
+
+
 def test_gang_stays_in_its_domain_and_the_group_says_which() -> None:
     async def story(clock: VirtualClock) -> None:
         async with running(clock, config=parse_config(TOPOLOGY)) as (cluster, scheduler):

@@ -108,6 +108,7 @@ def _parts(
     client = api.client
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.flow.loading import load
 
     scheduler = Scheduler(
         client(bootstrap.SCHEDULER),
@@ -118,6 +119,7 @@ def _parts(
         names=SCHEDULERS,
         metrics=metrics,
         audit_seconds=AUDIT_SECONDS,
+        load_flow=partial(asyncio.to_thread, load),
     )
     manager = ControllerManager(
         client(bootstrap.CONTROLLERS), informers, clock, random, enabled=EMBEDDED, metrics=metrics

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,11 +75,17 @@ def explain(
         text = text if text is not None else served
     header = states.header_of(state, config=text, live=not paths)
     copy = states.copy_of(state, header, config.parent if config is not None else Path())
-    click.echo(_answer(copy, state, kind, name, namespace, fix=fix, output=output))
+    chosen = ""
+    if kind == "pod" and not paths and _is_bound(state, namespace, name):
+        chosen = with_cluster(ctx, functools.partial(states.choice_of, namespace=namespace, pod=name))
+    click.echo(_answer(copy, state, kind, name, namespace, fix=fix, output=output, chosen=chosen))
 
 
-def _answer(copy: Copy, state: State, kind: str, name: str, namespace: str, *, fix: bool, output: str) -> str:
+def _answer(
+    copy: Copy, state: State, kind: str, name: str, namespace: str, *, fix: bool, output: str, chosen: str
+) -> str:
     from strato.scheduler.dryrun.examine import examine, examine_queue
+    from strato.scheduler.reporting.reasons import Verdict
 
     if kind == "queue":
         found = examine_queue(copy, name)
@@ -87,7 +95,14 @@ def _answer(copy: Copy, state: State, kind: str, name: str, namespace: str, *, f
         found = examine(copy, f"{namespace}/{name}", fix=fix)
     if found is None:
         raise UsageError(f"there is no {kind} {name!r}" + ("" if kind == "queue" else f" in namespace {namespace}"))
+    if chosen:
+        found = replace(found, verdicts=(Verdict("flow", "FlowChoice", chosen), *found.verdicts))
     return _written(found, output)
+
+
+def _is_bound(state: State, namespace: str, name: str) -> bool:
+    pod = _find(state, "Pod", namespace, name)
+    return pod is not None and bool((pod.get("spec") or {}).get("nodeName"))
 
 
 def _written(found: Diagnosis, output: str) -> str:

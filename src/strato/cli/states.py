@@ -182,6 +182,14 @@ async def whole_cluster(cluster: Cluster) -> tuple[State, str | None]:
     return State(found), texts[0] if texts else None
 
 
+async def choice_of(cluster: Cluster, namespace: str, pod: str) -> str:
+    """Return the arcs and prices by which flow placed a pod, as the event of its placement says; "" if it does not."""
+    wanted = f"involvedObject.name={pod},reason=Scheduled"
+    events = (await cluster.list(catalog.EVENT, namespace, field_selector=wanted)).items
+    texts = [str(event.get("message", "")).partition("flow: ")[2] for event in events]
+    return next((text.removesuffix(")") for text in reversed(texts) if text), "")
+
+
 async def _list(cluster: Cluster, kind: Any) -> list[Json]:
     items: list[Json] = []
     token = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -76,6 +76,8 @@ class Scheduler:
         node_labels: Only nodes with one of these labels are used; empty is all nodes.
         replicas: The other active schedulers; None when there is one.
         audit_seconds: Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without.
+        load_flow: Loads the kernels of the action `flow` beside the loop; called once somebody needs them, and until it
+            returns `allocate` places. None: they are loaded in the cycle that needs them; nothing happens meanwhile.
 
     Raises:
         InvalidInput: The configuration file is bad at start.
@@ -99,6 +101,7 @@ class Scheduler:
         node_labels: frozenset[tuple[str, str]] = frozenset(),
         replicas: Replicas | None = None,
         audit_seconds: float = 0.0,
+        load_flow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
@@ -116,6 +119,9 @@ class Scheduler:
         self._measures = Measures(registry)
         self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
         self.world = World(names, default_queue)
+        self.world.flow_loaded = load_flow is None
+        self._load_flow = load_flow
+        self._flow_wanted = asyncio.Event()
         self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._series = Series(self.world, registry)
@@ -173,16 +179,32 @@ class Scheduler:
         self._feed.attach(self._informers, self._plugin_names())
         warm_up()
         await self._informers.wait_synced()
+        if self._load_flow is not None and ("flow" in self._config.actions or self.world.for_flow):
+            await self._have_flow(self._load_flow)
         self.ready.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._binder.run(), name="scheduler binder")
             group.create_task(self._report(), name="scheduler reports")
             group.create_task(self._tick(), name="scheduler tick")
             group.create_task(self._loop(), name="scheduler cycles")
+            if self._load_flow is not None and not self.world.flow_loaded:
+                group.create_task(self._have_flow_when_wanted(self._load_flow), name="scheduler flow kernels")
             if self._audit_seconds:
                 group.create_task(self._audit.run(), name="scheduler self-audit")
             if self._config.metrics.get("type") or self._path is not None:
                 group.create_task(self._usage.run(), name="scheduler node usage")
+
+    async def _have_flow_when_wanted(self, load: Callable[[], Awaitable[None]]) -> None:
+        await self._flow_wanted.wait()
+        _log.info("kernels of the action flow are being loaded; until then allocate places")
+        await self._have_flow(load)
+        self.world.openings += 1
+        self.world.version += 1
+        self.wake()
+
+    async def _have_flow(self, load: Callable[[], Awaitable[None]]) -> None:
+        await load()
+        self.world.flow_loaded = True
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 
@@ -226,6 +248,8 @@ class Scheduler:
             observe=self._measures.took,
         )
         self._decided_version = world.version
+        if world.flow_wanted:
+            self._flow_wanted.set()
         self._measures.cycle(plan, world, self._clock.monotonic() - started)
         self._series.cycle(plan)
         self._remember(plan)

@@ -204,3 +204,20 @@ def test_nothing_is_undone_wrongly_when_the_session_stays_open() -> None:
     )
     ssn = decide(world, parse_config(FLOW), now=0.0, rng=random.Random(0), uid="u", placer=Placer(world.nodes))
     assert len(ssn.plan.binds) == 4
+
+
+@pytest.mark.parametrize("config", [FLOW, ALLOCATE], ids=["configured", "asked for by a pod"])
+def test_allocate_places_while_kernels_are_loaded(config: str) -> None:
+    world = worlds.world(worlds.queue(), worlds.node("n", cpu="8"), worlds.pod("p", scheduler="poseidon"))
+    world.flow_loaded = False
+    plan = worlds.cycle(world, config)
+    assert worlds.binds(plan) == {"ns/p": "n"}
+    assert not plan.choices
+    assert world.flow_wanted
+
+
+def test_nobody_wants_kernels_where_nobody_asks_for_flow() -> None:
+    world = worlds.world(worlds.queue(), worlds.node("n", cpu="8"), worlds.pod("p", scheduler="volcano"))
+    world.flow_loaded = False
+    worlds.cycle(world, ALLOCATE)
+    assert not world.flow_wanted

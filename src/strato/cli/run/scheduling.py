@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 from collections.abc import Callable, Sequence
@@ -116,6 +117,7 @@ def scheduler_member(
     """
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.flow.loading import load
     from strato.scheduler.placement import warm_up
     from strato.scheduler.replicas import from_environment
 
@@ -138,6 +140,7 @@ def scheduler_member(
         node_labels=flags.node_labels,
         replicas=replicas,
         audit_seconds=AUDIT_SECONDS,
+        load_flow=functools.partial(asyncio.to_thread, load),
     )
     # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them
     return Member(name="scheduler", work=part.run, lease=lease, prepare=warm_up)

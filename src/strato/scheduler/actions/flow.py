@@ -6,7 +6,8 @@ gangs that would stay below their minimum are dropped and the network is solved 
 out against the real vectors, and what they refuse is left to the next pass. What flow has no arcs for (rules about
 other pods, a promised node, a network topology) and what is left at the end goes to `allocate`, which also promises
 what leaving pods will free, and says why the rest waits. Who still starves may then take the places of others, when
-the arguments ask for that and the gain is proven (`flow.moves`).
+the arguments ask for that and the gain is proven (`flow.moves`). While kernels are loaded beside the scheduler's work
+(`flow.loading`), `allocate` does everything.
 
 Configuration: ``actions: "enqueue, flow, backfill"``. A pod with ``schedulerName: poseidon`` is placed like this under
 any configuration that has ``allocate``.
@@ -102,7 +103,7 @@ class Flow(Allocate):
     @contextmanager
     def _moving(self, ssn: Session) -> Iterator[Moves | None]:
         """Keep places for moved pods' successors meanwhile; nothing is loaded or done when nobody asks for it."""
-        wanted = self.args.preemption or self.args.migration
+        wanted = ssn.world.flow_loaded and (self.args.preemption or self.args.migration)
         if not wanted and "flow" not in ssn.world.memory:
             yield None
             return
@@ -119,6 +120,9 @@ class Flow(Allocate):
             ssn: The session.
             only: Keys of the jobs to place; None means all.
         """
+        if not ssn.world.flow_loaded:
+            ssn.world.flow_wanted = True
+            return
         everything, heaps = self._collect(ssn)
         work = {key: todo for key, todo in everything.items() if isinstance(todo, Work)}
         order = {name: ssn.queue_key(ssn.world.queues[name]) for name in heaps}

@@ -71,6 +71,8 @@ class Accounts:
     Attributes:
         with_pending: Jobs that have pending tasks.
         for_flow: Keys of the jobs whose pods name `FLOW_SCHEDULER`.
+        flow_loaded: Whether the action `flow` may use its kernels; without them it leaves everything to `allocate`.
+        flow_wanted: Whether it would have used them.
         pairwise: Tasks whose class has rules about other pods, by class.
         namespaces: Labels of namespaces.
         neighbours: How many pods of what kind run where.
@@ -116,6 +118,8 @@ class Accounts:
         self.queue_gated: dict[str, Task] = {}
         """By key, tasks of jobs whose pods ask to be held at a gate until their queue has room for them."""
         self.for_flow: set[str] = set()
+        self.flow_loaded = True
+        self.flow_wanted = False
         self.waiting_for_queue: dict[str, Job] = {}
         self.changed: dict[str, Job] = {}
         self.version = 0
