@@ -141,6 +141,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     if options.built_in_plugins:
         pod_defaults = kube.PodDefaults(mount_tokens=options.mount_service_account_tokens)
         add(mutations, catalog.POD, (create,), pod_defaults)
+        add(mutations, catalog.POD, (update,), kube.keep_tolerations)
         add(mutations, catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
         add(mutations, catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
         add(validations, catalog.PERSISTENTVOLUMECLAIM, (create, update), limitranges.limit_claim)

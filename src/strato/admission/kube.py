@@ -78,6 +78,16 @@ def _mount_token(spec: Json) -> None:
     spec.setdefault("volumes", []).append({"name": volume_name, "projected": {"sources": sources, "defaultMode": 420}})
 
 
+def keep_tolerations(request: AdmissionRequest, world: World) -> None:
+    """Put back the tolerations of every pod when a change of a pod's list leaves them out, in place."""
+    assert request.object is not None
+    assert request.old_object is not None
+    spec = request.object["spec"]
+    if spec.get("tolerations") != request.old_object["spec"].get("tolerations"):
+        spec["tolerations"] = list(spec.get("tolerations") or ())  # a patch shares what it leaves alone
+        _default_tolerations(spec)
+
+
 def _default_tolerations(spec: Json) -> None:
     """Tolerate not-ready and unreachable nodes for five minutes, unless the pod says otherwise."""
     present = spec.get("tolerations")

@@ -73,6 +73,10 @@ def _too_long(limit: int) -> str:
     return f"must be no more than {limit} bytes"
 
 
+def _too_many(limit: int) -> str:
+    return f"must be no more than {limit} characters"
+
+
 @lru_cache(maxsize=65536)
 def is_label(value: str) -> bool:
     """Whether the value is an RFC 1123 label."""
@@ -86,7 +90,7 @@ def is_subdomain(value: str) -> bool:
 
 def check_label(value: str) -> list[str]:
     """Complain about what is no RFC 1123 label."""
-    problems = [_too_long(LABEL_MAX)] if len(value) > LABEL_MAX else []
+    problems = [_too_many(LABEL_MAX)] if len(value) > LABEL_MAX else []
     if _LABEL(value) is None:
         if _SUBDOMAIN(value) is not None:
             problems.append("must not contain dots")
@@ -97,7 +101,7 @@ def check_label(value: str) -> list[str]:
 
 def check_subdomain(value: str) -> list[str]:
     """Complain about what is no RFC 1123 subdomain."""
-    problems = [_too_long(SUBDOMAIN_MAX)] if len(value) > SUBDOMAIN_MAX else []
+    problems = [_too_many(SUBDOMAIN_MAX)] if len(value) > SUBDOMAIN_MAX else []
     if _SUBDOMAIN(value) is None:
         problems.append(_SUBDOMAIN_MESSAGE)
     return problems

@@ -92,7 +92,7 @@ class ApiServer:
         self.state = State(store, clock, rng, self.registry, admission or AdmitAll())
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
-        self._deleter = Deleter(self.state)
+        self._deleter = Deleter(self.state, self._reader)
         self._evictor = Evictor(self.state, self._deleter)
         self._binder = Binder(self.state)
         self._scale = Scale(self.state, self._writer)
@@ -122,6 +122,8 @@ class ApiServer:
                 served = self.registry.find(target.group, target.version, target.plural)
                 if served is None:
                     response = self._page(request)
+                elif target.namespace and not served.kind.namespaced:
+                    raise NotFound("the server could not find the requested resource")
                 else:
                     # a single object is read, whatever it is asked for; selectors watch one
                     is_watch = not target.name and request.flag("watch")

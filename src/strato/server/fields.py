@@ -8,10 +8,12 @@ from typing import Any
 
 import msgspec
 
+from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import FieldSelector, InvalidSelector, Selector, parse_field_selector, parse_selector
 from strato.errors import BadRequest
 
+_BUILT_IN = frozenset(kind.group for kind in catalog.BUILTIN)
 _EVERYWHERE = frozenset(("metadata.name", "metadata.namespace"))
 _FIELDS: Mapping[tuple[str, str], frozenset[str]] = {
     ("", "pods"): frozenset(
@@ -87,7 +89,7 @@ def _parsed(group: str, plural: str, labels: str, fields: str) -> tuple[Selector
     known = _EVERYWHERE | more if more else _EVERYWHERE
     for requirement in field_selector.requirements:
         if requirement.field not in known:
-            if known is _EVERYWHERE:
+            if known is _EVERYWHERE and group in _BUILT_IN:
                 raise BadRequest(
                     f'"{requirement.field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
                 )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from strato.api import defaults, validation
+from strato.api import catalog, defaults, validation
 from strato.api.kinds import Kind
 from strato.api.status import invalid, invalid_value
 from strato.api.wire import Request
@@ -165,6 +165,23 @@ def unhandled(kind: Kind, reason: str) -> str:
     return f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: {reason}'
 
 
+def unique_owners(metadata: Json) -> list[str]:
+    """Drop owner references that stand there twice, in place, and return the warning about them."""
+    owners = metadata.get("ownerReferences")
+    if not isinstance(owners, list) or len(owners) < 2:
+        return []
+    uids = [owner.get("uid") for owner in owners]
+    repeated = sorted({str(uid) for uid in uids if uids.count(uid) > 1})
+    if not repeated:
+        return []
+    metadata["ownerReferences"] = [owner for at, owner in enumerate(owners) if owner not in owners[:at]]
+    return [
+        ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
+        f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "
+        f"{', '.join(repeated)}"
+    ]
+
+
 def fill_defaults(served: Served, obj: Json) -> None:
     """Apply server-side defaults."""
     if served.schema is not None:
@@ -228,7 +245,7 @@ def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random, *, s
     metadata["creationTimestamp"] = format_time(clock.now())
     if strategy_of(served).counts_generations:
         metadata["generation"] = 1
-    else:
+    elif not metadata.get("generation"):  # nobody counts it, so a client's is kept
         metadata.pop("generation", None)
     if status is not None:
         obj["status"] = dict(status)
@@ -313,6 +330,8 @@ def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> 
         for member, value in old.items():
             if member not in _ABOUT_STATUS:
                 obj[member] = value
+        if isinstance(obj.get("status"), dict):
+            keep_class(kind, obj["status"], old.get("status") or {})
         return
     if kind.has_status:
         if "status" in old:
@@ -321,6 +340,12 @@ def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> 
             obj.pop("status", None)
     if "generation" in before and _desired(kind, obj) != _desired(kind, old):
         metadata["generation"] = before["generation"] + 1
+
+
+def keep_class(kind: Kind, status: Json, before: Json) -> None:
+    """Keep a pod's quality of service, which never changes, also in a status that leaves it out; in place."""
+    if kind is catalog.POD and "qosClass" in before:
+        status.setdefault("qosClass", before["qosClass"])
 
 
 def _drop_empty(metadata: Json) -> None:

@@ -57,11 +57,12 @@ class Watch:
         bookmarks: bool = False,
         timeout_seconds: float = 0,
         render: Render | None = None,
+        render_bookmarks: bool = False,
     ) -> None:
         self._store, self._kind, self._watcher, self._wanted = store, kind, watcher, wanted
         self._prefix, self._missed, self._initial = prefix, missed, initial
         self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
-        self._timeout_seconds, self._render = timeout_seconds, render
+        self._timeout_seconds, self._render, self._render_bookmarks = timeout_seconds, render, render_bookmarks
         self._closed = False
         self._frames = self._run()
 
@@ -132,7 +133,8 @@ class Watch:
         if initial_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         body = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
-        return frame(b"BOOKMARK", msgspec.json.encode(body))
+        encoded = msgspec.json.encode(body)
+        return frame(b"BOOKMARK", self._shown(encoded) if self._render_bookmarks else encoded)
 
     def _chunk(self, events: Sequence[Event]) -> bytes:
         if not events:

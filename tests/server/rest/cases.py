@@ -30,6 +30,8 @@ EVENTS = "events of the core group and of events.k8s.io are kept apart"
 PROTECTION = "claims carry no finalizer that protects them while pods use them"
 RETIRED = "no annotation that only a retired version of the API reads"
 TRUSTED = "the statuses of built-in kinds are checked for their types only; whoever may write them is trusted"
+AT_ONCE = "a pod deleted without grace is DELETED, and not MODIFIED to be deleted before"
+RUNTIMES = "runtime classes are not looked up"
 WARNED = "no warnings about kinds that are old but work"
 
 CORE = "/api/v1/namespaces/{ns}"
@@ -1181,4 +1183,330 @@ TABLES = [
     ]),
 ]  # fmt: skip
 
-CASES = [*CREATE, *UPDATE, *PATCHES, *DELETE, *READ, *WATCH, *PODS_SUB, *CUSTOM, *REVIEWS, *KINDS, *SCHEMAS, *TABLES]
+META_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
+META = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/{ns}/deployments"
+
+
+def condition(type_: str, status: str = "True", **more: Any) -> dict[str, Any]:
+    """Return a pod's condition with its times; a real server writes null for those that are missing."""
+    times = dict.fromkeys(("lastProbeTime", "lastTransitionTime"), "2024-01-01T00:00:00Z")
+    return {"type": type_, "status": status, **times, **more}
+
+
+def owner(name: str = "a", **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": "{uid:0}", **more}
+
+
+def owned(name: str, *owners: dict[str, Any]) -> dict[str, Any]:
+    return config(name, metadata={"ownerReferences": list(owners)})
+
+
+MORE = [
+    Case(
+        "watch pods by fields",
+        [
+            post(PODS, pod("a"), quiet=True),
+            post(PODS, pod("b", nodeName="n-{x}"), quiet=True),
+            post(f"{PODS}/a/binding", {**binding("n-{x}"), "metadata": {"name": "a"}}, quiet=True),
+            patch(f"{PODS}/b/status", {"status": {"phase": "Running"}}, quiet=True),
+            patch(f"{PODS}/b/status", {"status": {"phase": "Succeeded"}}, quiet=True),
+            delete(f"{PODS}/b", {"gracePeriodSeconds": 0}, quiet=True),
+            differs(AT_ONCE, watch(PODS, "resourceVersion={rv:0}&fieldSelector=spec.nodeName=n-{x}")),
+            watch(PODS, "resourceVersion={rv:0}&fieldSelector=spec.nodeName="),
+            watch(PODS, "resourceVersion={rv:0}&fieldSelector=status.phase!=Succeeded,status.phase!=Failed"),
+            watch("/api/v1/pods", "resourceVersion={rv:0}&fieldSelector=metadata.namespace={ns},status.phase=Running"),
+            watch(PODS, "fieldSelector=spec.priority=1"),
+        ],
+    ),
+    Case(
+        "watch metadata only",
+        [
+            post(MAPS, config("a", data={"k": "v"}, metadata={"labels": {"l": "1"}}), quiet=True),
+            watch(MAPS, "fieldSelector=metadata.name=a", accept=META),
+            get(f"{MAPS}/a", accept=META),
+            get(MAPS, "labelSelector=l", accept=META_LIST),
+            get(MAPS, "labelSelector=l&includeObject=Object", accept=TABLE),
+            get(MAPS, "labelSelector=l&includeObject=None", accept=TABLE),
+            get(MAPS, "labelSelector=l&includeObject=Some", accept=TABLE),
+            patch(f"{MAPS}/a", {"data": {"k": "w"}}, accept=META),
+            delete(f"{MAPS}/a", accept=TABLE),
+        ],
+    ),
+    Case(
+        "dry runs of everything",
+        [
+            post(MAPS, config("a", data={"k": "v"}), quiet=True),
+            put(f"{MAPS}/a", config("a", data={"k": "w"}), "dryRun=All"),
+            put(f"{MAPS}/a", config("a", metadata={"resourceVersion": "1"}), "dryRun=All"),
+            patch(f"{MAPS}/a", [{"op": "remove", "path": "/data"}], PATCH, "dryRun=All"),
+            patch(f"{MAPS}/b", {"data": {}}, query="dryRun=All"),
+            post(MAPS, config("a"), "dryRun=All"),
+            post(MAPS, config("", metadata={"generateName": "g-", "name": ""}), "dryRun=All", quiet=True),
+            delete(f"{MAPS}/a", {"dryRun": ["Some"]}),
+            delete(f"{MAPS}/a", {"dryRun": ["All"], "preconditions": {"resourceVersion": "1"}}),
+            post(PODS, pod(), quiet=True),
+            delete(f"{PODS}/p", None, "dryRun=All"),
+            patch(f"{PODS}/p/status", {"status": {"phase": "Running"}}, query="dryRun=All"),
+            post(f"{PODS}/p/eviction", eviction(deleteOptions={"dryRun": ["All"]})),
+            get(f"{PODS}/p"),
+            get(f"{MAPS}/a"),
+        ],
+    ),
+    Case(
+        "generated names",
+        [
+            post(MAPS, {"metadata": {"generateName": "G_"}}, quiet=True),
+            post(MAPS, {"metadata": {"generateName": "x" * 70 + "-"}}, quiet=True),
+            post(MAPS, {"metadata": {"name": "fixed", "generateName": "other-"}}),
+            post(MAPS, {"metadata": {"name": "n" * 254}}),
+            post(CORE.replace("/{ns}", ""), {"metadata": {"name": "n" * 64}}),
+        ],
+    ),
+    Case(
+        "owner references",
+        [
+            post(MAPS, config("a"), quiet=True),
+            post(MAPS, owned("b", owner(blockOwnerDeletion=True, controller=True))),
+            post(MAPS, owned("c", owner(controller=True), owner("b", controller=True))),
+            post(MAPS, owned("d", {"kind": "ConfigMap", "name": "a"})),
+            post(MAPS, owned("e", owner(apiVersion="a/b/c"))),
+            post(MAPS, owned("f", owner(), owner())),
+            post(MAPS, owned("g", owner(kind="Event"))),
+            own_words(post(MAPS, owned("h", owner(controller="yes")))),
+            patch(f"{MAPS}/b", {"metadata": {"ownerReferences": [owner(), owner("b", uid="2")]}}, STRATEGIC),
+            patch(f"{MAPS}/b", {"metadata": {"ownerReferences": [{"uid": "2", "$patch": "delete"}]}}, STRATEGIC),
+            patch(f"{MAPS}/b", {"metadata": {"ownerReferences": None}}),
+        ],
+    ),
+    Case(
+        "metadata out of bounds",
+        [
+            post(MAPS, config(metadata={"finalizers": ["plain"]})),
+            post(MAPS, config(metadata={"finalizers": ["kubernetes"]})),
+            post(MAPS, config("b", metadata={"finalizers": ["a b/c"]})),
+            post(MAPS, config("c", metadata={"finalizers": ["foregroundDeletion", "orphan"]})),
+            post(MAPS, config("d", metadata={"annotations": {"a": "x" * (1 << 18)}})),
+            post(MAPS, config("e", metadata={"annotations": {"A b": "x"}})),
+            # one fault per map: a real server walks maps in any order
+            post(MAPS, config("f", metadata={"labels": {"l" * 64: "x"}})),
+            post(MAPS, config("f", metadata={"labels": {"k": "v" * 64}})),
+            post(MAPS, config("g", metadata={"labels": {"example.com/": "x"}})),
+            post(MAPS, config("g", metadata={"labels": {"/y": "x"}})),
+            post(MAPS, config("h", data={"a b": "x"}, binaryData={"c d": "eA=="})),
+            post(MAPS, config("h", data={"..": "x"})),
+            post(MAPS, config("i", data={"same": "x"}, binaryData={"same": "eA=="})),
+            post(MAPS, config("j", metadata={"generation": 5, "deletionGracePeriodSeconds": 3, "selfLink": "/x",
+                                             "deletionTimestamp": "2020-01-01T00:00:00Z"})),
+            own_words(post(MAPS, config("k", metadata={"creationTimestamp": "yesterday"}))),
+        ],
+    ),
+    Case(
+        "finalizers of what is being deleted",
+        [
+            post(MAPS, config("a", metadata={"finalizers": ["example.com/x"]}), quiet=True),
+            delete(f"{MAPS}/a", {"propagationPolicy": "Foreground"}),
+            delete(f"{MAPS}/a", {"propagationPolicy": "Orphan"}),
+            put(f"{MAPS}/a", config("a", metadata={"finalizers": ["example.com/x", "example.com/y"]})),
+            patch(f"{MAPS}/a", [{"op": "remove", "path": "/metadata/finalizers/0"}], PATCH),
+            put(f"{MAPS}/a", config("a")),
+            get(f"{MAPS}/a"),
+            post(PODS, pod(nodeName="n", metadata={"finalizers": ["example.com/x"]}), quiet=True),
+            delete(f"{PODS}/p", {"gracePeriodSeconds": 0}),
+            patch(f"{PODS}/p", {"metadata": {"finalizers": []}}),
+            get(f"{PODS}/p"),
+        ],
+    ),
+    Case(
+        "delete collections with options",
+        [
+            *(post(PODS, pod(name, nodeName="n", metadata={"labels": {"l": name}}), quiet=True) for name in "abc"),
+            delete(PODS, {"gracePeriodSeconds": 7}, "labelSelector=l=a"),
+            get(f"{PODS}/a"),
+            delete(PODS, {"gracePeriodSeconds": 0}, "fieldSelector=metadata.name=b"),
+            get(PODS, "labelSelector=l in (b,c)"),
+            delete(PODS, {"propagationPolicy": "Sideways"}, "labelSelector=l=c"),
+            delete(PODS, {"propagationPolicy": "Orphan", "gracePeriodSeconds": 0}, "labelSelector=l=c"),
+            get(f"{PODS}/c"),
+            own_words(delete(PODS, "[]")),
+            delete(f"{CORE}/services"),
+            delete("/api/v1/namespaces", None, "labelSelector=none=such"),
+        ],
+    ),
+    Case(
+        "patches of subresources",
+        [
+            post(PODS, pod(), quiet=True),
+            patch(f"{PODS}/p/status", {"status": {"conditions": [condition("Ready", "False")]}}, STRATEGIC),
+            patch(f"{PODS}/p/status", {"status": {"conditions": [
+                condition("Ready", reason="R"), condition("Other")]}}, STRATEGIC),
+            patch(f"{PODS}/p/status", {"status": {"$setElementOrder/conditions": [{"type": "Other"}, {"type": "Ready"}],
+                                                  "conditions": [{"type": "Ready", "$patch": "delete"}]}}, STRATEGIC),
+            patch(f"{PODS}/p/status", [
+                {"op": "add", "path": "/status/podIP", "value": "10.0.0.1"},
+                {"op": "add", "path": "/status/podIPs", "value": [{"ip": "10.0.0.1"}]}], PATCH),
+            patch(f"{PODS}/p/binding", {}),
+            patch(f"{PODS}/p/log", {}),
+            patch(f"{PODS}/q/status", {"status": {}}),
+            put(f"{PODS}/p/status", {**pod(), "status": {"phase": "Running"}}),
+            own_words(patch(f"{PODS}/p/status", {"status": {"conditions": {}}})),
+            post(DEPLOYMENTS, {"metadata": {"name": "d"}, "spec": {"replicas": 2, **WORKLOAD}}, quiet=True),
+            patch(f"{DEPLOYMENTS}/d/scale", [{"op": "replace", "path": "/spec/replicas", "value": 4}], PATCH),
+            patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": 6}}, STRATEGIC),
+            own_words(patch(f"{DEPLOYMENTS}/d/scale", {"spec": {"replicas": "many"}})),
+            patch(f"{DEPLOYMENTS}/d/scale", {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 6}}),
+            put(f"{DEPLOYMENTS}/d/status", {"metadata": {"name": "d"}, "spec": {"replicas": 9, **WORKLOAD},
+                                            "status": {"readyReplicas": 1, "availableReplicas": 1, "replicas": 1}}),
+            differs(TRUSTED, patch(f"{DEPLOYMENTS}/d/status", {"status": {"readyReplicas": -1}})),
+        ],
+    ),
+    Case(
+        "pages of what is selected",
+        [
+            *(post(PODS, pod(name, schedulerName="even" if name in "bd" else "odd",
+                             metadata={"labels": {"l": name}}), quiet=True) for name in "abcde"),
+            get(PODS, "limit=1&fieldSelector=spec.schedulerName=even"),
+            get(PODS, "limit=1&fieldSelector=spec.schedulerName=even&continue={continue:5}"),
+            get(PODS, "limit=2&fieldSelector=spec.schedulerName=even"),
+            get(PODS, "limit=2&labelSelector=l notin (a,b)", accept=TABLE),
+            get(PODS, "limit=3"),
+            get(PODS, "limit=3&continue={continue:9}"),
+            get(PODS, "limit=0"),
+            get(PODS, "limit=2&resourceVersion=0&labelSelector=l=e"),
+        ],
+    ),
+    Case(
+        "revisions to come",
+        [
+            post(MAPS, config("a"), quiet=True),
+            get(f"{MAPS}/a", "resourceVersion={rv:0}"),
+            get(f"{MAPS}/a", "resourceVersion=99999999999"),
+            get(MAPS, "resourceVersion=99999999999"),
+            get(MAPS, "resourceVersion=99999999999&resourceVersionMatch=Exact"),
+        ],
+    ),
+    Case(
+        "namespaces that stay",
+        [
+            delete("/api/v1/namespaces/default"),
+            delete("/api/v1/namespaces/kube-system"),
+            delete("/api/v1/namespaces/nobody-{x}"),
+            patch("/api/v1/namespaces/{ns}", {"spec": {"finalizers": []}}),
+            patch("/api/v1/namespaces/{ns}", {"metadata": {"labels": {"team": "a"}}}),
+            post("/api/v1/namespaces", {"metadata": {"name": "Bad_{x}"}}),
+            get(f"{CORE}/namespaces"),
+            differs(TRUSTED, patch("/api/v1/namespaces/{ns}/status", {"status": {"phase": "Terminating"}})),
+        ],
+    ),
+    Case(
+        "nodes",
+        [
+            post("/api/v1/nodes", {"metadata": {"name": "n-{x}", "labels": {"l": "{x}"}},
+                                   "spec": {"podCIDR": "10.0.0.0/24"}}, quiet=True),
+            patch("/api/v1/nodes/n-{x}", {"spec": {"taints": None, "unschedulable": True}}),
+            patch("/api/v1/nodes/n-{x}/status", {"status": {
+                "capacity": {"cpu": "4", "memory": "8Gi"}, "allocatable": {"cpu": "3500m"},
+                "nodeInfo": {"kubeletVersion": "v1.36.3"}}},
+                STRATEGIC),
+            get("/api/v1/nodes", "labelSelector=l={x}", accept=TABLE),
+            get("/api/v1/nodes", "fieldSelector=spec.unschedulable=true,metadata.name=n-{x}"),
+            get("/api/v1/nodes", "fieldSelector=status.phase=x"),
+            patch("/api/v1/nodes/n-{x}", {"spec": {"taints": [{"key": "k", "effect": "Odd"}, {"key": "k v"}]}}),
+            patch("/api/v1/nodes/n-{x}", {"spec": {"podCIDR": "10.1.0.0/24"}}),
+            own_words(patch("/api/v1/nodes/n-{x}/status", {"status": {"capacity": {"cpu": "much"}}})),
+            delete("/api/v1/nodes/n-{x}"),
+        ],
+    ),
+    Case(
+        "what a pod may change",
+        [
+            post(PODS, pod(), quiet=True),
+            patch(f"{PODS}/p", {"spec": {"activeDeadlineSeconds": 50}}),
+            patch(f"{PODS}/p", {"spec": {"activeDeadlineSeconds": 90}}),
+            patch(f"{PODS}/p", {"spec": {"containers": [{"name": "main", "image": "other"}]}}, STRATEGIC),
+            patch(f"{PODS}/p", {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}),
+            patch(f"{PODS}/p", {"spec": {"tolerations": []}}),
+            patch(f"{PODS}/p", {"spec": {"schedulingGates": [{"name": "a/b"}]}}),
+            own_words(patch(f"{PODS}/p", {"spec": {"terminationGracePeriodSeconds": 1}})),
+            own_words(patch(f"{PODS}/p", {"spec": {"containers": [{"name": "new", "image": "i"}]}}, STRATEGIC)),
+            own_words(patch(f"{PODS}/p", {"spec": {"nodeName": "n"}})),
+            post(PODS, pod("g", schedulingGates=[{"name": "a/b"}, {"name": "a/c"}])),
+            patch(f"{PODS}/g", {"spec": {"nodeSelector": {"a": "b"}, "schedulingGates": [{"name": "a/c"}]}}),
+            patch(f"{PODS}/g", {"spec": {"schedulingGates": []}}),
+        ],
+    ),
+    Case(
+        "pods with faults",
+        [
+            post(PODS, pod("a", containers=[{"name": "a", "image": "i"}, {"name": "a", "image": "j"}])),
+            post(PODS, pod("b", containers=[{"name": "a"}])),
+            post(PODS, pod("c", tolerations=[{"key": "k", "operator": "Odd", "effect": "Never"}])),
+            post(PODS, pod("d", nodeSelector={"a b": "c"}, dnsPolicy="Odd", terminationGracePeriodSeconds=-1)),
+            post(PODS, pod("e", volumes=[{"name": "v"}, {"name": "v", "emptyDir": {}}, {"name": "W", "emptyDir": {}}])),
+            post(PODS, pod("f", containers=[{"name": "a", "image": "i", "volumeMounts": [
+                {"name": "none", "mountPath": "/x"}, {"name": "none", "mountPath": ""}]}])),
+            post(PODS, pod("g", containers=[{"name": "a", "image": "i", "env": [{"name": "a b"}, {"name": ""}],
+                                             "ports": [
+                {"containerPort": 70000}, {"containerPort": 1, "protocol": "X"}]}])),
+            *(post(PODS, pod("h", containers=[{"name": "a", "image": "i", "resources": {"requests": amounts}}]))
+              for amounts in ({"cpu": "-1"}, {"odd": "1"}, {"example.com/x": "1500m"})),
+            post(PODS, pod("i", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "k", "operator": "Gt", "values": ["a", "b"]}]}]}}})),
+            post(PODS, pod("q", affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{
+                "weight": 1, "preference": {"matchExpressions": [
+                    {"key": "k v", "operator": "Odd"}, {"key": "k", "operator": "In"},
+                    {"key": "l", "operator": "Exists", "values": ["x"]},
+                    {"key": "m", "operator": "NotIn", "values": ["fine", "a b"]}]}}]}})),
+            post(PODS, pod("r", affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [
+                    {"key": "m", "operator": "In", "values": ["fine", "a b"]}]}]}}})),
+            post(PODS, pod("j", topologySpreadConstraints=[
+                {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "X"}])),
+            post(PODS, pod("k", hostname="A_b", subdomain="C d", activeDeadlineSeconds=0)),
+            post(PODS, pod("l", serviceAccountName="nobody")),
+            post(PODS, pod("m", priority=5)),
+            differs(RUNTIMES, post(PODS, pod("n", runtimeClassName="none-{x}"))),
+            post(PODS, pod("o", initContainers=[{"name": "main", "image": "i"}], restartPolicy="Always")),
+        ],
+    ),
+    Case(
+        "custom objects and their deletion",
+        [
+            *SERVE_WIDGETS,
+            post(WIDGETS, widget("a") | {"metadata": {"name": "a", "labels": {"l": "1"}, "finalizers": ["x.com/y"]}}),
+            delete(f"{WIDGETS}/a", {"preconditions": {"uid": "00000000-0000-0000-0000-000000000000"}}),
+            delete(f"{WIDGETS}/a", {"preconditions": {"resourceVersion": "1"}}),
+            delete(f"{WIDGETS}/a", {"preconditions": {"uid": "{uid:2}"}, "gracePeriodSeconds": 5}),
+            patch(f"{WIDGETS}/a", {"metadata": {"finalizers": None}}),
+            post(WIDGETS, widget("b"), quiet=True),
+            delete(f"{WIDGETS}/b", {"propagationPolicy": "Foreground"}),
+            get(f"{WIDGETS}/b", accept=TABLE),
+            watch(WIDGETS, "resourceVersion={rv:2}"),
+            watch(WIDGETS, "resourceVersion={rv:2}&fieldSelector=spec.size=1"),
+            get(WIDGETS, "fieldSelector=metadata.name=b"),
+            get(WIDGETS, "limit=1"),
+            post(WIDGETS, widget("c"), "dryRun=All"),
+            patch(f"{WIDGETS}/b", [{"op": "replace", "path": "/spec/size", "value": 99}], PATCH),
+            patch(f"{WIDGETS}/b", {"spec": {"size": 2}, "metadata": {"resourceVersion": "1"}}),
+            put(f"{WIDGETS}/b/status", {**widget("b"), "status": {"ready": True}}),
+            delete(WIDGETS, {"propagationPolicy": "Background"}),
+        ],
+    ),
+]  # fmt: skip
+
+CASES = [
+    *CREATE,
+    *UPDATE,
+    *PATCHES,
+    *DELETE,
+    *READ,
+    *WATCH,
+    *PODS_SUB,
+    *CUSTOM,
+    *REVIEWS,
+    *KINDS,
+    *SCHEMAS,
+    *TABLES,
+    *MORE,
+]

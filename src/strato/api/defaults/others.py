@@ -55,7 +55,9 @@ def default_namespace(obj: Json) -> None:
 
 def default_node(obj: Json) -> None:
     """Default a node: allocatable from capacity, quantities canonical."""
-    obj.setdefault("spec", {})
+    spec = obj.setdefault("spec", {})
+    if spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
     status = obj.get("status")
     if status is None:
         status = obj["status"] = {}

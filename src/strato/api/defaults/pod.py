@@ -17,6 +17,8 @@ def default_pod(pod: Json) -> None:
         spec = pod["spec"] = {}
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
+    if spec.get("schedulingGates") == []:  # the last one has been taken away
+        del spec["schedulingGates"]
     for container in spec.get("containers") or ():
         _requests_from_limits(container)
     for container in spec.get("initContainers") or ():

@@ -21,6 +21,9 @@ ANNOTATIONS_MAX_BYTES = 256 * 1024
 
 _IMMUTABLE = "field is immutable"
 _FINALIZER_NAMES = frozenset({"foregroundDeletion", "orphan", "kubernetes"})
+_EXCLUSIVE = {"foregroundDeletion", "orphan"}
+_NO_OWNERS = frozenset({("v1", "Event")})
+"""Kinds that own nothing: they come and go by the thousand."""
 
 
 def validate_metadata(
@@ -55,8 +58,9 @@ def validate_metadata(
     owners = get("ownerReferences")
     if owners:
         _validate_owners(owners, f"{field}.ownerReferences", causes)
-    for index, finalizer in enumerate(get("finalizers") or ()):
-        _validate_finalizer(finalizer, f"{field}.finalizers[{index}]", causes)
+    finalizers = get("finalizers")
+    if finalizers:
+        _validate_finalizers(finalizers, f"{field}.finalizers", causes)
     return causes
 
 
@@ -90,8 +94,12 @@ def validate_annotations(annotations: Json, field: str, causes: list[Cause]) -> 
 def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> None:
     controller = ""
     for owner in owners:
-        if not owner.get("apiVersion"):
-            causes.append(invalid_value(f"{field}.apiVersion", "", "version must not be empty"))
+        version = owner.get("apiVersion") or ""
+        if not version or version.count("/") > 1:  # what cannot be parsed is read as no version
+            causes.append(invalid_value(f"{field}.apiVersion", version, "version must not be empty"))
+        if (version, owner.get("kind")) in _NO_OWNERS:
+            text = f"/{version}, Kind={owner['kind']} is disallowed from being an owner"
+            causes.append(invalid_value(field, owner, text))
         missing = [member for member in ("kind", "name", "uid") if not owner.get(member)]
         causes += [invalid_value(f"{field}.{member}", "", "must not be empty") for member in missing]
         if owner.get("controller"):
@@ -108,12 +116,15 @@ def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> Non
             controller = described
 
 
-def _validate_finalizer(finalizer: str, field: str, causes: list[Cause]) -> None:
-    causes += [invalid_value(field, finalizer, text) for text in names.check_qualified_name(finalizer)]
-    if "/" not in finalizer and finalizer not in _FINALIZER_NAMES:
-        causes.append(
-            invalid_value(field, finalizer, "name is neither a standard finalizer name nor is it fully qualified")
-        )
+def _validate_finalizers(finalizers: list[str], field: str, causes: list[Cause]) -> None:
+    for index, finalizer in enumerate(finalizers):
+        causes += [invalid_value(field, finalizer, text) for text in names.check_qualified_name(finalizer)]
+        if "/" not in finalizer and finalizer not in _FINALIZER_NAMES:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid_value(f"{field}[{index}]", finalizer, text))
+    if set(finalizers) >= _EXCLUSIVE:
+        text = "finalizer orphan and foregroundDeletion cannot be both set"
+        causes.append(invalid_value(field, finalizers, text))
 
 
 def validate_metadata_update(new: Json, old: Json, *, field: str = "metadata") -> list[Cause]:
@@ -146,8 +157,7 @@ def validate_metadata_update(new: Json, old: Json, *, field: str = "metadata") -
     if owners and owners != old.get("ownerReferences"):
         _validate_owners(owners, f"{field}.ownerReferences", causes)
     if new.get("finalizers") != old.get("finalizers"):
-        for index, finalizer in enumerate(new.get("finalizers") or ()):
-            _validate_finalizer(finalizer, f"{field}.finalizers[{index}]", causes)
+        _validate_finalizers(new.get("finalizers") or [], f"{field}.finalizers", causes)
     return causes
 
 

@@ -23,6 +23,8 @@ from strato.errors import Cause
 Json = dict[str, Any]
 
 CONFIG_MAX_BYTES = 1024 * 1024
+_FIXED_ONCE = {"podCIDR": "spec.podCIDRs", "providerID": "spec.providerID"}
+"""What of a node may be set but not changed, and the field that is blamed."""
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
@@ -55,10 +57,12 @@ def validate_node_update(obj: Json, old: Json) -> list[Cause]:
     """Check a node; its pod network and provider may be set once."""
     causes = validate_node(obj)
     new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
-    for member in ("podCIDR", "providerID"):
+    for member in _FIXED_ONCE:
         if old_spec.get(member) and new_spec.get(member) != old_spec[member]:
             causes.append(
-                forbidden_field(f"spec.{member}", "node updates may not change " + member + ' except from "" to valid')
+                forbidden_field(
+                    _FIXED_ONCE[member], "node updates may not change " + member + ' except from "" to valid'
+                )
             )
     return causes
 

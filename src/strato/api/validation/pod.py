@@ -75,7 +75,7 @@ def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
         return [
             invalid_value("spec.activeDeadlineSeconds", None, "must not update from a positive integer to nil value")
         ]
-    return [invalid_value("spec.activeDeadlineSeconds", new, f"must be less than or equal to previous value of {old}")]
+    return [invalid_value("spec.activeDeadlineSeconds", new, "must be less than or equal to previous value")]
 
 
 def _toleration_causes(new: list[Json], old: list[Json]) -> list[Cause]:
@@ -93,11 +93,11 @@ def _toleration_causes(new: list[Json], old: list[Json]) -> list[Cause]:
 
 def _gate_causes(new: list[Json], old: list[Json]) -> list[Cause]:
     known = {gate.get("name") for gate in old}
-    added = sorted(str(gate.get("name")) for gate in new if gate.get("name") not in known)
-    if not added:
-        return []
     return [
         forbidden_field(
-            "spec.schedulingGates", f"only deletion is allowed, but found new scheduling gates '{', '.join(added)}'"
+            f"spec.schedulingGates[{index}].name",
+            f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
         )
+        for index, gate in enumerate(new)
+        if gate.get("name") not in known
     ]

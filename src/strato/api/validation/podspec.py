@@ -274,11 +274,11 @@ def validate_resources(resources: Json, field: str, causes: list[Cause], claims:
     if requests:
         place = f"{field}.requests"
         for name, amount in requests.items():
-            if (name not in NATIVE and not _is_fine_name(name, place, causes)) or not _is_fine(
-                name, amount, place, causes
-            ):
-                continue
             limit = limits.get(name) if limits else None
+            if name not in NATIVE and not _is_fine_name(name, place, causes):
+                continue
+            if not _is_fine(name, amount, place, causes) and (limit is not None or "/" not in name):
+                continue
             if amount != limit and (limit is not None or "/" in name):
                 _compare(name, amount, limit, place, causes)
     for index, claim in enumerate(resources.get("claims") or ()):
@@ -433,7 +433,12 @@ def _validate_affinity(affinity: Json, field: str, causes: list[Cause]) -> None:
         place = f"{field}.nodeAffinity.{_HARD}.nodeSelectorTerms"
         if required_terms is not None and not required_terms.get("nodeSelectorTerms"):
             causes.append(required(place, "must have at least one node selector term"))
+        for index, term in enumerate((required_terms or {}).get("nodeSelectorTerms") or ()):
+            _validate_node_term(term, f"{place}[{index}]", causes, hard=True)
         _validate_weights(node.get(_SOFT), f"{field}.nodeAffinity.{_SOFT}", causes)
+        for index, weighted in enumerate(node.get(_SOFT) or ()):
+            place = f"{field}.nodeAffinity.{_SOFT}[{index}].preference"
+            _validate_node_term(weighted.get("preference") or {}, place, causes, hard=False)
     for member in ("podAffinity", "podAntiAffinity"):
         body = affinity.get(member)
         if not body:
@@ -444,6 +449,33 @@ def _validate_affinity(affinity: Json, field: str, causes: list[Cause]) -> None:
         for index, weighted in enumerate(body.get(_SOFT) or ()):
             place = f"{field}.{member}.{_SOFT}[{index}].podAffinityTerm"
             _validate_pod_term(weighted.get("podAffinityTerm") or {}, place, causes)
+
+
+def _validate_node_term(term: Json, field: str, causes: list[Cause], *, hard: bool) -> None:
+    """Check expressions over nodes' labels; values that no label has only where they keep the pod from all nodes."""
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        place, operator = f"{field}.matchExpressions[{index}]", expression.get("operator") or ""
+        values, key = expression.get("values") or (), expression.get("key") or ""
+        if operator in ("In", "NotIn"):
+            if not values:
+                causes.append(required(f"{place}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+        elif operator in ("Exists", "DoesNotExist"):
+            if values:
+                text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+                causes.append(forbidden_field(f"{place}.values", text))
+        elif operator in ("Gt", "Lt"):
+            if len(values) != 1:
+                text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+                causes.append(required(f"{place}.values", text))
+        else:
+            causes.append(invalid_value(f"{place}.operator", operator, "not a valid selector operator"))
+        causes += [invalid_value(f"{place}.key", key, text) for text in names.check_qualified_name(key)]
+        if hard:
+            causes += [
+                invalid_value(f"{place}.values[{at}]", value, text)
+                for at, value in enumerate(values)
+                for text in names.check_label_value(value)
+            ]
 
 
 def _validate_weights(terms: list[Json] | None, field: str, causes: list[Cause]) -> None:

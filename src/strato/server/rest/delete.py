@@ -20,7 +20,8 @@ from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import storing
-from strato.server.rest.read import invalid_options, shown
+from strato.server.rest.forms import shown
+from strato.server.rest.read import Reader, invalid_options
 from strato.server.rest.state import State, object_key
 from strato.server.strategies import strategy_of, strategy_of_kind
 
@@ -35,8 +36,8 @@ _IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
 class Deleter:
     """The deleting verbs."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, reader: Reader) -> None:
+        self._state, self._reader = state, reader
 
     async def delete(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Delete an object, now or once its finalizers and its grace period allow."""
@@ -54,23 +55,24 @@ class Deleter:
         return shown(request, kind, body, now=self._state.clock.now())
 
     async def delete_collection(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Delete all selected objects of a namespace (or of a cluster-scoped kind)."""
+        """Delete all selected objects of a namespace (or of a cluster-scoped kind); answer what they were."""
         kind = served.kind
         request, options = _read_options(request)
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
         bucket = self._state.bucket(kind)
-        waiting = []
+        revision, found, waiting = self._state.store.published, [], []
         for key in bucket.keys(f"{target.namespace}/" if target.namespace else ""):
             body = bucket.latest(key)
             if body is None or not wanted.matches(body):
                 continue
+            found.append(body)
             old = _decode(body)
             one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
             question = storing.question(request, one, kind, "DELETE", None, old)
             self._state.admission.validate(question, self._state)
             waiting.append(self.remove(request, kind, one, old, options))
         await asyncio.gather(*waiting)
-        return Response(200, encode(_success(kind, "", "")))
+        return self._reader.listed(request, served, found, {"resourceVersion": str(revision)})
 
     async def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
@@ -234,7 +236,5 @@ def _grace_seconds(kind: Kind, obj: Json, options: Json) -> int:
 
 
 def _success(kind: Kind, name: str, uid: str) -> Json:
-    details = {"kind": kind.plural, **({"group": kind.group} if kind.group else {})}
-    if name:
-        details |= {"name": name, "uid": uid}
+    details = {"kind": kind.plural, **({"group": kind.group} if kind.group else {}), "name": name, "uid": uid}
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

@@ -6,7 +6,6 @@ import base64
 import binascii
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,11 +13,12 @@ import msgspec
 from strato.api.kinds import Kind
 from strato.api.status import aggregate, forbidden_field, not_found, not_supported
 from strato.api.wire import Request, Response
-from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid, NotAcceptable
+from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid
 from strato.server.fields import Filter
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
+from strato.server.rest import forms
 from strato.server.rest.state import State, object_key
 from strato.server.watching import Watch
 
@@ -35,15 +35,17 @@ class Reader:
     def get(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer one object."""
         kind = served.kind
+        if request.query:
+            self._revision_asked(request)
         row = self._state.bucket(kind).objects.get(object_key(kind, target.namespace, target.name))
         if row is None:
             raise not_found(kind, target.name)
-        return shown(request, kind, row.body, now=self._state.clock.now())
+        return forms.shown(request, kind, row.body, now=self._state.clock.now())
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer a collection, whole or in pages."""
         kind = served.kind
-        _check_accept(request)
+        forms.check_accept(request)
         check_list_options(request)
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
         start, revision = _continue(request.param("continue"))
@@ -63,12 +65,22 @@ class Reader:
             ) from error
         token = _token(last, revision) if remaining else ""
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        if token or (served.is_custom and not wants_table(request)):  # as a real server writes it
-            metadata["continue"] = token
         if token and wanted.everything:
             metadata["remainingItemCount"] = remaining
-        if wants_table(request):
-            return _table(request, kind, [_decode(body) for body in bodies], metadata, self._state.clock.now())
+        return self.listed(request, served, bodies, metadata, token)
+
+    def listed(
+        self, request: Request, served: Served, bodies: Sequence[bytes], metadata: dict[str, Any], token: str = ""
+    ) -> Response:
+        """Return objects as a list in the form that is asked for; ``token`` asks for the rest of it."""
+        kind, as_rows, described = served.kind, forms.wants_table(request), forms.wants_metadata(request)
+        if token or (served.is_custom and not (as_rows or described)):  # as a real server writes it
+            metadata["continue"] = token
+        if as_rows:
+            objects = [_decode(body) for body in bodies]
+            return forms.table(request, kind, objects, metadata, self._state.clock.now())
+        if described:
+            return Response(200, forms.metadata_list(bodies, metadata))
         head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
         return Response(200, _joined(kind, head[:-1] + b',"items":[', bodies, typed=served.is_custom))
 
@@ -85,7 +97,7 @@ class Reader:
         revision = _revision(asked)
         if revision > current:
             raise ApiError(
-                f"Too large resource version: {revision}, current: {current}",
+                f"Timeout: Too large resource version: {revision}, current: {current}",
                 reason="Timeout",
                 code=504,
                 causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
@@ -137,7 +149,7 @@ class Reader:
         asked = request.param("resourceVersion")
         send_initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else asked in ("", "0")
         prefix = f"{target.namespace}/" if target.namespace else ""
-        render = partial(_render_frame, request, kind, self._state) if wants_table(request) else None
+        render = forms.rendering(request, kind, self._state.clock)
         revision = store.published
         initial: Sequence[bytes] = ()
         if send_initial:
@@ -157,6 +169,7 @@ class Reader:
             bookmarks=request.flag("allowWatchBookmarks"),
             timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
             render=render,
+            render_bookmarks=forms.wants_metadata(request),
         )
         return Response(200, stream=watch)
 
@@ -232,55 +245,6 @@ def invalid_options(kind: str, causes: Sequence[Cause]) -> Invalid:
     """Return the error for options: ``ListOptions.meta.k8s.io "" is invalid: …``."""
     details = {"group": "meta.k8s.io", "kind": kind}
     return Invalid(f'{kind}.meta.k8s.io "" is invalid: {aggregate(causes)}', causes=causes, details=details)
-
-
-def _check_accept(request: Request) -> None:
-    """Refuse clients that take nothing we can write.
-
-    Raises:
-        NotAcceptable: No accepted type is JSON.
-    """
-    accept = request.headers.get("accept", "")
-    if accept != "application/json" and accept and not any(part in accept for part in ("json", "*/*", "application/*")):
-        raise NotAcceptable(
-            "only the following media types are accepted: "
-            "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
-        )
-
-
-def wants_table(request: Request) -> bool:
-    """Return whether the client asks for a Table before plain JSON."""
-    return "as=Table" in request.headers.get("accept", "")
-
-
-def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int = 200) -> Response:
-    """Return one object as the client wants to see it.
-
-    Raises:
-        NotAcceptable: The client accepts nothing we can write.
-    """
-    accept = request.headers.get("accept", "")
-    if "as=Table" in accept:
-        obj = _decode(body)
-        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        response = _table(request, kind, [obj], metadata, now)
-        response.status = status
-        return response
-    _check_accept(request)
-    return Response(status, body)
-
-
-def _table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
-    from strato.server import tables  # only people at a terminal ask for tables
-
-    include = request.param("includeObject", "Metadata")
-    return Response(200, encode(tables.render(kind, objects, list_meta=metadata, include_object=include, now=now)))
-
-
-def _render_frame(request: Request, kind: Kind, state: State, body: bytes) -> bytes:
-    obj = _decode(body)
-    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-    return _table(request, kind, [obj], metadata, state.clock.now()).body
 
 
 def _integer(request: Request, name: str) -> int:

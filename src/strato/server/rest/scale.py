@@ -8,9 +8,9 @@ import msgspec
 
 from strato.api.selectors import from_label_selector, from_labels
 from strato.api.shapes import LabelSelector
-from strato.api.status import aggregate, conflict, invalid_value, method_not_supported
+from strato.api.status import INVALID, aggregate, conflict, invalid_value, method_not_supported
 from strato.api.wire import Request, Response
-from strato.errors import BadRequest, Invalid, UnsupportedMedia
+from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
@@ -47,7 +47,10 @@ class Scale:
             raise method_not_supported(kind, verb)
         replicas = (body.get("spec") or {}).get("replicas", 0) if isinstance(body, dict) else None
         if not isinstance(replicas, int) or isinstance(replicas, bool):
-            raise BadRequest(f"spec.replicas must be an integer of at least 0, not {replicas!r}")
+            text = f"spec.replicas must be an integer of at least 0, not {replicas!r}"
+            if verb == "patch":  # the patch was fine, what it makes of the scale is not
+                raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")])
+            raise BadRequest(text)
         if replicas < 0:
             cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             details = {"name": target.name, "group": "autoscaling", "kind": "Scale"}
@@ -65,10 +68,8 @@ class Scale:
             encode(patch),
             request.user,
         )
-        await self._writer.patch(inner, target._replace(subresource=""), served)
-        return Response(
-            200, encode(_scale_of(kind.scale_paths, self._state.require(kind, target.namespace, target.name)))
-        )
+        scaled = await self._writer.patch(inner, target._replace(subresource=""), served)
+        return Response(200, encode(_scale_of(kind.scale_paths, msgspec.json.decode(scaled.body))))
 
 
 def _scale_of(paths: tuple[str, str, str], obj: Json) -> Json:

@@ -134,4 +134,6 @@ def _checked(served: Served, target: ResourcePath, status: Json, before: Json) -
         objects.fill_defaults(served.status, part)
         objects.validate_status(served.status, part, {**part, "status": before}, target.name)
     checked: Json | None = part.get("status")
+    if checked is not None:
+        objects.keep_class(kind, checked, before)
     return checked

@@ -11,7 +11,8 @@ from strato.api.wire import Request, Response
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
-from strato.server.rest.read import invalid_options, shown
+from strato.server.rest.forms import shown
+from strato.server.rest.read import invalid_options
 from strato.server.rest.state import State
 
 _MODES = ("", "Ignore", "Strict", "Warn")
@@ -70,12 +71,19 @@ async def store(state: State, request: Request, kind: Kind, key: str, obj: Json)
     return body
 
 
-async def remove(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
-    """Delete the object; its last state gets the revision of the deletion. A dry run does not."""
-    obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
+async def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, last: Json | None = None) -> bytes:
+    """Delete the object; its last state gets the revision of the deletion. A dry run does not.
+
+    Watchers are shown ``last`` where that is another state than what is answered.
+    """
+    revision = str(state.store.next_revision())
+    obj["metadata"]["resourceVersion"] = revision
     body = encode(obj)
     if not is_dry_run(request):
-        await state.store.write(kind.resource, key, None, body)
+        tombstone = body
+        if last is not None:
+            tombstone = encode({**last, "metadata": {**last["metadata"], "resourceVersion": revision}})
+        await state.store.write(kind.resource, key, None, tombstone)
     return body
 
 

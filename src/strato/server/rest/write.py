@@ -192,6 +192,7 @@ class Writer:
             objects.check_type(served, obj)
             objects.check_namespace(kind, obj, target.namespace)
             warnings = self._check_fields(request, served, obj, _status_part(served, target, obj, old))
+            warnings += objects.unique_owners(obj["metadata"])
         except BadRequest as error:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
@@ -245,7 +246,7 @@ class Writer:
             await self._state.store.settled(kind.resource, key)
             return encode(old)
         if _may_go(kind, obj):
-            return await storing.remove(self._state, request, kind, key, obj)
+            return await storing.remove(self._state, request, kind, key, obj, last=old)
         if not target.subresource:
             quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request), old=old)
         return await storing.store(self._state, request, kind, key, obj)
@@ -272,7 +273,8 @@ class Writer:
                 obj = builtin.merge_duplicates(request.body)
         obj = objects.check_type(served, obj)
         objects.check_namespace(kind, obj, target.namespace)
-        return obj, [*repeated, *self._check_fields(request, served, obj)]
+        warnings = self._check_fields(request, served, obj)
+        return obj, [*repeated, *warnings, *objects.unique_owners(obj["metadata"])]
 
     def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
         mode = request.param("fieldValidation") or "Warn"

@@ -40,7 +40,9 @@ def render(
                 row["conditions"] = conditions
         if include_object == "Object":
             row["object"] = obj
-        elif include_object != "None":
+        elif include_object == "None":
+            row["object"] = None
+        else:
             row["object"] = {
                 "kind": "PartialObjectMetadata",
                 "apiVersion": "meta.k8s.io/v1",

@@ -1,0 +1,113 @@
+"""The form a client wants objects in: as they are, their metadata alone, or as rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from strato.api.kinds import Kind
+from strato.api.wire import Request, Response
+from strato.clock import Clock
+from strato.errors import BadRequest, NotAcceptable
+from strato.server.objects import encode
+
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_META = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
+_INCLUDED = ("", "Metadata", "Object", "None")
+
+
+class _Described(msgspec.Struct, gc=False):
+    """The metadata of a stored object, as bytes."""
+
+    metadata: msgspec.Raw
+
+
+_read_metadata = msgspec.json.Decoder(_Described).decode
+
+
+def wants_table(request: Request) -> bool:
+    """Return whether the client asks for a Table before plain JSON."""
+    return "as=Table" in request.headers.get("accept", "")
+
+
+def wants_metadata(request: Request) -> bool:
+    """Return whether the client asks for the metadata of objects alone."""
+    return "as=PartialObjectMetadata" in request.headers.get("accept", "")
+
+
+def metadata_alone(body: bytes) -> bytes:
+    """Return a stored object as PartialObjectMetadata; the rest of it is not decoded."""
+    return b"".join((_META, _read_metadata(body).metadata, b"}"))
+
+
+def metadata_list(bodies: Sequence[bytes], metadata: dict[str, Any]) -> bytes:
+    """Return the text of a PartialObjectMetadataList."""
+    head = encode({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
+    return b"".join((head[:-1], b',"items":[', b",".join(map(metadata_alone, bodies)), b"]}"))
+
+
+def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int = 200) -> Response:
+    """Return one object as the client wants to see it.
+
+    Raises:
+        NotAcceptable: The client accepts nothing we can write.
+    """
+    accept = request.headers.get("accept", "")
+    if "as=" in accept:
+        if "as=Table" in accept:
+            obj = _decode(body)
+            metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+            response = table(request, kind, [obj], metadata, now)
+            response.status = status
+            return response
+        if "as=PartialObjectMetadata" in accept:
+            return Response(status, metadata_alone(body))
+    check_accept(request)
+    return Response(status, body)
+
+
+def rendering(request: Request, kind: Kind, clock: Clock) -> Callable[[bytes], bytes] | None:
+    """Return what makes of a stored body what a frame of a watch carries; None when that is the body itself."""
+    if wants_table(request):
+
+        def row(body: bytes) -> bytes:
+            obj = _decode(body)
+            metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+            return table(request, kind, [obj], metadata, clock.now()).body
+
+        return row
+    return metadata_alone if wants_metadata(request) else None
+
+
+def table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
+    """Return objects as rows.
+
+    Raises:
+        BadRequest: ``includeObject`` is something unknown.
+    """
+    from strato.server import tables  # only people at a terminal ask for tables
+
+    include = request.param("includeObject")
+    if include not in _INCLUDED:
+        raise BadRequest(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": must be '
+            "'Metadata', 'Object', 'None', or empty"
+        )
+    rows = tables.render(kind, objects, list_meta=metadata, include_object=include or "Metadata", now=now)
+    return Response(200, encode(rows))
+
+
+def check_accept(request: Request) -> None:
+    """Refuse clients that take nothing we can write.
+
+    Raises:
+        NotAcceptable: No accepted type is JSON.
+    """
+    accept = request.headers.get("accept", "")
+    if accept != "application/json" and accept and not any(part in accept for part in ("json", "*/*", "application/*")):
+        raise NotAcceptable(
+            "only the following media types are accepted: "
+            "application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
+        )
