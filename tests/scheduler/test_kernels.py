@@ -15,7 +15,7 @@ from strato.scheduler.cache.nodes import NodeTable
 from strato.scheduler.cache.resources import Dimensions
 from strato.scheduler.cache.tasks import TaskClass
 from strato.scheduler.framework import ResourceTerm
-from strato.scheduler.placement import resource_scores, term_arrays
+from strato.scheduler.scoring import resource_scores, term_arrays
 from tests.scheduler.naive import SlowNode, place
 
 TERMS = [
@@ -87,21 +87,10 @@ class Arena:
             count,
             self.flags,
             self.rows,
-            self.request,
-            self.scored,
-            t.allocatable,
-            t.idle,
-            t.releasing,
-            t.pipelined,
-            t.requested,
-            t.scored,
-            t.pods,
-            t.journal,
-            t.cursor,
-            self.mask,
-            self.base,
-            np.zeros(len(self.mask), np.bool_),
-            *term_arrays(self.terms),
+            kernels.Want(self.request, self.scored),
+            t.columns,
+            kernels.Static(self.mask, self.base, np.zeros(len(self.mask), np.bool_)),
+            term_arrays(self.terms),
             self.tree,
             self.head,
             out,

@@ -55,7 +55,7 @@ def run_cycle(
     close_session(ssn)
     _undo_promises(ssn)
     if ssn.plan.failures:
-        ssn.placer.forget()  # it may keep what a failing plugin did not say
+        ssn.placer.known.forget()  # it may keep what a failing plugin did not say
     return ssn.plan
 
 

@@ -1,17 +1,29 @@
 """Numba kernels: score nodes for a task class, keep the scores in a tournament tree, place a batch of equal tasks.
 
-Importing this module imports Numba (half a second); only `strato.scheduler.placement` does, when a scheduler starts.
+Importing this module imports Numba (half a second), so nothing imports it before a scheduler starts.
 There are two public kernels with one signature each, so a first compilation takes seconds and a cached load
 milliseconds: `place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains.
+Arrays that belong together travel as named tuples; those of the nodes are `strato.scheduler.cache.nodes.Columns`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+
 import numpy as np
+import numpy.typing as npt
 from numba import njit
 
+if TYPE_CHECKING:
+    from strato.scheduler.cache.nodes import Columns
+
+Int64s = npt.NDArray[np.int64]
+Int32s = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
 LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
-"""Kinds of resource score terms, see `strato.scheduler.placement.ResourceTerm`."""
+"""Kinds of resource score terms, see `strato.scheduler.framework.ResourceTerm`."""
 
 FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP, PROMISE = 1, 2, 4, 8, 16
 """Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of
@@ -22,8 +34,92 @@ PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 """Entries of a tree's ``head``: leaves, row shown by leaf 0, journal cursor it is current with, 1 when built."""
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _asked(request):  # type: ignore[no-untyped-def] # numba
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_OUTER: dict[str, Any] = {"cache": True, "nogil": True}
+_INNER: dict[str, Any] = {**_OUTER, "_nrt": False, "forceinline": True}
+"""For what runs per row: references to arrays that the caller holds are not counted, which took two thirds of it."""
+_outer = cast(Callable[[_Function], _Function], njit(**_OUTER))
+_inner = cast(Callable[[_Function], _Function], njit(**_INNER))
+
+
+class Want(NamedTuple):
+    """What one task asks for.
+
+    Attributes:
+        request: int64[width], of each of the table's columns.
+        scored: int64[2], cpu and memory as scoring sees them.
+    """
+
+    request: Int64s
+    scored: Int64s
+
+
+class Static(NamedTuple):
+    """What is known of rows (`place_batch`) or of positions in a list of rows (`place_near`) whatever runs there.
+
+    Attributes:
+        mask: bool[n], those the static filters allow.
+        base: float64[n], static part of the score, added first.
+        sensitive: bool[n]; the batch ends after a placement that fills such a one, because base may change.
+    """
+
+    mask: npt.NDArray[np.bool_]
+    base: Floats
+    sensitive: npt.NDArray[np.bool_]
+
+
+class Terms(NamedTuple):
+    """Resource score terms.
+
+    Attributes:
+        kinds: int64[t], the kind of each.
+        weights: float64[t], the weight of each.
+        dims: int64[t, k], the columns of each; -1 ends.
+        dim_weights: float64[t, k], the weights of those.
+    """
+
+    kinds: Int64s
+    weights: Floats
+    dims: Int64s
+    dim_weights: Floats
+
+
+class Domains(NamedTuple):
+    """The network domains around the rows and what they add to the scores.
+
+    Attributes:
+        leaf: int32[n], the lowest domain of every row.
+        parent: int32[domains].
+        weight: Factor of the domains' part; 0 when there is none.
+        near: Domain the gang lies in so far, -1 when nowhere; -2 scores by ``used`` instead.
+        closeness: float64[domains], how good it is that the domain is the lowest common one.
+        members: int64[domains], tasks of the gang inside; kept current.
+        total: Tasks of the gang.
+        used: float64[domains, k], what is used of ``capacity``; kept current.
+        capacity: float64[domains, k].
+        asked: float64[k], what one task adds to ``used``.
+        asked_weights: float64[k], the weight of each.
+        shares: float64[domains], weight of each domain's fill, already divided by the sum over tiers.
+        absent: float64[domains], sum of the shares of the tiers that are absent around a leaf.
+    """
+
+    leaf: Int32s
+    parent: Int32s
+    weight: float
+    near: int
+    closeness: Floats
+    members: Int64s
+    total: int
+    used: Floats
+    capacity: Floats
+    asked: Floats
+    asked_weights: Floats
+    shares: Floats
+    absent: Floats
+
+
+@_outer
+def _asked(request: Int64s) -> Int64s:
     """Return the columns a request is held against: cpu, memory, and whatever else it names."""
     columns = np.empty(request.size, np.int64)
     n = 0
@@ -34,8 +130,9 @@ def _asked(request):  # type: ignore[no-untyped-def] # numba
     return columns[:n]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):  # type: ignore[no-untyped-def] # numba
+@_inner
+def _fits(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> bool:
+    request, idle, pipelined = want.request, nodes.idle, nodes.pipelined
     if flags & FUTURE == 0:
         for j in range(asked.size):
             if request[asked[j]] > idle[row, asked[j]]:
@@ -43,63 +140,32 @@ def _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, fl
     if flags & FUTURE or pipelined[row, 2] != 0:  # a promise takes a pod slot: without one, idle alone decides
         for j in range(asked.size):
             d = asked[j]
-            if request[d] > idle[row, d] + releasing[row, d] - pipelined[row, d]:
+            if request[d] > idle[row, d] + nodes.releasing[row, d] - pipelined[row, d]:
                 return False
-    return flags & LIMIT_PODS == 0 or pods[row] < allocatable[row, 2]
+    return flags & LIMIT_PODS == 0 or nodes.pods[row] < nodes.allocatable[row, 2]
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _charge(row, request, asked, scored_request, idle, pipelined, requested, scored, pods, journal, cursor, flags):  # type: ignore[no-untyped-def] # numba
+@_inner
+def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> None:
     for j in range(asked.size):
         d = asked[j]
         if flags & (FUTURE | PROMISE):
-            pipelined[row, d] += request[d]
+            nodes.pipelined[row, d] += want.request[d]
         else:
-            idle[row, d] -= request[d]
-        requested[row, d] += request[d]
-    scored[row, 0] += scored_request[0]
-    scored[row, 1] += scored_request[1]
-    pods[row] += 1
-    journal[cursor[0] % journal.size] = row
-    cursor[0] += 1
+            nodes.idle[row, d] -= want.request[d]
+        nodes.requested[row, d] += want.request[d]
+    nodes.scored[row, 0] += want.scored[0]
+    nodes.scored[row, 1] += want.scored[1]
+    nodes.pods[row] += 1
+    nodes.journal[nodes.cursor[0] % nodes.journal.size] = row
+    nodes.cursor[0] += 1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def score_row(row, request, scored_request, allocatable, idle, requested, scored, kinds, weights, dims, dim_weights):  # type: ignore[no-untyped-def] # numba
-    """Return the resource terms' points of one row, in the words of `place_batch`; mutates nothing, O(terms)."""
-    parts = np.empty(dims.shape[1])
-    return _score(
-        row,
-        request,
-        scored_request,
-        allocatable,
-        idle,
-        requested,
-        scored,
-        kinds,
-        weights,
-        dims,
-        dim_weights,
-        parts,
-    )
-
-
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _score(  # type: ignore[no-untyped-def] # numba
-    row,
-    request,
-    scored_request,
-    allocatable,
-    idle,
-    requested,
-    scored,
-    kinds,
-    weights,
-    dims,
-    dim_weights,
-    parts,
-):
-    """Do what `score_row` does; ``parts`` is scratch of as many entries as a term may name columns."""
+@_inner
+def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) -> float:
+    """Return the resource terms' points of a row; ``parts`` is scratch with room for the columns of any term."""
+    request, allocatable, requested = want.request, nodes.allocatable, nodes.requested
+    kinds, weights, dims, dim_weights = terms.kinds, terms.weights, terms.dims, terms.dim_weights
     total = 0.0
     for t in range(kinds.size):
         kind = kinds[t]
@@ -113,7 +179,7 @@ def _score(  # type: ignore[no-untyped-def] # numba
                 capacity = allocatable[row, d]
                 if capacity == 0:
                     continue
-                used = scored[row, d] + scored_request[d] if d < 2 else requested[row, d] + request[d]
+                used = nodes.scored[row, d] + want.scored[d] if d < 2 else requested[row, d] + request[d]
                 w = int(dim_weights[t, j])
                 whole += w
                 if kind == LEAST:
@@ -160,7 +226,7 @@ def _score(  # type: ignore[no-untyped-def] # numba
                 if need <= 0:
                     continue
                 capacity = allocatable[row, d]
-                used = capacity - idle[row, d] + need
+                used = capacity - nodes.idle[row, d] + need
                 w_f = dim_weights[t, j]
                 if capacity > 0:
                     if used > capacity:
@@ -175,33 +241,45 @@ def _score(  # type: ignore[no-untyped-def] # numba
     return total
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def place_batch(  # type: ignore[no-untyped-def] # numba
-    count,
-    flags,
-    rows,
-    request,
-    scored_request,
-    allocatable,
-    idle,
-    releasing,
-    pipelined,
-    requested,
-    scored,
-    pods,
-    journal,
-    cursor,
-    mask,
-    base,
-    sensitive,
-    kinds,
-    weights,
-    dims,
-    dim_weights,
-    tree,
-    head,
-    out,
-):
+@_inner
+def _value(
+    row: int,
+    allowed: bool,
+    base: float,
+    want: Want,
+    asked: Int64s,
+    nodes: Columns,
+    terms: Terms,
+    parts: Floats,
+    flags: int,
+) -> float:
+    """Return the score of a row whose static part is ``base``, -inf where a task does not fit."""
+    if not allowed or not _fits(row, want, asked, nodes, flags):
+        return -np.inf
+    return base + _score(row, want, nodes, terms, parts)
+
+
+@_outer
+def score_rows(rows: Int64s, want: Want, nodes: Columns, terms: Terms, points: Floats) -> None:
+    """Write the resource terms' points of some rows to ``points``: float64[n]. O(rows · terms)."""
+    parts = np.empty(terms.dims.shape[1])
+    for row in rows:
+        points[row] = _score(row, want, nodes, terms, parts)
+
+
+@_outer
+def place_batch(
+    count: int,
+    flags: int,
+    rows: int,
+    want: Want,
+    nodes: Columns,
+    static: Static,
+    terms: Terms,
+    tree: Floats,
+    head: Int64s,
+    out: Int32s,
+) -> int:
     """Place up to ``count`` equal tasks, each on the best row left, and charge the rows.
 
     Identical to: for each task, take the row of highest score among those that fit (first one from ``head[OFFSET]`` on
@@ -211,24 +289,10 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         count: Tasks to place.
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP.
         rows: Rows in use; every array has at least as many.
-        request: int64[width], what one task asks for.
-        scored_request: int64[2], cpu and memory as scoring sees them.
-        allocatable: int64[n, width], a column set of the `NodeTable`, as are the next six.
-        idle: int64[n, width]; charged in place, unless under FUTURE.
-        releasing: int64[n, width].
-        pipelined: int64[n, width]; charged in place under FUTURE.
-        requested: int64[n, width]; charged in place.
-        scored: int64[n, 2]; charged in place.
-        pods: int64[n]; charged in place.
-        journal: int32[], the table's journal; every charged row is appended.
-        cursor: int64[1], its position.
-        mask: bool[n], rows the static filters allow.
-        base: float64[n], static part of the score, added first.
-        sensitive: bool[n]; the batch ends after a placement that fills such a row, because base may change.
-        kinds: int64[t], kinds of the resource terms.
-        weights: float64[t], their weights.
-        dims: int64[t, k], the columns of each; -1 ends.
-        dim_weights: float64[t, k], the weights of those.
+        want: What one task asks for.
+        nodes: The columns of the `NodeTable`; charged in place, every charged row is appended to the journal.
+        static: What is known of rows.
+        terms: The resource terms.
         tree: float64[2 * leaves], the class's tree, -inf where a row does not fit.
         head: int64[4], see PLACES.
         out: int32[>= count], receives the rows chosen.
@@ -236,8 +300,10 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
     Returns: Number of tasks placed.
     Complexity: O(rows) when built, else O(changed rows · log rows), plus O(log rows) per task.
     """
-    asked = _asked(request)
-    parts = np.empty(dims.shape[1])
+    asked = _asked(want.request)
+    parts = np.empty(terms.dims.shape[1])
+    mask, base, sensitive = static
+    journal, cursor = nodes.journal, nodes.cursor
     leaves = head[0]
     offset = head[1]
     now = cursor[0]
@@ -249,21 +315,7 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
                 row = i + offset
                 if row >= rows:
                     row -= rows
-                if mask[row] and _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):
-                    value = base[row] + _score(
-                        row,
-                        request,
-                        scored_request,
-                        allocatable,
-                        idle,
-                        requested,
-                        scored,
-                        kinds,
-                        weights,
-                        dims,
-                        dim_weights,
-                        parts,
-                    )
+                value = _value(row, mask[row], base[row], want, asked, nodes, terms, parts, flags)
             tree[leaves + i] = value
         for i in range(leaves - 1, 0, -1):
             tree[i] = max(tree[2 * i], tree[2 * i + 1])
@@ -273,22 +325,7 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
             row = journal[p % journal.size]
             if row >= rows:
                 continue
-            value = -np.inf
-            if mask[row] and _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):
-                value = base[row] + _score(
-                    row,
-                    request,
-                    scored_request,
-                    allocatable,
-                    idle,
-                    requested,
-                    scored,
-                    kinds,
-                    weights,
-                    dims,
-                    dim_weights,
-                    parts,
-                )
+            value = _value(row, mask[row], base[row], want, asked, nodes, terms, parts, flags)
             i = leaves + row - offset
             if row < offset:
                 i += rows
@@ -312,25 +349,12 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
         row = i - leaves + offset
         if row >= rows:
             row -= rows
-        _charge(row, request, asked, scored_request, idle, pipelined, requested, scored, pods, journal, cursor, flags)
+        _charge(row, want, asked, nodes, flags)
         out[placed] = row
         placed += 1
         value = -np.inf
-        if flags & EXCLUSIVE == 0 and _fits(row, request, asked, idle, releasing, pipelined, pods, allocatable, flags):
-            value = base[row] + _score(
-                row,
-                request,
-                scored_request,
-                allocatable,
-                idle,
-                requested,
-                scored,
-                kinds,
-                weights,
-                dims,
-                dim_weights,
-                parts,
-            )
+        if flags & EXCLUSIVE == 0:
+            value = _value(row, mask[row], base[row], want, asked, nodes, terms, parts, flags)
         tree[i] = value
         i //= 2
         while i > 0:
@@ -342,21 +366,22 @@ def place_batch(  # type: ignore[no-untyped-def] # numba
     return placed
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _filled(domain, used, capacity, asked, asked_weights):  # type: ignore[no-untyped-def] # numba
+@_inner
+def _filled(domain: int, domains: Domains) -> float:
+    used, capacity, asked, weights = domains.used, domains.capacity, domains.asked, domains.asked_weights
     points = 0.0
     whole = 0.0
     for k in range(asked.size):
         if asked[k] > 0:
             if used[domain, k] + asked[k] > capacity[domain, k]:
                 return 0.0
-            points += (used[domain, k] + asked[k]) / capacity[domain, k] * asked_weights[k]
-            whole += asked_weights[k]
+            points += (used[domain, k] + asked[k]) / capacity[domain, k] * weights[k]
+            whole += weights[k]
     return points / whole if whole > 0 else 0.0
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def _lca(left, right, parent):  # type: ignore[no-untyped-def] # numba
+@_inner
+def _lca(left: int, right: int, parent: Int32s) -> int:
     if left < 0 or right < 0:
         return max(left, right)
     up = right
@@ -370,45 +395,19 @@ def _lca(left, right, parent):  # type: ignore[no-untyped-def] # numba
     return -1
 
 
-@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def place_near(  # type: ignore[no-untyped-def] # numba
-    count,
-    flags,
-    rows,
-    start,
-    request,
-    scored_request,
-    allocatable,
-    idle,
-    releasing,
-    pipelined,
-    requested,
-    scored,
-    pods,
-    journal,
-    cursor,
-    mask,
-    base,
-    sensitive,
-    kinds,
-    weights,
-    dims,
-    dim_weights,
-    out,
-    leaf,
-    parent,
-    weight,
-    near,
-    closeness,
-    members,
-    total,
-    used,
-    capacity,
-    asked,
-    asked_weights,
-    shares,
-    absent,
-):
+@_outer
+def place_near(
+    count: int,
+    flags: int,
+    rows: Int64s,
+    start: int,
+    want: Want,
+    nodes: Columns,
+    static: Static,
+    terms: Terms,
+    domains: Domains,
+    out: Int32s,
+) -> int:
     """Place up to ``count`` equal tasks, each on the best of some rows, and charge them; scores follow the domains.
 
     Identical to: for each task, take the row of highest score among those that fit (first one from ``start`` on among
@@ -420,74 +419,36 @@ def place_near(  # type: ignore[no-untyped-def] # numba
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, PROMISE.
         rows: int64[r], the rows to choose from.
         start: Position in ``rows`` where the search begins.
-        request: int64[width], what one task asks for.
-        scored_request: int64[2], cpu and memory as scoring sees them.
-        allocatable: int64[n, width], a column set of the `NodeTable`, as are the next eight; see `place_batch`.
-        idle: Charged in place, unless under FUTURE.
-        releasing: Read only.
-        pipelined: Charged in place under FUTURE.
-        requested: Charged in place.
-        scored: Charged in place.
-        pods: Charged in place.
-        journal: Every charged row is appended.
-        cursor: Its position.
-        mask: bool[r], positions the static filters allow.
-        base: float64[r], static part of the score.
-        sensitive: bool[r]; the batch ends after a placement that fills such a row.
-        kinds: int64[t], kinds of the resource terms, with the next three as in `place_batch`.
-        weights: float64[t].
-        dims: int64[t, k].
-        dim_weights: float64[t, k].
+        want: What one task asks for.
+        nodes: The columns of the `NodeTable`, charged as by `place_batch`.
+        static: What is known of the positions in ``rows``.
+        terms: The resource terms.
+        domains: The network around; ``members`` and ``used`` are kept current.
         out: int32[>= count], receives the rows chosen.
-        leaf: int32[n], the lowest domain of every row.
-        parent: int32[domains].
-        weight: Factor of the domains' part; 0 when there is none.
-        near: Domain the gang lies in so far, -1 when nowhere; -2 scores by ``used`` instead.
-        closeness: float64[domains], how good it is that the domain is the lowest common one.
-        members: int64[domains], tasks of the gang inside; kept current.
-        total: Tasks of the gang.
-        used: float64[domains, k], what is used of ``capacity``; kept current.
-        capacity: float64[domains, k].
-        asked: float64[k], what one task adds to ``used``.
-        asked_weights: float64[k], the weight of each.
-        shares: float64[domains], weight of each domain's fill, already divided by the sum over tiers.
-        absent: float64[domains], sum of the shares of the tiers that are absent around a leaf.
 
     Returns: Number of tasks placed.
     Complexity: O((rows + domains) per task).
     """
-    columns = _asked(request)
-    parts = np.empty(dims.shape[1])
+    asked = _asked(want.request)
+    parts = np.empty(terms.dims.shape[1])
+    leaf, parent, near, members = domains.leaf, domains.parent, domains.near, domains.members
+    closeness, shares, absent = domains.closeness, domains.shares, domains.absent
+    mask, base, sensitive = static
     size = rows.size
-    domains = parent.size
     own = np.full(size, -np.inf)
     for i in range(size):
         row = rows[i]
-        if mask[i] and _fits(row, request, columns, idle, releasing, pipelined, pods, allocatable, flags):
-            own[i] = base[i] + _score(
-                row,
-                request,
-                scored_request,
-                allocatable,
-                idle,
-                requested,
-                scored,
-                kinds,
-                weights,
-                dims,
-                dim_weights,
-                parts,
-            )
-    part = np.zeros(domains)
-    filled = np.zeros(domains)
+        own[i] = _value(row, mask[i], base[i], want, asked, nodes, terms, parts, flags)
+    part = np.zeros(parent.size)
+    filled = np.zeros(parent.size)
     if near == -2:
-        for d in range(domains):
-            filled[d] = _filled(d, used, capacity, asked, asked_weights)
+        for d in range(parent.size):
+            filled[d] = _filled(d, domains)
     stale = True
     placed = 0
     while placed < count:
         if stale and near == -2:
-            for d in range(domains):
+            for d in range(parent.size):
                 part[d] = absent[d]
                 up = d
                 while up >= 0:
@@ -495,7 +456,7 @@ def place_near(  # type: ignore[no-untyped-def] # numba
                     up = parent[up]
             stale = False
         elif stale and near >= 0:
-            for d in range(domains):
+            for d in range(parent.size):
                 part[d] = 1.0 if d == near else closeness[_lca(d, near, parent)]
             stale = False
         ties = 0
@@ -520,15 +481,15 @@ def place_near(  # type: ignore[no-untyped-def] # numba
             d = leaf[rows[i]]
             here = part[d]
             if ties > 1 and here == top:
-                here += members[d] / total
-            value = own[i] + here * 100.0 * weight
+                here += members[d] / domains.total
+            value = own[i] + here * 100.0 * domains.weight
             if value > best:
                 best = value
                 at = i
         if at < 0:
             break
         row = rows[at]
-        _charge(row, request, columns, scored_request, idle, pipelined, requested, scored, pods, journal, cursor, flags)
+        _charge(row, want, asked, nodes, flags)
         out[placed] = row
         placed += 1
         up = leaf[row]
@@ -538,31 +499,16 @@ def place_near(  # type: ignore[no-untyped-def] # numba
             near = lies
         while up >= 0:
             if near == -2:
-                for k in range(asked.size):
-                    used[up, k] += asked[k]
-                filled[up] = _filled(up, used, capacity, asked, asked_weights)
+                for k in range(domains.asked.size):
+                    domains.used[up, k] += domains.asked[k]
+                filled[up] = _filled(up, domains)
                 stale = True
             else:
                 members[up] += 1
             up = parent[up]
         own[at] = -np.inf
-        if flags & EXCLUSIVE == 0 and _fits(
-            row, request, columns, idle, releasing, pipelined, pods, allocatable, flags
-        ):
-            own[at] = base[at] + _score(
-                row,
-                request,
-                scored_request,
-                allocatable,
-                idle,
-                requested,
-                scored,
-                kinds,
-                weights,
-                dims,
-                dim_weights,
-                parts,
-            )
-        elif sensitive[at]:
+        if flags & EXCLUSIVE == 0:
+            own[at] = _value(row, mask[at], base[at], want, asked, nodes, terms, parts, flags)
+        if own[at] == -np.inf and sensitive[at]:
             break
     return placed

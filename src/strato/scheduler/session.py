@@ -291,7 +291,7 @@ class Session:
             stmt.discard()
         del self._statements[before:]
         self.world.nodes.rebuild()
-        self.placer.forget()
+        self.placer.known.forget()
 
     def dispatch(self, tasks: Sequence[Task]) -> None:
         """Bind tasks of one job that were placed by a statement which was left open."""

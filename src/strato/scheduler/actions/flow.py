@@ -30,9 +30,9 @@ from strato.scheduler.actions.placing import Work
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.resources import PODS
 from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
-from strato.scheduler.kernels import LIMIT_PODS
-from strato.scheduler.placement import resource_scores
+from strato.scheduler.kernels import LIMIT_PODS, Want
 from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.scoring import resource_scores
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.jobs import Job
@@ -375,9 +375,8 @@ def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allo
         share.counts,
         allowed,
         ssn.kernel_flags,
-        cls.request,
-        cls.scored_request,
-        *ssn.world.nodes.arrays,
+        Want(cls.request, cls.scored_request),
+        ssn.world.nodes.columns,
         out,
     )
     rows: list[int] = out[:placed].tolist()

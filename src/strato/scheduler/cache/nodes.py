@@ -7,7 +7,7 @@ the rows written since are looked at again. Cost therefore follows touched rows,
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,20 @@ Mask = npt.NDArray[np.bool_]
 
 JOURNAL_SIZE = 1 << 16
 """Entries the journal remembers; who lags further behind looks at every row."""
+
+
+class Columns(NamedTuple):
+    """The arrays of a `NodeTable`, by its names, as the kernels take them."""
+
+    allocatable: Vector
+    idle: Vector
+    releasing: Vector
+    pipelined: Vector
+    requested: Vector
+    scored: Vector
+    pods: Vector
+    journal: npt.NDArray[np.int32]
+    cursor: Vector
 
 
 class NodeTable:
@@ -84,9 +98,9 @@ class NodeTable:
         return len(self.present)
 
     @property
-    def arrays(self) -> tuple[Vector, Vector, Vector, Vector, Vector, Vector, Vector, npt.NDArray[np.int32], Vector]:
-        """What the kernels that place tasks read and charge, in the order in which all of them take it."""
-        return (
+    def columns(self) -> Columns:
+        """What the kernels that place tasks read and charge."""
+        return Columns(
             self.allocatable,
             self.idle,
             self.releasing,

@@ -9,24 +9,7 @@ LIMIT_PODS = 2
 
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator, unused-ignore] # numba publishes no types
-def take_share(  # type: ignore[no-untyped-def] # numba
-    rows,
-    counts,
-    most,
-    flags,
-    request,
-    scored_request,
-    allocatable,
-    idle,
-    releasing,
-    pipelined,
-    requested,
-    scored,
-    pods,
-    journal,
-    cursor,
-    out,
-):
+def take_share(rows, counts, most, flags, want, nodes, out):  # type: ignore[no-untyped-def] # numba
     """Place equal tasks row by row as far as the rows' vectors take them, and charge the rows.
 
     Args:
@@ -34,21 +17,13 @@ def take_share(  # type: ignore[no-untyped-def] # numba
         counts: int64[n], tasks meant for each.
         most: Tasks that may be placed in all.
         flags: LIMIT_PODS: a row holds at most its allocatable number of pods.
-        request: int64[width], what one task asks for.
-        scored_request: int64[2], cpu and memory as scoring sees them.
-        allocatable: int64[rows, width], a column set of the `NodeTable`, as are the next seven.
-        idle: int64[rows, width]; charged in place.
-        releasing: int64[rows, width].
-        pipelined: int64[rows, width].
-        requested: int64[rows, width]; charged in place.
-        scored: int64[rows, 2]; charged in place.
-        pods: int64[rows]; charged in place.
-        journal: int32[], the table's journal; every charged row is appended.
-        cursor: int64[1], its position.
+        want: `kernels.Want`.
+        nodes: `strato.scheduler.cache.nodes.Columns`; charged in place, every charged row is appended to the journal.
         out: int32[>= most], receives the row of each task placed.
 
     Returns: Number of tasks placed. O(n · width + most).
     """
+    request, idle = want.request, nodes.idle
     placed = 0
     for i in range(rows.size):
         row = rows[i]
@@ -56,22 +31,22 @@ def take_share(  # type: ignore[no-untyped-def] # numba
         for d in range(request.size):
             need = request[d]
             if need > 0:
-                future = idle[row, d] + releasing[row, d] - pipelined[row, d]
+                future = idle[row, d] + nodes.releasing[row, d] - nodes.pipelined[row, d]
                 room = min(room, min(idle[row, d], future) // need)
             elif d < 2 and idle[row, d] < 0:
                 room = 0
         if flags & LIMIT_PODS:
-            room = min(room, allocatable[row, 2] - pods[row])
+            room = min(room, nodes.allocatable[row, 2] - nodes.pods[row])
         if room <= 0:
             continue
         for d in range(request.size):
             idle[row, d] -= room * request[d]
-            requested[row, d] += room * request[d]
-        scored[row, 0] += room * scored_request[0]
-        scored[row, 1] += room * scored_request[1]
-        pods[row] += room
-        journal[cursor[0] % journal.size] = row
-        cursor[0] += 1
+            nodes.requested[row, d] += room * request[d]
+        nodes.scored[row, 0] += room * want.scored[0]
+        nodes.scored[row, 1] += room * want.scored[1]
+        nodes.pods[row] += room
+        nodes.journal[nodes.cursor[0] % nodes.journal.size] = row
+        nodes.cursor[0] += 1
         for _ in range(room):
             out[placed] = row
             placed += 1

@@ -202,7 +202,7 @@ class Easy(Plugin):
             count = 1
             while at + count < len(tasks) and tasks[at + count].cls is cls:
                 count += 1
-            found = self._ssn.placer.candidates(self._ssn, tasks[at])
+            found = self._ssn.placer.known.of(self._ssn, tasks[at])
             columns = np.nonzero(cls.request > 0)[0]
             room = ((free - taken)[:, columns] // cls.request[columns]).min(axis=1).clip(min=0)
             room = np.where(found.mask[: len(free)], room, 0)

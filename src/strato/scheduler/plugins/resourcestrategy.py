@@ -15,8 +15,8 @@ from strato.scheduler.cache.nodes import NodeTable, Rows
 from strato.scheduler.cache.resources import CPU, MEMORY, counts
 from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
-from strato.scheduler.placement import packed
 from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.scoring import packed
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

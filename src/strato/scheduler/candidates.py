@@ -1,0 +1,207 @@
+"""What is known about a class of equal tasks over all rows, kept from cycle to cycle.
+
+Filters and static scores are asked only about rows whose node object changed; the rest is kept by the kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler import kernels
+from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
+from strato.scheduler.cache.tasks import Task, TaskClass
+from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.reporting.reasons import FitErrors, Reason
+from strato.scheduler.scoring import stretched
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+
+NOWHERE = -np.inf
+_CACHE_BYTES = 256 << 20
+"""Memory the trees of all classes together may take; the longest unused are dropped."""
+
+
+class Candidates:
+    """What is known about one class over all rows.
+
+    Attributes:
+        codes: uint16[rows], 0 where the static filters allow the class, else 1 + index into ``reasons``.
+        mask: bool[capacity], rows that are present and allowed.
+        clock: ``NodeTable.object_clock`` they are current with.
+        static: Static scores with raw values for all rows.
+        extremes: What ``base`` was normalised with; None before the first time.
+        base, sensitive, tree, head: Arguments of the kernel.
+        points: Points of the resource terms per row, for one task at a time; the journal's cursor and the terms they
+            are of.
+        errors: The last explanation, and the state of the table it was made from.
+    """
+
+    __slots__ = (
+        "base",
+        "clock",
+        "codes",
+        "errors",
+        "errors_at",
+        "extremes",
+        "head",
+        "mask",
+        "points",
+        "points_at",
+        "points_of",
+        "reasons",
+        "sensitive",
+        "size",
+        "static",
+        "tree",
+        "varies",
+    )
+
+    def __init__(self) -> None:
+        self.size = -1
+        self.clock = -1
+        self.reasons: list[Reason] = []
+        self.codes: npt.NDArray[np.uint16] = np.zeros(0, np.uint16)
+        self.mask: Mask = np.zeros(0, np.bool_)
+        self.static: list[StaticScore] = []
+        self.varies = False
+        self.extremes: tuple[float, ...] | None = None
+        self.base: FloatArray = np.zeros(0)
+        self.sensitive: Mask = np.zeros(0, np.bool_)
+        self.tree: FloatArray = np.zeros(2)
+        self.head = np.zeros(4, np.int64)
+        self.points: FloatArray = np.zeros(0)
+        self.points_at = -1
+        self.points_of: tuple[ResourceTerm, ...] | None = None
+        self.errors: FitErrors | None = None
+        self.errors_at: tuple[int, int] = (-1, -1)
+
+
+class CandidateCache:
+    """The candidates of every class met.
+
+    Args:
+        table: The nodes.
+        seed: Decides where among equals the search begins.
+    """
+
+    def __init__(self, table: NodeTable, seed: int) -> None:
+        self._table = table
+        self._seed = seed
+        self._classes: dict[tuple[Hashable, ...], Candidates] = {}
+
+    def of(self, ssn: Session, task: Task) -> Candidates:
+        """Return the candidates of a task's class and facet, brought up to date with the node objects."""
+        table, cls = self._table, task.cls
+        key = (cls.number, *ssn.facet(task))
+        found = self._classes.get(key)
+        if found is None:
+            found = self._classes[key] = Candidates()
+            self._evict_unused(found)
+        if found.size != table.size or len(found.base) != table.capacity:
+            self._resize(found, cls)
+        if found.clock != table.object_clock:
+            rows = np.nonzero(table.changed_at[: table.size] > found.clock)[0]
+            self._refilter(ssn, task, found, rows)
+            found.clock = table.object_clock
+        return found
+
+    def forget(self) -> None:
+        """Forget every class; all is asked again."""
+        self._classes.clear()
+
+    def _evict_unused(self, keep: Candidates) -> None:
+        limit = max(16, _CACHE_BYTES // (32 * max(self._table.size, 1)))
+        while len(self._classes) > limit:
+            oldest = next(iter(self._classes))
+            if self._classes[oldest] is keep:
+                break
+            del self._classes[oldest]
+
+    def _resize(self, found: Candidates, cls: TaskClass) -> None:
+        table = self._table
+        found.size = table.size
+        found.clock = -1
+        found.codes = np.zeros(table.capacity, np.uint16)
+        found.mask = np.zeros(table.capacity, np.bool_)
+        found.base = np.zeros(table.capacity)
+        found.sensitive = np.zeros(table.capacity, np.bool_)
+        found.static = []
+        found.extremes = None
+        leaves = 1
+        while leaves < table.size:
+            leaves *= 2
+        found.tree = np.full(2 * leaves, NOWHERE)
+        offset = (self._seed * 7919 + cls.number * 104729) % max(table.size, 1)
+        found.head = np.array([leaves, offset, 0, 0], np.int64)
+
+    def _refilter(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
+        """Ask every static filter and static score about rows whose node object changed."""
+        table = self._table
+        present = table.present[rows]
+        rows = rows if present.all() else rows[present]
+        codes = np.zeros(len(rows), np.uint16)
+        answers = [judge(task.cls, table, rows) for judge in ssn.filters]
+        answers += [judge(task, table, rows) for judge in ssn.facet_filters]
+        for verdicts in answers:
+            if verdicts is None:
+                continue
+            known = [0] + [self._number(found, reason) for reason in verdicts.reasons]
+            if verdicts.codes.any():
+                said, numbers = verdicts.codes.astype(np.uint16), np.array(known, np.uint16)
+                codes = np.where((codes == 0) & (said > 0), numbers[said], codes)
+        found.codes[rows] = codes
+        found.mask[: table.size] = table.present[: table.size]
+        found.mask[: table.size] &= found.codes[: table.size] == 0
+        self._restatic(ssn, task, found, rows)
+        found.head[kernels.BUILT] = 0
+
+    def _restatic(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
+        scores = [score for fn in ssn.static_scorers for score in fn(task.cls, self._table, rows)]
+        scores += [score for fn in ssn.facet_scorers for score in fn(task, self._table, rows)]
+        if len(found.static) != len(scores):
+            found.static = [score._replace(raw=np.zeros(self._table.capacity)) for score in scores]
+        for kept, score in zip(found.static, scores, strict=True):
+            kept.raw[rows] = score.raw
+        live = found.mask[: self._table.size]
+        found.varies = False
+        for score in found.static:
+            values = score.raw[: self._table.size][live]
+            if values.size and values.min() != values.max():
+                found.varies = True
+        found.extremes = None
+
+    @staticmethod
+    def _number(found: Candidates, reason: Reason) -> int:
+        if reason not in found.reasons:
+            found.reasons.append(reason)
+        return found.reasons.index(reason) + 1
+
+    def normalise(self, found: Candidates, live: Mask) -> bool:
+        """Compute ``base`` for the candidate rows; return whether it changed."""
+        if not found.static or (not found.varies and found.extremes is not None):
+            return False
+        size = self._table.size
+        extremes = tuple(float(s.raw[:size][live].max(initial=0.0)) for s in found.static)
+        if extremes == found.extremes:
+            return False
+        found.extremes = extremes
+        base, sensitive = np.zeros(size), np.zeros(size, np.bool_)
+        for score, most in zip(found.static, extremes, strict=True):
+            raw = score.raw[:size]
+            base += stretched(raw, most, score) * score.weight
+            if score.normalise and found.varies:
+                sensitive |= raw == most
+        found.base[:size] = base
+        found.sensitive[:size] = sensitive
+        found.head[kernels.BUILT] = 0
+        return True
+
+    def rebuild_trees(self) -> None:
+        """Have the kernels score every row anew, as the terms changed."""
+        for found in self._classes.values():
+            found.head[kernels.BUILT] = 0

@@ -1,0 +1,147 @@
+"""Points of rows in numpy, over many rows at once; equal to the kernels' bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler import kernels
+from strato.scheduler.cache.nodes import Rows
+from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
+
+
+def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
+    """Normalise raw scores to [0, 100] as Kubernetes' DefaultNormalizeScore does (whole points)."""
+    if not score.normalise:
+        return raw
+    if most == 0:
+        return np.full_like(raw, 100.0) if score.reverse else raw
+    points = np.floor(100.0 * raw / most)
+    return 100.0 - points if score.reverse else points
+
+
+def term_arrays(
+    terms: Sequence[ResourceTerm],
+) -> kernels.Terms:
+    """Return terms as the kernels take them."""
+    longest = max([len(t.weights) for t in terms] + [1])
+    dims = np.full((len(terms), longest), -1, np.int64)
+    dim_weights = np.zeros((len(terms), longest))
+    for i, term in enumerate(terms):
+        for j, (column, weight) in enumerate(term.weights):
+            dims[i, j], dim_weights[i, j] = column, weight
+    kinds = np.array([t.kind for t in terms], np.int64)
+    weights = np.array([t.weight for t in terms], np.float64)
+    return kernels.Terms(kinds, weights, dims, dim_weights)
+
+
+class Columns(Protocol):
+    """What resource scores read of nodes: a `NodeTable`, or one as it would be."""
+
+    @property
+    def allocatable(self) -> npt.NDArray[np.int64]:
+        """int64[rows, width]."""
+
+    @property
+    def idle(self) -> npt.NDArray[np.int64]:
+        """int64[rows, width]."""
+
+    @property
+    def requested(self) -> npt.NDArray[np.int64]:
+        """int64[rows, width]."""
+
+    @property
+    def scored(self) -> npt.NDArray[np.int64]:
+        """int64[rows, 2]."""
+
+
+class Requests(Protocol):
+    """What resource scores read of a task class."""
+
+    @property
+    def request(self) -> npt.NDArray[np.int64]:
+        """int64[width]."""
+
+    @property
+    def scored_request(self) -> npt.NDArray[np.int64]:
+        """int64[2]."""
+
+
+def resource_scores(table: Columns, cls: Requests, rows: Rows, terms: Sequence[ResourceTerm]) -> FloatArray:
+    """Return what the kernel's resource terms give on some rows, in numpy; equal to the kernel bit by bit."""
+    total = np.zeros(len(rows))
+    for term in terms:
+        if term.kind in (kernels.LEAST, kernels.MOST):
+            total += _least_or_most(table, cls, rows, term) * term.weight
+        elif term.kind == kernels.BALANCED:
+            total += _balanced(table, cls, rows, term) * term.weight
+        else:
+            total += packed(table, cls, rows, term.weights) * 100.0 * term.weight
+    return total
+
+
+def _least_or_most(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
+    points = np.zeros(len(rows), np.int64)
+    whole = np.zeros(len(rows), np.int64)
+    for column, weight in term.weights:
+        capacity = table.allocatable[rows, column]
+        used = (
+            table.scored[rows, column] + cls.scored_request[column]
+            if column < 2
+            else table.requested[rows, column] + cls.request[column]
+        )
+        safe = np.maximum(capacity, 1)
+        if term.kind == kernels.LEAST:
+            part = np.where(used <= capacity, (capacity - used) * 100 // safe, 0)
+        else:
+            part = np.minimum(used, capacity) * 100 // safe
+        points += np.where(capacity == 0, 0, part * int(weight))
+        whole += np.where(capacity == 0, 0, int(weight))
+    return np.where(whole > 0, points // np.maximum(whole, 1), 0).astype(np.float64)
+
+
+def _balanced(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm) -> FloatArray:
+    """Kubernetes' BalancedAllocation: 0 for a pod that asks for none of it; GPUs count for those who ask for them."""
+    columns = [column for column, _ in term.weights]
+    if not any(cls.request[column] > 0 for column in columns):
+        return np.zeros(len(rows))
+    parts, there = [], []
+    for column in columns:
+        if column >= 2 and not cls.request[column]:
+            continue
+        capacity = table.allocatable[rows, column]
+        used = table.requested[rows, column] + cls.request[column]
+        there.append(capacity > 0)
+        parts.append(np.where(capacity > 0, np.minimum(used / np.maximum(capacity, 1), 1.0), 0.0))
+    n = np.sum(there, axis=0)
+    mean = np.zeros(len(rows))
+    for part in parts:
+        mean = mean + part
+    mean = mean / np.maximum(n, 1)
+    spread, apart = np.zeros(len(rows)), np.zeros(len(rows))
+    for part, ok in zip(parts, there, strict=True):
+        spread = spread + np.where(ok, (part - mean) * (part - mean), 0.0)
+        apart = np.where(ok, part - apart, apart)
+    deviation = np.where(n == 2, np.abs(apart) / 2, np.sqrt(spread / np.maximum(n, 1)))
+    points = np.trunc((1.0 - deviation) * 100.0)
+    return np.where(n == 0, 100.0, points)
+
+
+def packed(table: Columns, cls: Requests, rows: Rows, weights: Sequence[tuple[int, float]]) -> FloatArray:
+    """Return the weighted mean of used (negative weight: free) fractions after placing, as the kernel's PACK."""
+    points, whole = np.zeros(len(rows)), 0.0
+    over = np.zeros(len(rows), np.bool_)
+    for column, weight in weights:
+        need = int(cls.request[column])
+        if need <= 0:
+            continue
+        capacity = table.allocatable[rows, column]
+        used = capacity - table.idle[rows, column] + need
+        over |= (used > capacity) & (capacity > 0)
+        kept = used if weight >= 0 else used - capacity
+        points += np.where(capacity > 0, kept * weight / np.maximum(capacity, 1), 0.0)
+        whole += abs(weight)
+    return np.where(over, 0.0, points / whole if whole > 0 else points)
