@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from strato.errors import UsageError
 from strato.flow.graph import DeltaType, FlowScheduler
 from strato.flow.models import SHIPPED, load
-from strato.flow.models.base import CostModel
+from strato.flow.models.base import CostModel, arcs
 from strato.flow.models.cpu import CpuMemory
 from strato.flow.models.octopus import Octopus
 from strato.flow.models.quincy import GB, OFFSET, Quincy
@@ -229,3 +231,44 @@ def test_a_model_of_an_installed_package_loads_by_its_entry_point(
     (tmp_path / "mine_model.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     assert load("mine").name == "mine"
+
+
+WRONG = [
+    pytest.param("task_to_unscheduled", lambda _: np.full(1, 5), "gives 1 prices where 2 belong", id="too few prices"),
+    pytest.param("task_to_unscheduled", lambda _: np.array([1, np.nan]), "gives nan as number 1", id="no number"),
+    pytest.param("task_to_unscheduled", lambda _: ["a", "b"], "no row of numbers", id="words"),
+    pytest.param("task_arcs", lambda _: 1 // 0, "raises ZeroDivisionError", id="an error of its own"),
+    pytest.param("task_arcs", lambda _: [1, 2], "gives list where Arcs belong", id="no arcs"),
+    pytest.param("task_arcs", lambda _: arcs([0, 2], [0, 0], 1), "arc 1 the row 2; it must be 0 to 1", id="a row"),
+    pytest.param("task_arcs", lambda _: arcs([0], [7], 1), "arc 0 the target 7", id="a machine that is not there"),
+    pytest.param("task_arcs", lambda _: arcs([0], [-99], 1), "arc 0 the target -99", id="a class that is not there"),
+    pytest.param("task_arcs", lambda _: arcs([0], [0], 1 << 50), "task 1: has an arc of cost", id="overflowing cost"),
+    pytest.param("class_arcs", lambda _: arcs([0], [0], 0, -4), "arc 0 the capacity -4", id="negative capacity"),
+    pytest.param("machine_to_sink", lambda _: arcs([0], [0], 0)._replace(cost=[]), "differ in length", id="columns"),
+]
+
+
+@pytest.mark.parametrize(("method", "answer", "message"), WRONG)
+def test_a_cost_model_that_is_wrong_is_named_and_harms_nothing(
+    method: str, answer: Callable[[object], object], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flow = scheduler()
+    for number in (1, 2):
+        flow.submit(task(number), 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(flow.model, method, lambda *_: answer(None))
+        with pytest.raises(NetworkError, match="cost model octopus") as caught:
+            flow.round(1.0)
+    assert message in str(caught.value)
+    assert len(flow.round(2.0).deltas) == 2
+
+
+def test_costs_below_zero_are_prices_like_others() -> None:
+    flow = scheduler()
+    flow.model.task_to_unscheduled = lambda tasks, _: np.full(len(tasks), -7)  # type: ignore[method-assign] # a policy
+    flow.model.task_arcs = lambda tasks, _: arcs(range(len(tasks)), [1] * len(tasks), -9)  # type: ignore[method-assign]
+    for number in (1, 2, 3):
+        flow.submit(task(number), 0.0)
+    found = flow.round(1.0)
+    assert [delta.machine for delta in found.deltas] == ["m1", "m1"]
+    assert found.solution.objective == -9 - 9 - 7

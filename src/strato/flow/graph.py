@@ -24,6 +24,7 @@ import numpy as np
 
 from strato.errors import Problem
 from strato.flow import gangs, rules
+from strato.flow.answers import Answers
 from strato.flow.decide import assign
 from strato.flow.groups import NOWHERE, Groups
 from strato.flow.models.base import CostModel
@@ -94,6 +95,7 @@ class FlowScheduler:
     ) -> None:
         self.world, self.model = world, model
         self.network = Network()
+        self._answers = Answers(model)
         self._solver = solver or Solver()
         self._refresh_seconds, self._check_vectors = refresh_seconds, check_vectors
         self._refreshed = float("-inf")
@@ -304,10 +306,10 @@ class FlowScheduler:
         none = np.zeros(0, np.int64)
         if not tasks:
             return self._tasks.settle((), none, none, none, none)
-        found = self.model.task_arcs(tasks, now)
+        found = self._answers.arcs(self.model.task_arcs, len(tasks), tasks, now)
         homes, head = self._homes_of(tasks), self._nodes_of(found.target)
         kept = (head >= 0) & (head != homes[found.row])
-        price = self.model.task_to_unscheduled(tasks, now)
+        price = self._answers.prices(self.model.task_to_unscheduled, len(tasks), tasks, now)
         return self._settle(tasks, homes, (found.row[kept], head[kept], found.cost[kept]), price, now)
 
     def _settle(
@@ -319,8 +321,8 @@ class FlowScheduler:
         if len(hosts):
             runners = [tasks[i] for i in hosts.tolist()]
             price = price.copy()
-            price[hosts] = self.model.preemption(runners, now)
-            stay = self.model.continuation(runners, now)
+            price[hosts] = self._answers.prices(self.model.preemption, len(runners), runners, now)
+            stay = self._answers.prices(self.model.continuation, len(runners), runners, now)
         jobs = np.array([self._job_node[t.job] for t in tasks], np.int64)
         row = np.concatenate([arcs[0], hosts, np.arange(len(tasks))])
         head = np.concatenate([arcs[1], homes[hosts], jobs])
@@ -347,7 +349,8 @@ class FlowScheduler:
         while fresh:
             seen.update(fresh)
             nodes = np.array([self._class_node[c] for c in fresh], np.int64)
-            found = self.model.class_arcs(fresh, self.network.demand_on(nodes, demand))
+            reach = self.network.demand_on(nodes, demand)
+            found = self._answers.arcs(self.model.class_arcs, len(fresh), fresh, reach)
             for arc in np.flatnonzero(found.target < 0).tolist():
                 leads.setdefault(fresh[found.row[arc]], set()).add(int(found.target[arc]))
             head = self._nodes_of(found.target)
@@ -374,7 +377,7 @@ class FlowScheduler:
 
     def _refresh_machines(self) -> int:
         indices = list(self._machine_node)
-        found = self.model.machine_to_sink(indices)
+        found = self._answers.arcs(self.model.machine_to_sink, len(indices), indices)
         nodes = np.array([self._machine_node[i] for i in indices], np.int64)
         return self._write(nodes, found.row, np.full(len(found.row), self._sink), found.cost, found.capacity)
 
@@ -385,7 +388,7 @@ class FlowScheduler:
         jobs = list(self._job_node)
         nodes = np.array([self._job_node[job] for job in jobs], np.int64)
         size = np.array([self._job_size[job] for job in jobs], np.int64)
-        cost = self.model.unscheduled_to_sink(jobs)
+        cost = self._answers.prices(self.model.unscheduled_to_sink, len(jobs), jobs)
         return self._write(nodes, np.arange(len(jobs)), np.full(len(jobs), self._sink), cost, size)
 
     def _write(self, nodes: Int64s, row: Int64s, head: Int64s, cost: Int64s, capacity: Int64s) -> int:

@@ -239,6 +239,11 @@ class World:
         """Return the key of a class target."""
         return self._keys[-1 - target]
 
+    @property
+    def class_count(self) -> int:
+        """How many classes have a target."""
+        return len(self._keys)
+
     def capacity_of(self, machine: Machine) -> int:
         """Slots an arc into the machine may use: all with preemption, the free ones without."""
         return max(0, machine.slots - machine.others) if self.preemption else machine.free
