@@ -49,6 +49,10 @@ def test_job_that_never_fits_does_not_hold_up_the_end(tmp_path: Path) -> None:
     report = simulate(SimulationOptions(trace=trace, nodes="2x4cpu,16Gi"))
     assert (report.finished, report.unfinished) == (1, 1)
     assert [job.start_seconds is None for job in report.job_list] == [False, True]
+    started, waiting = report.job_list
+    assert started.reason == ""
+    assert "the group asks for cpu 9 in all, the cluster has cpu 8" in waiting.reason
+    assert f"never started\n  {waiting.name}: {waiting.reason}\n" in report.to_table()
 
 
 def test_progress_is_told_after_every_job(tmp_path: Path) -> None:

@@ -75,8 +75,8 @@ class ImageStore:
         """
         if normal_name(name) == normal_name(HOST_IMAGE):
             raise ImageProblem(f"image {name!r} is this machine's own root and cannot be replaced; take another name")
-        if not name or name != name.strip():
-            raise ImageProblem(f"image name {name!r} is empty or has spaces around it")
+        if not name or any(character.isspace() for character in name):
+            raise ImageProblem(f"image name {name!r} is empty or has spaces; write for example tools:1")
         path = Path(source)
         self._directory.mkdir(parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -17,6 +18,9 @@ from strato.units import format_duration
 
 _SLOWDOWN_FLOOR_SECONDS = 10.0
 """Shorter jobs count as this long in the bounded slowdown, as is usual (Feitelson)."""
+
+_REASONS_SHOWN = 5
+"""Jobs that never started and are named in the table, one for each reason; the JSON has all."""
 
 SERIES_POINTS = 200
 """Points of the utilisation series."""
@@ -53,6 +57,8 @@ class JobReport(msgspec.Struct, frozen=True):
     start_seconds: float | None
     finish_seconds: float | None
     failed: bool
+    reason: str
+    """Why it never started, in the scheduler's words; empty when it did."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -108,7 +114,20 @@ class Report(msgspec.Struct, frozen=True):
         rows = [_row(name, queue) for name, queue in self.queues.items()]
         if len(rows) > 1:
             rows.append(_row("all", self))
-        return "\n".join(lines + _aligned([header, *rows])) + "\n"
+        return "\n".join([*lines, *_aligned([header, *rows]), *self._reasons()]) + "\n"
+
+    def _reasons(self) -> list[str]:
+        """Return a line for each reason why jobs never started, with the first job it held back."""
+        held: dict[str, list[str]] = {}
+        for job in self.job_list:
+            if job.reason:
+                held.setdefault(job.reason, []).append(job.name)
+        lines = [
+            f"  {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+            for reason, names in held.items()
+        ]
+        more = [f"  … and {len(lines) - _REASONS_SHOWN} more reasons"] if len(lines) > _REASONS_SHOWN else []
+        return ["", "never started", *lines[:_REASONS_SHOWN], *more] if lines else []
 
 
 def build_report(
@@ -123,6 +142,7 @@ def build_report(
     pods: int,
     end_seconds: float,
     default_queue: str,
+    reasons: Mapping[str, str] = MappingProxyType({}),
 ) -> Report:
     """Sum up. Pure.
 
@@ -137,6 +157,7 @@ def build_report(
         pods: How many ran.
         end_seconds: When the simulation stopped; ends what is still in use.
         default_queue: Name of the queue of jobs that name none.
+        reasons: Why jobs that never started did not, by their names.
     """
     ordered = list(records)
     finished = [record for record in ordered if record.finished_at is not None]
@@ -164,7 +185,7 @@ def build_report(
         capacity=dict(sorted(capacity.items())),
         queues={name: _queue_report(by_queue[name]) for name in sorted(by_queue)},
         series=_series(use, capacity, makespan),
-        job_list=[_job_report(record, default_queue) for record in ordered],
+        job_list=[_job_report(record, default_queue, reasons) for record in ordered],
     )
 
 
@@ -203,7 +224,7 @@ def _queue_report(records: Sequence[JobRecord]) -> QueueReport:
     return QueueReport(len(records), len(done), _waits(records), _slowdowns(done), _rounded(cpu_seconds))
 
 
-def _job_report(record: JobRecord, default_queue: str) -> JobReport:
+def _job_report(record: JobRecord, default_queue: str, reasons: Mapping[str, str]) -> JobReport:
     return JobReport(
         name=record.job.name,
         queue=record.job.queue or default_queue,
@@ -212,6 +233,7 @@ def _job_report(record: JobRecord, default_queue: str) -> JobReport:
         start_seconds=None if record.started_at is None else _rounded(record.started_at),
         finish_seconds=None if record.finished_at is None else _rounded(record.finished_at),
         failed=record.failed,
+        reason=reasons.get(record.job.name, "") if record.started_at is None else "",
     )
 
 

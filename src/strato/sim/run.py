@@ -17,7 +17,7 @@ import yaml
 
 from strato.api import catalog
 from strato.api.core import Pod
-from strato.api.volcano.scheduling import Queue
+from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster, Json
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
@@ -161,6 +161,7 @@ async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualC
     await world.start()
     try:
         await world.guard(replay.run())
+        reasons = await replay.reasons()
     finally:
         await world.stop()
     recorder = replay.recorder
@@ -175,6 +176,7 @@ async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualC
         pods=recorder.pods_run,
         end_seconds=recorder.now_seconds,
         default_queue=DEFAULT_QUEUE,
+        reasons=reasons,
     )
 
 
@@ -217,6 +219,17 @@ class _Replay:
                 idle = self.recorder.now_seconds - self.recorder.last_change_at
                 if self.recorder.running_pods == 0 and idle >= _STALL_SECONDS:
                     return
+
+    async def reasons(self) -> dict[str, str]:
+        """Return why the jobs that wait now do so, by their names: what their pod groups say."""
+        if self.recorder.finished == len(self._jobs):
+            return {}
+        found = {}
+        for group in (await self._cluster.list(PodGroup, NAMESPACE)).items:
+            said = [condition.message for condition in group.status.conditions if condition.type == "Unschedulable"]
+            for owner in group.metadata.owner_references or ():
+                found[owner.name] = said[-1] if said else f"its pod group is {group.status.phase or 'Pending'}"
+        return found
 
     async def _prepare(self) -> None:
         """Create the queues and priority classes that the trace names."""
