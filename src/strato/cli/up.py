@@ -73,6 +73,9 @@ def up(
     if not sandbox and hollow_nodes == 0:
         raise UsageError("no nodes: with --no-sandbox give --hollow-nodes N")
     if foreground:
+        from strato.cli.serving import collect_rarely
+
+        collect_rarely()
         from strato.cli.embedded import EmbeddedOptions, run_embedded
 
         options = EmbeddedOptions(
