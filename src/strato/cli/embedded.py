@@ -211,6 +211,7 @@ async def _announce(
     temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": here}))
     temporary.replace(home.ready_file)
     announced.set()
-    gc.collect()  # after the word, for it takes a tenth of a second
+    # What was loaded stays for good and need not be looked through again. Nor now: a tenth of a second in which nobody
+    # is answered would find a few dozen objects.
     gc.freeze()
     await asyncio.Event().wait()
