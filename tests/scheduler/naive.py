@@ -35,6 +35,20 @@ def fits(node: SlowNode, request: list[int], future: bool, limit_pods: bool) -> 
     return not limit_pods or node.pods < node.allocatable[2]
 
 
+def balance(parts: list[float]) -> int:
+    if len(parts) < 2:
+        return 100
+    if len(parts) == 2:
+        return int((1.0 - abs(parts[0] - parts[1]) / 2) * 100.0)
+    mean = spread = 0.0
+    for part in parts:
+        mean += part
+    mean /= len(parts)
+    for part in parts:
+        spread += (part - mean) * (part - mean)
+    return int((1.0 - math.sqrt(spread / len(parts))) * 100.0)
+
+
 def term_score(node: SlowNode, term: ResourceTerm, request: list[int], scored: list[int]) -> float:
     if term.kind in (kernels.LEAST, kernels.MOST):
         points = whole = 0
@@ -53,24 +67,10 @@ def term_score(node: SlowNode, term: ResourceTerm, request: list[int], scored: l
         columns = [d for d, _ in term.weights]
         if not any(request[d] for d in columns):
             return 0.0
-        parts = [
-            min((node.requested[d] + request[d]) / node.allocatable[d], 1.0)
-            for d in columns
-            if node.allocatable[d] > 0 and (d < 2 or request[d])
-        ]
-        if not parts:
-            return 100.0 * term.weight
-        if len(parts) == 2:
-            deviation = abs(parts[0] - parts[1]) / 2
-        else:
-            mean = spread = 0.0
-            for part in parts:
-                mean += part
-            mean /= len(parts)
-            for part in parts:
-                spread += (part - mean) * (part - mean)
-            deviation = math.sqrt(spread / len(parts))
-        return float(int((1.0 - deviation) * 100.0)) * term.weight
+        seen = [d for d in columns if node.allocatable[d] > 0 and (d < 2 or request[d])]
+        before = balance([min(node.requested[d] / node.allocatable[d], 1.0) for d in seen])
+        after = balance([min((node.requested[d] + request[d]) / node.allocatable[d], 1.0) for d in seen])
+        return float(50 + (50 + after - before) // 2) * term.weight
     score = whole_f = 0.0
     for d, weight in term.weights:
         need = request[d]

@@ -162,6 +162,23 @@ def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> 
 
 
 @_inner
+def _balance(parts: Floats, n: int) -> int:
+    """Return how equal the first ``n`` fractions are, in points: 100 when they are."""
+    if n < 2:
+        return 100
+    if n == 2:
+        return int((1.0 - abs(parts[0] - parts[1]) / 2) * 100.0)
+    mean = 0.0
+    for j in range(n):
+        mean += parts[j]
+    mean = mean / n
+    spread = 0.0
+    for j in range(n):
+        spread += (parts[j] - mean) * (parts[j] - mean)
+    return int((1.0 - np.sqrt(spread / n)) * 100.0)
+
+
+@_inner
 def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) -> float:
     """Return the resource terms' points of a row; ``parts`` is scratch with room for the columns of any term."""
     request, allocatable, requested = want.request, nodes.allocatable, nodes.requested
@@ -191,7 +208,6 @@ def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) ->
                 total += (points // whole) * weights[t]
         elif kind == BALANCED:
             n = 0
-            mean = 0.0
             asked = False
             for j in range(dims.shape[1]):
                 d = dims[t, j]
@@ -200,21 +216,19 @@ def _score(row: int, want: Want, nodes: Columns, terms: Terms, parts: Floats) ->
                 asked = asked or request[d] > 0
                 if allocatable[row, d] > 0 and (d < 2 or request[d] > 0):
                     parts[n] = min((requested[row, d] + request[d]) / allocatable[row, d], 1.0)
-                    mean += parts[n]
                     n += 1
             if not asked:
                 continue
-            if n == 0:
-                total += 100.0 * weights[t]
-                continue
-            mean = mean / n
-            spread = 0.0
-            apart = 0.0
-            for j in range(n):
-                spread += (parts[j] - mean) * (parts[j] - mean)
-                apart = parts[j] - apart
-            deviation = abs(apart) / 2 if n == 2 else np.sqrt(spread / n)
-            total += float(int((1.0 - deviation) * 100.0)) * weights[t]
+            after = _balance(parts, n)
+            n = 0
+            for j in range(dims.shape[1]):
+                d = dims[t, j]
+                if d < 0:
+                    break
+                if allocatable[row, d] > 0 and (d < 2 or request[d] > 0):
+                    parts[n] = min(requested[row, d] / allocatable[row, d], 1.0)
+                    n += 1
+            total += float(50 + (50 + after - _balance(parts, n)) // 2) * weights[t]
         else:
             points_f = 0.0
             whole_f = 0.0

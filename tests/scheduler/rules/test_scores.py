@@ -43,6 +43,11 @@ def asked(plugin: Json, *objects: Json) -> dict[str, float]:
     return scores(session(worlds.world(*objects, *more), plugin), "a")
 
 
+def gained(before: tuple[float, ...], after: tuple[float, ...]) -> int:
+    """Return Kubernetes' points for what a pod does to the balance of a node."""
+    return 50 + (50 + balance(*after) - balance(*before)) // 2
+
+
 def balance(*parts: float) -> int:
     """Return Kubernetes' balance of the fractions in use."""
     if len(parts) == 2:
@@ -70,19 +75,33 @@ RESOURCES = [
         order(leastrequested=1), IDLE, {"n1": (95 + 95) // 2, "n2": (98 + 97) // 2}, id="empty requests have defaults"
     ),
     pytest.param(
-        order(balancedresource=1), TWO, {"n1": balance(2 / 4, 3 / 8), "n2": balance(1 / 8, 2 / 8)}, id="balance"
+        order(balancedresource=1),
+        TWO,
+        {"n1": gained((1 / 4, 1 / 8), (2 / 4, 3 / 8)), "n2": gained((0, 0), (1 / 8, 2 / 8))},
+        id="balance counts by what the pod does to it",
+    ),
+    pytest.param(
+        order(balancedresource=1),
+        (
+            node("n1", cpu="4", memory="4Gi"),
+            node("n2", cpu="4", memory="4Gi"),
+            running("r1", "r", cpu="2", memory="1Gi"),
+            pod("a", "g", cpu="1", memory="2Gi"),
+        ),
+        {"n1": 50 + (50 + 100 - 87) // 2, "n2": 50 + (50 + 87 - 100) // 2},
+        id="a node that a pod brings into balance is better than one that it brings out of balance",
     ),
     pytest.param(order(balancedresource=1), IDLE, {"n1": 0, "n2": 0}, id="a pod that requests nothing has no balance"),
     pytest.param(
         order(balancedresource=1),
         (*CARDS, pod("a", "g", cpu="1", memory="1Gi")),
-        {"n1": balance(2 / 4, 2 / 8), "n2": balance(1 / 4, 1 / 8)},
+        {"n1": gained((1 / 4, 1 / 8), (2 / 4, 2 / 8)), "n2": gained((0, 0), (1 / 4, 1 / 8))},
         id="GPUs that a pod does not ask for do not count towards balance",
     ),
     pytest.param(
         order(balancedresource=1),
         (CARDS[0], CARDS[2], pod("a", "g", cpu="1", memory="1Gi", resources={GPU: "1"})),
-        {"n1": balance(2 / 4, 2 / 8, 3 / 4)},
+        {"n1": gained((1 / 4, 1 / 8, 2 / 4), (2 / 4, 2 / 8, 3 / 4))},
         id="GPUs that a pod asks for do",
     ),
     pytest.param(binpack(), TWO, {"n1": 100 * (2 / 4 + 3 / 8) / 2, "n2": 100 * (1 / 8 + 2 / 8) / 2}, id="binpack"),
