@@ -46,6 +46,14 @@ RACKS = [
     pytest.param(gang(5, 5, {"mode": "soft"}), 5, id="soft goes as far as it must"),
     pytest.param(gang(1, 1, {"mode": "hard", "highestTierAllowed": 0}), 0, id="a tier below all domains"),
     pytest.param(gang(3, 5, ONE_RACK), 0, id="a domain must have room for all that waits, not for the minimum alone"),
+    pytest.param(
+        (group("0", 7), *many(7, "z", "0", waiting=True), *gang(1, 4, ONE_RACK)), 8,
+        id="room as it was before the cycle, so that a small beginning has its place beside what others were given",
+    ),
+    pytest.param(
+        (group("0", 7), *many(7, "z", "0", waiting=True), *gang(2, 4, ONE_RACK)), 7,
+        id="but the minimum has to find its place",
+    ),
     pytest.param(gang(5, 5, {"mode": "hard", "highestTierName": "rack"}), 0, id="a tier by its name"),
     pytest.param(gang(5, 5, {"mode": "hard", "highestTierName": "zone"}), 5, id="a higher tier by its name"),
     pytest.param(gang(5, 5, {"mode": "hard", "highestTierName": "hall"}), 5, id="a tier nobody knows limits nothing"),

@@ -72,6 +72,10 @@ class NetworkTopologyAware(Plugin):
         self._evicted: dict[str, Task] = {}
         self._read_at = -1
         self._shares: tuple[FloatArray, FloatArray] | None = None
+        self._rooms: tuple[FloatArray, FloatArray] | None = None
+        self._holding: dict[tuple[str, bytes], Mask] = {}
+        if not ssn.world.laid_out.keys().isdisjoint(ssn.world.with_pending.keys()):
+            self._room_at_open()  # nobody else asks, and later it would be less
 
     # -- how full domains are ------------------------------------------------------------------------------------------
 
@@ -82,17 +86,21 @@ class NetworkTopologyAware(Plugin):
         if at == self._read_at:
             return
         self._read_at = at
-        self._holding: dict[tuple[str, bytes], Mask] = {}
         size = len(tree.leaf)
         self._capacity = tree.sums(table.allocatable[:size])
-        self._idle = tree.sums(table.idle[:size])
-        expected = tree.sums(table.pipelined[:size])
-        self._future = self._idle + tree.sums(table.releasing[:size]) - expected
-        self._used = self._capacity - self._idle + expected
+        self._used = self._capacity - tree.sums(table.idle[:size]) + tree.sums(table.pipelined[:size])
         for task in self._evicted.values():
             if task.status == RELEASING and 0 <= task.row < size:
                 for domain in tree.chain(int(tree.leaf[task.row])):
                     self._used[domain] -= task.cls.request
+
+    def _room_at_open(self) -> tuple[FloatArray, FloatArray]:
+        """Return what domains had idle when the session was opened, then and once the leaving have left."""
+        if self._rooms is None:
+            table, tree = self._ssn.world.nodes, self._ssn.tree
+            size = len(tree.leaf)
+            self._rooms = tree.sums(table.idle[:size]), tree.sums(table.future_idle[:size])
+        return self._rooms
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Remember who was evicted: what they hold counts as free from now on."""
@@ -138,15 +146,21 @@ class NetworkTopologyAware(Plugin):
         return root if common == highest else highest if common == root else NOWHERE
 
     def _may_hold(self, part: Job | SubJob, purpose: str) -> Mask:
-        """Return bool[domains]: where the least that a part needs fits by sums."""
-        self._read()
+        """Return bool[domains]: where all that a part waits for fits by sums, as things stood when the session began.
+
+        What others were given since does not count: a part may begin with less than all of it, and whether that has
+        room is found out by placing it.
+        """
         need = self._least(part)
         key = purpose, need.tobytes()
         found = self._holding.get(key)
         if found is None:
-            found = _covers(self._capacity if purpose == EVICT else self._idle, need)
-            if purpose != EVICT:
-                found |= _covers(self._future, need)
+            if purpose == EVICT:
+                self._read()
+                found = _covers(self._capacity, need)
+            else:
+                idle, future = self._room_at_open()
+                found = _covers(idle, need) | _covers(future, need)
             self._holding[key] = found
         return found
 
