@@ -16,8 +16,9 @@ from strato.scheduler.cache.nodes import Rows
 from strato.scheduler.cache.tasks import ALLOCATED, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework import Evictor, Verdicts
-from strato.scheduler.placement import Placer, resource_scores
+from strato.scheduler.placement import Placer
 from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.scoring import resource_scores
 from strato.scheduler.session import Session
 from strato.scheduler.topology.domains import Search
 from tests.cases import runner
