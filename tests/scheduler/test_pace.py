@@ -28,7 +28,7 @@ def test_gathering_follows_what_the_last_cycle_took(took: float, busy: float, st
     pace = Pace()
     pace.ran(10.0, 10.0 + took)
     assert pace.busy_seconds(10.0 + took) == pytest.approx(busy)
-    assert pace.status_seconds == pytest.approx(status)
+    assert pace.status_seconds(10.0 + took) == pytest.approx(status)
 
 
 def test_idle_scheduler_does_not_wait() -> None:
@@ -36,3 +36,17 @@ def test_idle_scheduler_does_not_wait() -> None:
     assert pace.busy_seconds(0.0) == 0.0
     pace.ran(1.0, 1.01)
     assert pace.busy_seconds(2.0) == 0.0
+
+
+def test_statuses_that_keep_changing_are_gathered_longer_until_there_is_a_lull() -> None:
+    pace, now, waits = Pace(), 10.0, []
+    for _ in range(4):
+        waits.append(pace.status_seconds(now))
+        now += waits[-1]
+        pace.ran(now, now + 0.002, status_only=True)
+        pace.ran(now + 0.003, now + 0.004)  # a placement between them is none
+    assert waits == pytest.approx([0.1, 0.1, 0.2, 0.4])
+    assert pace.status_seconds(now) == pytest.approx(0.4)
+    assert pace.status_seconds(now + 2.0) == pytest.approx(0.1)
+    pace.ran(now + 2.0, now + 2.0, status_only=True)
+    assert pace.status_seconds(now + 2.0) == pytest.approx(0.1)

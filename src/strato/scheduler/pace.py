@@ -12,6 +12,10 @@ _BUSY_FACTOR = 5.0
 _BUSY_SECONDS = 0.05
 _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses: as short when cycles are, so that a reader does not wait."""
+_STREAM_SECONDS = 0.4
+"""Gathering when such changes keep coming, as while pods of gangs are made: twice as long each time, up to this."""
+_LULL_SECONDS = 1.0
+"""Without such a cycle for so long, the stream has ended."""
 _STATUS_FACTOR = 50.0
 _STATUS_LONGEST_SECONDS = 1.0
 
@@ -22,9 +26,14 @@ class Pace:
     def __init__(self) -> None:
         self._took = 0.0
         self._busy_until = 0.0
+        self._gather = _STATUS_SECONDS
+        self._told = float("-inf")
 
-    def ran(self, started: float, ended: float) -> None:
-        """Note a cycle."""
+    def ran(self, started: float, ended: float, *, status_only: bool = False) -> None:
+        """Note a cycle, and whether it could only alter statuses."""
+        if status_only:
+            self._gather = min(_STREAM_SECONDS, 2 * self._gather) if self._streams(started) else _STATUS_SECONDS
+            self._told = ended
         took = self._took = ended - started
         self._busy_until = ended + max(_LEAST_SECONDS, took, min(_BUSY_SECONDS, _BUSY_FACTOR * took))
 
@@ -32,7 +41,10 @@ class Pace:
         """Return how long to gather because the last cycle is only just over; 0 when it is not."""
         return max(0.0, self._busy_until - now)
 
-    @property
-    def status_seconds(self) -> float:
-        """How long to gather when nothing new can be placed."""
-        return min(_STATUS_LONGEST_SECONDS, max(_STATUS_SECONDS, _STATUS_FACTOR * self._took))
+    def status_seconds(self, now: float) -> float:
+        """Return how long to gather when nothing new can be placed."""
+        least = self._gather if self._streams(now) else _STATUS_SECONDS
+        return min(_STATUS_LONGEST_SECONDS, max(least, _STATUS_FACTOR * self._took))
+
+    def _streams(self, now: float) -> bool:
+        return now < self._told + _LULL_SECONDS

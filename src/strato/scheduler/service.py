@@ -214,9 +214,10 @@ class Scheduler:
             await self._changed.wait()
             world = self.world
             if world.openings == self._decided_openings:
+                gather = pace.status_seconds(self._clock.monotonic())
                 # not wait_for: before Python 3.12 it loses a cancellation that comes with the event
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pace.status_seconds):
+                    async with asyncio.timeout(gather):
                         await self._urgent.wait()
             busy = pace.busy_seconds(self._clock.monotonic())
             if busy:
@@ -227,8 +228,9 @@ class Scheduler:
             self._changed.clear()
             self._urgent.clear()
             started = self._clock.monotonic()
+            status_only = world.openings == self._decided_openings
             self._run_once()
-            pace.ran(started, self._clock.monotonic())
+            pace.ran(started, self._clock.monotonic(), status_only=status_only)
 
     def _run_once(self) -> None:
         """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped."""
