@@ -43,6 +43,13 @@ def words(found: dict[str, tuple[str, bool]]) -> dict[str, str]:
 
 TABLE = [
     pytest.param(
+        affinity(lists(), None),
+        {"strict": False},
+        {"n1": "unspecified", "n2": "unspecified", "n3": "unspecified", "n4": "unspecified"},
+        dict.fromkeys(("n1", "n2", "n3", "n4", "bare"), 0.0),
+        id="not strict: an affinity that names no group is none",
+    ),
+    pytest.param(
         affinity(lists(["g1"], ["g2"]), lists(["g3"], ["g4"])),
         {},
         {"n3": "other", "bare": "unlabelled"},

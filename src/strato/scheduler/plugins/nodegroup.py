@@ -103,7 +103,7 @@ class NodeGroup(Plugin):
         return Verdicts(codes, _REASONS)
 
     def _judge(self, rule: Rule | None, group: str) -> int:
-        affinity = rule.affinity if rule is not None else None
+        affinity = _meant(rule.affinity) if rule is not None else None
         if rule is not None and not rule.limits_valid:
             return 1
         if not group:
@@ -187,6 +187,15 @@ class NodeGroup(Plugin):
         """Count anew when next asked: where the tasks were is not known any more."""
         if job is not None:
             self._held.pop(job.queue_name, None)
+
+
+def _meant(affinity: QueueAffinity | None) -> QueueAffinity | None:
+    """Return an affinity that names at least one group, else None."""
+    if affinity is None:
+        return None
+    towards, against = affinity.node_group_affinity or _NONE, affinity.node_group_anti_affinity or _NONE
+    named = towards.required or towards.preferred or against.required or against.preferred
+    return affinity if named else None
 
 
 def group_of(nodes: NodeTable, row: int) -> str:
