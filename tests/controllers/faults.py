@@ -29,8 +29,7 @@ class FaultyCluster(LocalCluster):
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
         if stream:
             return self._cut(await super().exchange(request, stream=stream))
-        # A command is carried out at most once: when the answer to its deletion is lost, so is the command.
-        if "/commands/" in request.path or self._random.random() >= self.rate:
+        if self._random.random() >= self.rate:
             return await super().exchange(request, stream=stream)
         self.faults += 1
         if request.method == "GET":
@@ -40,7 +39,8 @@ class FaultyCluster(LocalCluster):
             raise Conflict("somebody else wrote it")
         if kind == "busy":
             raise TooManyRequests("slowly, please")
-        if kind == "lost":
+        # A command is carried out at most once: when the answer to its deletion is lost, so is the command.
+        if kind == "lost" and "/commands/" not in request.path:
             await super().exchange(request, stream=stream)
         raise Unavailable("no answer")
 

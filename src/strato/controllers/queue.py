@@ -19,7 +19,7 @@ from strato.client.informer import Change, Informers
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.recorder import Recorder
-from strato.errors import Conflict, NotFound, StratoError
+from strato.errors import NotFound, StratoError
 from strato.metrics import Registry
 
 ROOT: Final = "root"
@@ -152,7 +152,7 @@ class QueueController:
             return None
         try:
             await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
-        except (NotFound, Conflict):
+        except NotFound:
             return None
         self._ask(command.target.name, command.action)
         return None

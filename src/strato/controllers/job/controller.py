@@ -39,7 +39,7 @@ from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, JOB_NAME, Action, JobEvent
 from strato.controllers.recorder import Recorder
-from strato.errors import Conflict, NotFound, StratoError, TooManyRequests, Unavailable
+from strato.errors import NotFound, StratoError, TooManyRequests, Unavailable
 from strato.metrics import Registry
 from strato.units import format_duration
 
@@ -262,13 +262,16 @@ class JobController:
     # Commands
 
     async def _consume(self, key: Key) -> float | None:
-        """Delete a command, and only then carry it out: it happens at most once."""
+        """Delete a command, and only then carry it out: it happens at most once.
+
+        A conflict is tried again: it is another command of that name, which the informer has not shown yet.
+        """
         command = self._orders.get(key)
         if command is None or command.target is None:
             return None
         try:
             await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
-        except (NotFound, Conflict):
+        except NotFound:
             return None  # somebody else has it
         record = self._records.get(Key(key.namespace, command.target.name))
         if record is None or record.job is None:
