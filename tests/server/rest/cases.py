@@ -1183,6 +1183,59 @@ TABLES = [
     ]),
 ]  # fmt: skip
 
+NETWORK, RBAC = "/apis/networking.k8s.io/v1", "/apis/rbac.authorization.k8s.io/v1"
+STORAGE, WEBHOOKS = "/apis/storage.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
+INIT = [{"name": "i", "image": "j"}, {"name": "k", "image": "j"}]
+INITIALISING = {
+    "phase": "Pending",
+    "initContainerStatuses": [
+        {"name": "i", "image": "j", "imageID": "", "ready": True, "restartCount": 0,
+         "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}},
+        {"name": "k", "image": "j", "imageID": "", "ready": False, "restartCount": 2,
+         "state": {"waiting": {"reason": "PodInitializing"}}},
+    ],
+}  # fmt: skip
+
+MORE_TABLES = [
+    Case("print pods in rare states", [
+        *printed(PODS, pod("init", initContainers=INIT), patch(f"{PODS}/init/status", {"status": INITIALISING},
+                                                               quiet=True)),
+        *printed(PODS, pod("evicted"), patch(f"{PODS}/evicted/status", {"status": {
+            "phase": "Failed", "reason": "Evicted", "message": "m"}}, quiet=True)),
+        *printed(PODS, pod("leaving", nodeName="n1"), delete(f"{PODS}/leaving", quiet=True)),
+        *printed(PODS, pod("named", nodeName="n1"), patch(f"{PODS}/named/status", {"status": {
+            "phase": "Running", "podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}},
+            quiet=True)),
+    ]),
+    Case("print networks", [
+        *printed(f"{NETWORK}/namespaces/{{ns}}/ingresses", named(spec={
+            "ingressClassName": "c", "tls": [{"hosts": ["h"]}], "rules": [
+                {"host": "a.example.com"}, {"host": "b.c"}]})),
+        *printed(f"{NETWORK}/ingressclasses", named("n-{x}", spec={"controller": "example.com/c"})),
+        *printed("/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices", named(
+            addressType="IPv4", ports=[{"port": 80, "name": "w"}], endpoints=[{"addresses": ["10.0.0.1"]}])),
+    ]),
+    Case("print access and admission", [
+        *printed(f"{RBAC}/clusterrolebindings", named("n-{x}", roleRef={
+            "kind": "ClusterRole", "name": "r", "apiGroup": "rbac.authorization.k8s.io"},
+            subjects=[{"kind": "Group", "name": "g", "apiGroup": "rbac.authorization.k8s.io"}])),
+        *printed(f"{WEBHOOKS}/validatingwebhookconfigurations", named("n-{x}", webhooks=[])),
+        *printed(f"{WEBHOOKS}/mutatingwebhookconfigurations", named("n-{x}", webhooks=[])),
+    ]),
+    Case("print storage", [
+        *printed(f"{STORAGE}/csidrivers", named("n-{x}", spec={})),
+        *printed(f"{STORAGE}/csinodes", named("n-{x}", spec={"drivers": []})),
+        *unlike(PROTECTION, printed(f"{CORE}/persistentvolumeclaims", named(spec={
+            "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}))),
+        *printed(f"{CORE}/podtemplates", named(template=LABELLED)),
+        *printed(f"{APPS}/controllerrevisions", named(revision=3, data={"a": 1})),
+        *printed(f"{APPS}/controllerrevisions", {"revision": 4, "data": {"a": 1}, "metadata": {
+            "name": "m", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]}}),
+        *printed(f"{NETWORK}/ingressclasses", named("m-{x}", spec={
+            "controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "Thing", "name": "t"}})),
+    ]),
+]  # fmt: skip
+
 META_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 META = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/{ns}/deployments"
@@ -1508,5 +1561,6 @@ CASES = [
     *KINDS,
     *SCHEMAS,
     *TABLES,
+    *MORE_TABLES,
     *MORE,
 ]

@@ -12,9 +12,11 @@ from strato.server.tables.columns import (
     Obj,
     age,
     condition,
+    containers,
     joined,
     layout,
     name,
+    pairs,
     part,
     selector,
     since,
@@ -240,6 +242,49 @@ def _network_policy(obj: Obj, now: float) -> list[Any]:
     return [name(obj), selector(part(obj, "spec", "podSelector")), age(obj, now)]
 
 
+def _ingress_class(obj: Obj, now: float) -> list[Any]:
+    controller, parameters, text = part(obj, "spec", "controller") or "", part(obj, "spec", "parameters"), NONE
+    if parameters:
+        group = parameters.get("apiGroup")
+        text = f"{parameters.get('kind', '')}{f'.{group}' if group else ''}/{parameters.get('name', '')}"
+    return [name(obj), controller, text, age(obj, now)]
+
+
+def _csi_driver(obj: Obj, now: float) -> list[Any]:
+    spec: Obj = obj.get("spec") or {}
+    audiences = [request.get("audience", "") for request in spec.get("tokenRequests") or ()]
+    return [
+        name(obj),
+        spec.get("attachRequired") is not False,
+        bool(spec.get("podInfoOnMount")),
+        bool(spec.get("storageCapacity")),
+        joined(audiences, "<unset>"),
+        bool(spec.get("requiresRepublish")),
+        joined(spec.get("volumeLifecycleModes"), "Persistent"),
+        age(obj, now),
+    ]
+
+
+def _csi_node(obj: Obj, now: float) -> list[Any]:
+    return [name(obj), len(part(obj, "spec", "drivers") or ()), age(obj, now)]
+
+
+def _pod_template(obj: Obj, now: float) -> list[Any]:
+    del now  # as in Kubernetes: no age
+    template: Obj = obj.get("template") or {}
+    return [name(obj), *containers(template), pairs(part(template, "metadata", "labels"))]
+
+
+def _controller_revision(obj: Obj, now: float) -> list[Any]:
+    owners = part(obj, "metadata", "ownerReferences") or ()
+    controller = next((owner for owner in owners if owner.get("controller")), None)
+    text = NONE
+    if controller is not None:
+        group = str(controller.get("apiVersion", "")).rpartition("/")[0]
+        text = f"{controller.get('kind', '').lower()}{f'.{group}' if group else ''}/{controller.get('name', '')}"
+    return [name(obj), text, obj.get("revision") or 0, age(obj, now)]
+
+
 _ROLES = "Name|@Created At"
 _BINDINGS = "Name|Role|Age|*Users|*Groups|*ServiceAccounts"
 LAYOUTS: Mapping[str, Layout] = {
@@ -267,6 +312,12 @@ LAYOUTS: Mapping[str, Layout] = {
     "storageclasses.storage.k8s.io": layout(
         "Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age", _storage_class
     ),
+    "csidrivers.storage.k8s.io": layout(
+        "Name|?AttachRequired|?PodInfoOnMount|?StorageCapacity|TokenRequests|?RequiresRepublish|Modes|Age", _csi_driver
+    ),
+    "csinodes.storage.k8s.io": layout("Name|#Drivers|Age", _csi_node),
+    "podtemplates": layout("Name|Containers|Images|Pod Labels", _pod_template),
+    "controllerrevisions.apps": layout("Name|Controller|Revision|Age", _controller_revision),
     "leases.coordination.k8s.io": layout("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
     "priorityclasses.scheduling.k8s.io": layout("Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class),
     "resourcequotas": layout("Name|Request|Limit|Age", _quota),
@@ -277,7 +328,7 @@ LAYOUTS: Mapping[str, Layout] = {
     "clusterrolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
     "customresourcedefinitions.apiextensions.k8s.io": layout("Name|@Created At", _definition),
     "ingresses.networking.k8s.io": layout("Name|Class|Hosts|Address|Ports|Age", _ingress),
-    "ingressclasses.networking.k8s.io": layout("Name|Controller|Age", _plain(("spec", "controller"))),
+    "ingressclasses.networking.k8s.io": layout("Name|Controller|Parameters|Age", _ingress_class),
     "networkpolicies.networking.k8s.io": layout("Name|Pod-Selector|Age", _network_policy),
     "runtimeclasses.node.k8s.io": layout("Name|Handler|Age", _plain(("handler",))),
     "mutatingwebhookconfigurations.admissionregistration.k8s.io": layout("Name|#Webhooks|Age", _webhooks),
