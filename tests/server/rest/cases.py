@@ -1230,7 +1230,8 @@ MORE_TABLES = [
         *printed(f"{CORE}/podtemplates", named(template=LABELLED)),
         *printed(f"{APPS}/controllerrevisions", named(revision=3, data={"a": 1})),
         *printed(f"{APPS}/controllerrevisions", {"revision": 4, "data": {"a": 1}, "metadata": {
-            "name": "m", "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]}}),
+            "name": "m", "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u", "controller": True}]}}),
         *printed(f"{NETWORK}/ingressclasses", named("m-{x}", spec={
             "controller": "example.com/c", "parameters": {"apiGroup": "example.com", "kind": "Thing", "name": "t"}})),
     ]),
