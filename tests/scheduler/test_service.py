@@ -177,6 +177,21 @@ def test_flow_places_as_soon_as_its_kernels_are_loaded(actions: str) -> None:
     virtually(story)
 
 
+def test_kernels_that_cannot_be_loaded_are_done_without() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async def load() -> None:
+            raise OSError("the disk is full")
+
+        async with running(clock, load_flow=load) as (cluster, _):
+            await create(cluster, worlds.node("n1"), worlds.pod("first", scheduler="poseidon"))
+            await clock.sleep(5)
+            await create(cluster, worlds.pod("second", scheduler="poseidon"))
+            await clock.sleep(5)
+            assert await nodes_of(cluster) == {"first": "n1", "second": "n1"}
+
+    virtually(story)
+
+
 def test_gang_stays_in_its_domain_and_the_group_says_which() -> None:
     async def story(clock: VirtualClock) -> None:
         async with running(clock, config=parse_config(TOPOLOGY)) as (cluster, scheduler):

@@ -203,8 +203,12 @@ class Scheduler:
         self.wake()
 
     async def _have_flow(self, load: Callable[[], Awaitable[None]]) -> None:
-        await load()
-        self.world.flow_loaded = True
+        try:
+            await load()
+        except Exception:  # whatever is wrong with them: everything can be placed without
+            _log.exception("kernels of the action flow cannot be loaded; allocate goes on placing")
+        else:
+            self.world.flow_loaded = True
 
     # -- the loop ------------------------------------------------------------------------------------------------------
 

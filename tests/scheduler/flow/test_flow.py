@@ -11,8 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
+from strato.flow.kernels import paths, scaling
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
+from strato.scheduler.flow.kernels import take_share, trim
+from strato.scheduler.flow.loading import load
 from strato.scheduler.flow.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
 from strato.scheduler.placement import Placer
 from tests.scheduler import worlds
@@ -214,6 +217,14 @@ def test_allocate_places_while_kernels_are_loaded(config: str) -> None:
     assert worlds.binds(plan) == {"ns/p": "n"}
     assert not plan.choices
     assert world.flow_wanted
+
+
+def test_what_a_cycle_uses_is_loaded_before() -> None:
+    load()
+    known = {kernel: len(kernel.signatures) for kernel in (take_share, trim, paths.solve, scaling.solve)}
+    assert all(known.values())
+    assert worlds.binds(plan_for(worlds.node("n", cpu="8"), worlds.pod("p", scheduler="poseidon"), config=ALLOCATE))
+    assert known == {kernel: len(kernel.signatures) for kernel in known}
 
 
 def test_nobody_wants_kernels_where_nobody_asks_for_flow() -> None:
