@@ -41,11 +41,21 @@ def ready_nodes(world: KubeWorld) -> int:
     return world.kubectl("get", "nodes", "-o", path).split().count("True")
 
 
+def settle(world: KubeWorld, longest_seconds: float = 120.0) -> None:
+    """Wait until our scheduler rests: statuses and events that follow the last pod belong to the work."""
+    pid, deadline = world.processes["scheduler"].pid, time.monotonic() + longest_seconds
+    used = resting = 0.0
+    while time.monotonic() < deadline and resting < 3:
+        before, used = used, cpu_seconds(pid)
+        resting = resting + 1 if used - before < 0.1 else 0
+        time.sleep(1)
+
+
 def workload(world: KubeWorld, name: str, jobs: int, replicas: int) -> dict[str, object]:
     """Run one workload and return its row."""
     before = {part: cpu_seconds(process.pid) for part, process in world.processes.items()}
     row = asyncio.run(throughput(None, world.kubeconfig, name, jobs, replicas, ["sleep", "3600"]))
-    time.sleep(2)  # what follows the last pod (statuses, events) belongs to the work
+    settle(world)
     used = {f"{part} cpu s": cpu_seconds(process.pid) - before[part] for part, process in world.processes.items()}
     return {key: value for key, value in row.items() if key not in ("cpu s", "RSS MiB")} | used
 
