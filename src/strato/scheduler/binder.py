@@ -29,8 +29,6 @@ _log = logging.getLogger(__name__)
 _ATTEMPTS = 5
 _FIRST_BACKOFF_SECONDS = 0.005
 _LONGEST_BACKOFF_SECONDS = 1000.0
-_REMOTE_WORKERS = 32
-"""Over a network each needs a connection of its own, and a server that is behind does not catch up by more."""
 
 Job = Callable[[], Awaitable[None]]
 
@@ -46,7 +44,7 @@ class Binder:
         wake: Called when something has to be decided again.
         bound: Called for every pod that was bound; for metrics.
         staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
-        workers: How many requests are under way at once, at most.
+        workers: How many requests are under way at once; a busy API server gives to each client by what it asks.
     """
 
     def __init__(
@@ -68,7 +66,7 @@ class Binder:
         self._wake = wake
         self._bound = bound
         self._staged = staged
-        self._workers = min(workers, _REMOTE_WORKERS) if cluster.remote else workers
+        self._workers = workers
         self._binds: deque[Bind] = deque()
         self._writes: deque[Job] = deque()
         self._idle: deque[asyncio.Future[None]] = deque()

@@ -70,7 +70,7 @@ class Scheduler:
         default_queue: Queue of PodGroups that name none; made, with ``root``, at start.
         period_seconds: Time between looks at the clock: time-based plugins, the configuration file, mere counters.
         metrics: Where metrics are registered.
-        workers: Writes under way at once, at most.
+        workers: Writes under way at once.
         shard_mode: How the own NodeShard is used, one of `strato.scheduler.shards.MODES`.
         shard_name: Name of the own NodeShard.
         node_labels: Only nodes with one of these labels are used; empty is all nodes.
