@@ -72,6 +72,7 @@ def helm() -> str:
         ),
         pytest.param(("custom.admission_enable=false", "custom.controller_enable=false"), id="the scheduler alone"),
         pytest.param(("custom.enabled_admissions=/jobs/validate",), id="one admission service"),
+        pytest.param(("custom.podmonitor_enable=true", "custom.scheduler_metrics_enable=false"), id="metrics off"),
     ],
 )
 def test_helm_renders_what_install_applies(settings: tuple[str, ...]) -> None:
@@ -100,6 +101,20 @@ def test_every_pod_monitor_finds_a_port_that_serves_metrics() -> None:
         assert f"--listen-address=:{port}" in container["args"]
         assert "--enable-metrics=false" not in container["args"]
         assert endpoint["path"] == "/metrics"
+
+
+@pytest.mark.parametrize("off", ["custom.scheduler_enable", "custom.scheduler_metrics_enable"])
+def test_nothing_scrapes_what_serves_no_metrics(off: str) -> None:
+    scraped = {
+        (body["kind"], body["metadata"]["name"])
+        for body in installed("custom.podmonitor_enable=true", f"{off}=false")
+        if body["kind"] == "PodMonitor" or "prometheus.io/scrape" in body["metadata"].get("annotations", {})
+    }
+    assert scraped == {
+        ("PodMonitor", "volcano-controllers"),
+        ("PodMonitor", "volcano-admission"),
+        ("Service", "volcano-controllers-service"),
+    }
 
 
 VOLCANOS = """

@@ -105,7 +105,7 @@ def _values() -> str:
 
 
 def _template(piece: Piece) -> str:
-    conditions = [f".Values.{piece.when}"] if piece.when else []
+    conditions = [f".Values.{path}" for path in piece.when]
     if piece.service:
         conditions.append(f'(has "{piece.service}" (splitList "," .Values.custom.enabled_admissions))')
     text = _WHOLE.sub(lambda m: f"{{{{ toJson {_parenthesized(m[2])} }}}}", _dump(piece.body))

@@ -28,8 +28,8 @@ class Piece:
 
     part: str
     body: Json
-    when: str = ""
-    """Path of the value that must be true for it; always when empty."""
+    when: tuple[str, ...] = ()
+    """Paths of the values that must be true for it."""
     service: str = ""
     """Path of the admission service that must be enabled for it."""
 
@@ -62,7 +62,7 @@ def chosen(found: Sequence[Piece], values: Values, parts: Sequence[str]) -> list
         piece.body
         for piece in found
         if piece.part in parts
-        and (not piece.when or values(piece.when))
+        and all(values(path) for path in piece.when)
         and (not piece.service or piece.service in enabled)
     ]
 
@@ -92,7 +92,7 @@ def _rbac(values: Values) -> list[Piece]:
             roles.role(name, own[name], namespace=here),
             roles.binding(name, name, here, namespace=here),
         )
-        found += [Piece("rbac", body, f"custom.{word}_enable") for body in bodies]
+        found += [Piece("rbac", body, (f"custom.{word}_enable",)) for body in bodies]
     return found
 
 
@@ -129,7 +129,7 @@ def _admission(values: Values) -> list[Piece]:
         failure_policy=values("custom.admission_failure_policy"),
     )
     endpoint = Endpoint(namespace=values.namespace, service=ADMISSION_SERVICE)
-    when = "custom.admission_enable"
+    when = ("custom.admission_enable",)
     return [
         Piece("admission", service, when),
         Piece("admission", deployment, when),
@@ -150,11 +150,13 @@ def _scheduler(values: Values, config: str) -> list[Piece]:
     ]
     deployment = _deployment(values, "scheduler", "scheduler", options, config=_SCHEDULER_CONFIG)
     data = {"volcano-scheduler.conf": config}
-    when = "custom.scheduler_enable"
+    when = ("custom.scheduler_enable",)
     return [
         Piece("scheduler", _configmap(values, _SCHEDULER_CONFIG, data), when),
         Piece("scheduler", deployment, when),
-        Piece("scheduler", _metrics_service(values, "scheduler", SCHEDULER), when),
+        Piece(
+            "scheduler", _metrics_service(values, "scheduler", SCHEDULER), (*when, "custom.scheduler_metrics_enable")
+        ),
     ]
 
 
@@ -165,19 +167,27 @@ def _controllers(values: Values) -> list[Piece]:
         f"--enable-metrics={_flag(values('custom.controller_metrics_enable'))}",
     ]
     deployment = _deployment(values, "controllers", "controllers", options)
-    when = "custom.controller_enable"
+    when = ("custom.controller_enable",)
     config = _configmap(
         values, _CONTROLLER_CONFIG, {"volcano-controller.conf": values("custom.controller_config_override")}
     )
     return [
-        Piece("controllers", config, "custom.controller_config_override"),
+        Piece("controllers", config, (*when, "custom.controller_config_override")),
         Piece("controllers", deployment, when),
-        Piece("controllers", _metrics_service(values, "controllers", CONTROLLERS), when),
+        Piece(
+            "controllers",
+            _metrics_service(values, "controllers", CONTROLLERS),
+            (*when, "custom.controller_metrics_enable"),
+        ),
     ]
 
 
 def _monitoring(values: Values) -> list[Piece]:
-    names = {"scheduler": SCHEDULER, "controllers": CONTROLLERS, "admission": ADMISSION}
+    served = {
+        SCHEDULER: ("custom.scheduler_enable", "custom.scheduler_metrics_enable"),
+        CONTROLLERS: ("custom.controller_enable", "custom.controller_metrics_enable"),
+        ADMISSION: ("custom.admission_enable",),
+    }
     return [
         Piece(
             "monitoring",
@@ -190,9 +200,9 @@ def _monitoring(values: Values) -> list[Piece]:
                     "podMetricsEndpoints": [{"port": "metrics", "path": "/metrics"}],
                 },
             },
-            "custom.podmonitor_enable",
+            ("custom.podmonitor_enable", *when),
         )
-        for name in names.values()
+        for name, when in served.items()
     ]
 
 
