@@ -315,8 +315,11 @@ class Session:
         return next((at for at in range(start + 1, end) if self.facet(tasks[at]) != facet), end) - start
 
     def one_by_one(self, task: Task) -> bool:
-        """Whether plugins must look at pods for this task, so that a batch is no use."""
-        return any(watches is None or watches(task) for watches in self._watchers)
+        """Whether plugins must look at pods for this task, so that a batch is no use.
+
+        Tasks of one class may use different claims, which filters and the quotas of queues count.
+        """
+        return task.cls.uses_claims or any(watches is None or watches(task) for watches in self._watchers)
 
     def fire_placed(self, tasks: Sequence[Task]) -> None:
         """Tell plugins that tasks of one job got or were promised places."""

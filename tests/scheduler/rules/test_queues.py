@@ -92,6 +92,28 @@ def test_allocate(tiers: list[Tier], objects: tuple[Json, ...], expected: dict[s
     assert {name: placed.count(name) for name in placed} == expected
 
 
+def claiming(*classes: str) -> tuple[Json, ...]:
+    """Return a job of pods that are equal but for the claim each has, for a device of a class."""
+    pods, claims = many(len(classes), "a", "a", waiting=True), []
+    for made, name in zip(pods, classes, strict=True):
+        of = made["metadata"]["name"]
+        made["spec"]["resourceClaims"] = [{"name": "it", "resourceClaimName": of}]
+        wants = [{"name": "it", "exactly": {"deviceClassName": name, "count": 1}}]
+        claims.append({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": of, "namespace": "ns"},
+            "spec": {"devices": {"requests": wants}},
+        })  # fmt: skip
+    return group("a", 0, queue="q1"), *claims, *pods
+
+
+@pytest.mark.parametrize("classes", [("gpu", "gpu", "nic"), ("nic", "gpu", "gpu"), ("gpu", "nic", "gpu")], ids="-".join)
+def test_a_quota_on_devices_looks_at_every_claim_by_itself(classes: tuple[str, ...]) -> None:
+    quota = {"name": "capacity", "arguments": {"capacity.DynamicResourceAllocationEnable": True}}
+    limited = queue("q1", capability={"deviceclass/gpu": "1"})
+    binds = decided("allocate", [[quota]], NODE, limited, *claiming(*classes)).binds
+    assert sorted(binds) == sorted(f"a{1 + classes.index(name)}" for name in ("gpu", "nic"))
+
+
 def asks(name: str, cpu: str, phase: str = "Pending", minimum: int = 1) -> Json:
     return group(name, minimum, queue="q1", phase=phase, minResources={"cpu": cpu})
 
