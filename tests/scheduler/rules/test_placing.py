@@ -31,6 +31,9 @@ ROLES = (
     pod("w2", "a", **role("w")),
 )
 
+APART = group("a", 1)
+APART["metadata"]["annotations"] = {"volcano.sh/task-topology-anti-affinity": "b,z"}
+
 ALLOCATE = [
     pytest.param(
         PLAIN, (node("n1", cpu="2"), group("a", 1), *many(3, "a", "a", waiting=True)), {"a1": "n1", "a2": "n1"},
@@ -90,6 +93,11 @@ ALLOCATE = [
     pytest.param(
         [["predicates"]], (node("n1", cpu="2"), group("a", 3), *many(3, "a", "a", waiting=True)),
         {"a1": "n1", "a2": "n1"}, id="without gang what fits is placed",
+    ),
+    pytest.param(
+        [["gang"], ["task-topology", "predicates"]],
+        (node("n1", cpu="1"), APART, pod("a1", "a", **role("z")), pod("a2", "a", **role("b"))), {"a1": "n1"},
+        id="of roles that rank the same in a topology, the pod with the first name leads",
     ),
 ]  # fmt: skip
 

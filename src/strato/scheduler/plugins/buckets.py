@@ -155,7 +155,7 @@ class JobTopology:
     def _rank(self, task: Task, names: Sequence[str]) -> tuple[object, ...]:
         order, priority = self.topology.order.get(task.role, 0), self.topology.priority(task.role)
         node = names[task.row] if task.row >= 0 else ""
-        return task.row < 0, node, -order, -priority, task.role, task.order
+        return task.row < 0, node, -order, -priority, task.name
 
     def _best(self, task: Task) -> Bucket | None:
         best: tuple[int, float, Bucket] | None = None
