@@ -83,6 +83,17 @@ async def forever(peer: Peer) -> None:
         await peer.answer()
 
 
+def silent(asked: asyncio.Event) -> Script:
+    """Return a script that never answers, and tells when it was asked."""
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        asked.set()
+        await peer.request()
+
+    return script
+
+
 async def test_requests_share_a_connection(server: Scripted, client: HttpCluster) -> None:
     server.scripts = [forever]
     for _ in range(3):
@@ -171,11 +182,7 @@ async def test_answer_that_is_not_http_is_unavailable(server: Scripted, client: 
 
 
 async def test_silent_server_is_given_up(server: Scripted) -> None:
-    async def silent(peer: Peer) -> None:
-        await peer.request()
-        await peer.request()
-
-    server.scripts = [silent]
+    server.scripts = [silent(asyncio.Event())]
     host, port = server.address  # type: ignore[attr-defined]  # see above
     client = HttpCluster(ClusterConfig(server=f"http://{host}:{port}"), SystemClock(), idle_seconds=0.01)
     with pytest.raises(Unavailable, match="did not answer in time"):
@@ -216,13 +223,7 @@ async def test_client_apart_does_not_wait_behind_the_other(
 ) -> None:
     monkeypatch.setattr(http, "_MAX_CONNECTIONS", 1)
     asked = asyncio.Event()
-
-    async def silent(peer: Peer) -> None:
-        await peer.request()
-        asked.set()
-        await peer.request()
-
-    server.scripts = [silent, forever]
+    server.scripts = [silent(asked), forever]
     under_way = asyncio.create_task(client.raw("GET", "/slow"))
     await asked.wait()
     apart = client.apart()
@@ -248,13 +249,7 @@ async def test_slow_reader_of_a_stream_gets_all_of_it(server: Scripted, client: 
 
 async def test_closing_ends_what_is_under_way(server: Scripted, client: HttpCluster) -> None:
     asked = asyncio.Event()
-
-    async def silent(peer: Peer) -> None:
-        await peer.request()
-        asked.set()
-        await peer.request()
-
-    server.scripts = [silent]
+    server.scripts = [silent(asked)]
     under_way = asyncio.create_task(client.raw("POST", "/", body=b"{}"))
     await asked.wait()
     await client.close()
@@ -328,13 +323,7 @@ async def test_closing_ends_who_waits_in_line(
 ) -> None:
     monkeypatch.setattr(http, "_MAX_CONNECTIONS", 1)
     asked = asyncio.Event()
-
-    async def silent(peer: Peer) -> None:
-        await peer.request()
-        asked.set()
-        await peer.request()
-
-    server.scripts = [silent]
+    server.scripts = [silent(asked)]
     tasks = [asyncio.create_task(client.raw("GET", "/")) for _ in range(3)]
     await asked.wait()
     await client.close()

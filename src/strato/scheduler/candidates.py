@@ -5,7 +5,7 @@ Filters and static scores are asked only about rows whose node object changed; t
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -79,6 +79,21 @@ class Candidates:
         self.points_of: tuple[ResourceTerm, ...] | None = None
         self.errors: FitErrors | None = None
         self.errors_at: tuple[int, int] = (-1, -1)
+
+    def extremes_of(self, rows: Rows | slice, live: Mask) -> tuple[float, ...]:
+        """Return the largest raw value of each static score over those of some rows that are live."""
+        return tuple(float(score.raw[rows][live].max(initial=0.0)) for score in self.static)
+
+    def normalised(self, rows: Rows | slice, extremes: Sequence[float]) -> tuple[FloatArray, Mask]:
+        """Return the static part of some rows' scores by these extremes, and the rows on which these hang."""
+        base = np.zeros(len(self.base[rows]))
+        sensitive = np.zeros(len(base), np.bool_)
+        for score, most in zip(self.static, extremes, strict=True):
+            raw = score.raw[rows]
+            base += stretched(raw, most, score) * score.weight
+            if score.normalise and self.varies:
+                sensitive |= raw == most
+        return base, sensitive
 
 
 class CandidateCache:
@@ -186,18 +201,11 @@ class CandidateCache:
         if not found.static or (not found.varies and found.extremes is not None):
             return False
         size = self._table.size
-        extremes = tuple(float(s.raw[:size][live].max(initial=0.0)) for s in found.static)
+        extremes = found.extremes_of(slice(size), live)
         if extremes == found.extremes:
             return False
         found.extremes = extremes
-        base, sensitive = np.zeros(size), np.zeros(size, np.bool_)
-        for score, most in zip(found.static, extremes, strict=True):
-            raw = score.raw[:size]
-            base += stretched(raw, most, score) * score.weight
-            if score.normalise and found.varies:
-                sensitive |= raw == most
-        found.base[:size] = base
-        found.sensitive[:size] = sensitive
+        found.base[:size], found.sensitive[:size] = found.normalised(slice(size), extremes)
         found.head[kernels.BUILT] = 0
         return True
 

@@ -19,7 +19,7 @@ from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.candidates import NOWHERE, CandidateCache, Candidates
 from strato.scheduler.framework import FloatArray, ResourceTerm
 from strato.scheduler.reporting.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
-from strato.scheduler.scoring import stretched, term_arrays
+from strato.scheduler.scoring import term_arrays
 from strato.scheduler.topology.hypernodes import HyperNodes
 from strato.scheduler.topology.proximity import FILL, Proximity, indifferent
 
@@ -116,15 +116,9 @@ class Placer:
         if not found.varies:
             self.known.normalise(found, found.mask[: found.size])
             return kernels.Static(mask, found.base[rows], found.sensitive[rows])
-        live = mask & self._fits(cls, flags)[rows]
-        base, sensitive = np.zeros(len(rows)), np.zeros(len(rows), np.bool_)
-        for score in found.static:
-            raw = score.raw[rows]
-            most = float(raw[live].max(initial=0.0))
-            base += stretched(raw, most, score) * score.weight
-            if score.normalise:
-                sensitive |= raw == most
-        return kernels.Static(mask, base, sensitive)
+        return kernels.Static(
+            mask, *found.normalised(rows, found.extremes_of(rows, mask & self._fits(cls, flags)[rows]))
+        )
 
     def _run_near(
         self,
@@ -271,16 +265,16 @@ class Placer:
         table = self._table
         now = int(table.cursor[0])
         since = found.points_at
-        rows: Rows | None = np.arange(found.size)
         if found.points.size != found.size or found.points_of is not ssn.terms:
-            found.points = np.empty(found.size)
-        elif now == since:
-            rows = None
-        elif since >= 0 and now - since < JOURNAL_SIZE:
+            found.points, since = np.empty(found.size), -1
+        if now == since:
+            return found.points
+        if since >= 0 and now - since < JOURNAL_SIZE:
             rows = np.array([row for row in table.written(since) or () if row < found.size], np.int64)
-        if rows is not None:
-            want = kernels.Want(cls.request, cls.scored_request)
-            kernels.score_rows(rows, want, table.columns, self._resource_terms(ssn), found.points)
+        else:
+            rows = np.arange(found.size)
+        want = kernels.Want(cls.request, cls.scored_request)
+        kernels.score_rows(rows, want, table.columns, self._resource_terms(ssn), found.points)
         found.points_at, found.points_of = now, ssn.terms
         return found.points
 

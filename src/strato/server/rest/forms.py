@@ -54,15 +54,10 @@ def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int 
     Raises:
         NotAcceptable: The client accepts nothing we can write.
     """
-    accept = request.headers.get("accept", "")
-    if "as=" in accept:
-        if "as=Table" in accept:
-            obj = _decode(body)
-            metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-            response = table(request, kind, [obj], metadata, now)
-            response.status = status
-            return response
-        if "as=PartialObjectMetadata" in accept:
+    if "as=" in request.headers.get("accept", ""):
+        if wants_table(request):
+            return Response(status, _row(request, kind, body, now))
+        if wants_metadata(request):
             return Response(status, metadata_alone(body))
     check_accept(request)
     return Response(status, body)
@@ -71,14 +66,15 @@ def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int 
 def rendering(request: Request, kind: Kind, clock: Clock) -> Callable[[bytes], bytes] | None:
     """Return what makes of a stored body what a frame of a watch carries; None when that is the body itself."""
     if wants_table(request):
-
-        def row(body: bytes) -> bytes:
-            obj = _decode(body)
-            metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-            return table(request, kind, [obj], metadata, clock.now()).body
-
-        return row
+        return lambda body: _row(request, kind, body, clock.now())
     return metadata_alone if wants_metadata(request) else None
+
+
+def _row(request: Request, kind: Kind, body: bytes, now: float) -> bytes:
+    """Return one stored object as a table of one row."""
+    obj = _decode(body)
+    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+    return table(request, kind, [obj], metadata, now).body
 
 
 def table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
