@@ -60,9 +60,9 @@ chart: $(VENV)/.dev ## Check that Helm renders what strato install applies (need
 bench: $(VENV)/.dev ## Run every benchmark; see benchmarks/README.md.
 	$(BIN)/python -m benchmarks
 
-bench-kube: $(VENV)/.dev ## Measure our parts on a real kube-apiserver (needs Go).
+bench-kube: $(VENV)/.dev ## Measure our parts on a real kube-apiserver (needs Go); PEER=volcano: Volcano beside them.
 	@command -v go >/dev/null || { echo "make bench-kube: skipped, Go is not installed (https://go.dev/dl)"; exit 0; }; \
-	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m benchmarks.kube
+	tests/e2e/kube/controlplane/build.sh && $(BIN)/python -m benchmarks.kube $(if $(PEER),--peer $(PEER))
 
 clean: ## Remove the virtual environment and caches.
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-SUPPORT = {"__init__", "__main__", "report", "cluster", "crowded", "kube", "api_server", "flow_point"}
+SUPPORT = {"__init__", "__main__", "report", "cluster", "crowded", "kube", "peer", "api_server", "flow_point"}
 
 
 def main() -> int:

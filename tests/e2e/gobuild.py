@@ -13,10 +13,25 @@ from pathlib import Path
 import pytest
 
 
+class NotBuilt(Exception):
+    """There is no Go here, or a module cannot be had."""
+
+
 def built(source: Path, name: str, packages: Sequence[str] = (".",)) -> Path:
+    """Return what `build` does; without Go or the modules the test is skipped, with a word."""
+    try:
+        return build(source, name, packages)
+    except NotBuilt as error:
+        pytest.skip(str(error))
+
+
+def build(source: Path, name: str, packages: Sequence[str] = (".",)) -> Path:
     """Return the directory of the programs that ``source``, a folder with a ``go.mod``, builds from ``packages``.
 
-    The first call takes minutes. Without Go or the modules the test is skipped, with a word.
+    The first call takes minutes.
+
+    Raises:
+        NotBuilt: There is no Go, or a module cannot be had.
     """
     files = sorted(path for path in source.iterdir() if path.suffix in {".mod", ".sum", ".go"})
     content = b"".join(path.read_bytes() for path in files)
@@ -28,7 +43,7 @@ def built(source: Path, name: str, packages: Sequence[str] = (".",)) -> Path:
     # only what these packages import: a plain download would fetch every module that is named
     listed = subprocess.run([go, "list", "-deps", *packages], cwd=source, capture_output=True, text=True, check=False)
     if listed.returncode:
-        pytest.skip(f"the modules of {name} cannot be had: {listed.stderr[-300:]}")
+        raise NotBuilt(f"the modules of {name} cannot be had: {listed.stderr[-300:]}")
     fresh = target.with_name(f"{target.name}.{os.getpid()}")
     fresh.mkdir(parents=True)
     subprocess.run([go, "build", "-ldflags", "-s -w", "-o", f"{fresh}/", *packages], cwd=source, check=True)
@@ -40,14 +55,16 @@ def built(source: Path, name: str, packages: Sequence[str] = (".",)) -> Path:
 
 
 def module_files(source: Path, module: str) -> Path:
-    """Return where the Go toolchain keeps the files of a module that ``source`` requires."""
-    done = subprocess.run(
-        [_go(), "list", "-m", "-json", module], cwd=source, capture_output=True, text=True, check=False
-    )
+    """Return where the Go toolchain keeps the files of a module that ``source`` requires; skip the test without."""
+    try:
+        go = _go()
+    except NotBuilt as error:
+        pytest.skip(str(error))
+    done = subprocess.run([go, "list", "-m", "-json", module], cwd=source, capture_output=True, text=True, check=False)
     directory = json.loads(done.stdout).get("Dir", "") if done.returncode == 0 else ""
     if not directory:
         downloaded = subprocess.run(
-            [_go(), "mod", "download", "-json", module], cwd=source, capture_output=True, text=True, check=False
+            [go, "mod", "download", "-json", module], cwd=source, capture_output=True, text=True, check=False
         )
         if downloaded.returncode:
             pytest.skip(f"{module} cannot be had: {(downloaded.stdout + downloaded.stderr)[-300:]}")
@@ -58,5 +75,5 @@ def module_files(source: Path, module: str) -> Path:
 def _go() -> str:
     go = shutil.which("go")
     if go is None:
-        pytest.skip("Go is not installed (https://go.dev/dl)")
+        raise NotBuilt("Go is not installed (https://go.dev/dl)")
     return go

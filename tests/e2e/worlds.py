@@ -270,10 +270,11 @@ class KubeWorld(PartsWorld):
         self.nodes = ("--hollow-nodes", str(hollow_nodes), "--cpu", cpu, "--memory", memory)
         self.client_ca = directory / "client-ca.crt"
         self.webhook_port = 0
-        self.binaries = self._binaries()
+        self.binaries = self.find_binaries()
 
     @staticmethod
-    def _binaries() -> Path:
+    def find_binaries() -> Path:
+        """Return where the control plane's programs are, or would be."""
         version = next(
             line.split()[1]
             for line in (CONTROL_PLANE / "go.mod").read_text().splitlines()
@@ -287,11 +288,15 @@ class KubeWorld(PartsWorld):
         self.strato("install", "--only", "namespace", "--only", "crds", "--only", "rbac")
         self.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=300s")
         self._wait_for_roles()
-        for part in ("scheduler", "controllers"):
-            self.start_part(part)
+        self.start_scheduling()
         self.start_part("node", *self.nodes)
         self.start_webhook()
         eventually(lambda: self.get("queue", "default"), what="the scheduler has made its queues")
+
+    def start_scheduling(self) -> None:
+        """Start the scheduler and the controllers."""
+        for part in ("scheduler", "controllers"):
+            self.start_part(part)
 
     def _wait_for_roles(self) -> None:
         """Wait until the API server, which keeps roles in a cache, knows the components': none may be forbidden."""
