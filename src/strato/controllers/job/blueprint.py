@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
+import msgspec
+
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.controllers.job import terms
 from strato.controllers.job.plugins.base import JobPlugin
@@ -159,6 +161,26 @@ class Blueprint:
 def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the pod templates of a job read as JSON, one per task in order; blueprints change them."""
     return [task.get("template") or {} for task in job["spec"].get("tasks") or ()]
+
+
+def templates_in(body: bytes) -> list[dict[str, Any]]:
+    """Return what `templates_of` does of a job that is still JSON; nothing else of it is built."""
+    return [task.template or {} for task in _Whole.decode(body).spec.tasks or ()]
+
+
+class _Task(msgspec.Struct, gc=False):
+    template: dict[str, Any] | None = None
+
+
+class _Spec(msgspec.Struct, gc=False):
+    tasks: list[_Task] | None = None
+
+
+class _Job(msgspec.Struct, gc=False):
+    spec: _Spec
+
+
+_Whole = msgspec.json.Decoder(_Job)
 
 
 def _chosen(source: Mapping[str, str] | None, keys: Sequence[str]) -> dict[str, str]:

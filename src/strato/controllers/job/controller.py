@@ -224,8 +224,9 @@ class JobController:
         if record is None or record.job is None:
             return
         if change.new is None:
-            record.drop_group(group.metadata.uid)
-            self._sync_soon(record)
+            is_ours = record.drop_group(group.metadata.uid)
+            if not is_ours or record.job.status.state.phase not in FINISHED_PHASES:
+                self._sync_soon(record)
             return
         before = record.group
         if not record.put_group(group):

@@ -13,15 +13,14 @@ from contextlib import suppress
 from random import Random
 from typing import Any
 
-import msgspec
-
 from strato.api import catalog
 from strato.api.core import PersistentVolumeClaim, Pod
 from strato.api.meta import Object, ObjectMeta
 from strato.api.volcano.batch import Job
 from strato.client.cluster import Cluster, PatchType
+from strato.client.codec import codec_of, encode
 from strato.controllers.job import terms
-from strato.controllers.job.blueprint import Blueprint, random_suffix, templates_of
+from strato.controllers.job.blueprint import Blueprint, random_suffix, templates_in, templates_of
 from strato.controllers.job.plugins.base import Wanted
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
@@ -32,8 +31,8 @@ from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
 CONCURRENT_WRITES = 64
 """Writes in flight per job: enough to fill one group commit of the embedded server."""
 
-KEPT_TEMPLATES = 512
-"""Jobs whose templates are kept between the first write and the pods: a few kilobytes each."""
+KEPT_TEMPLATES = 4096
+"""Jobs that are kept, as the bytes they came in, between the first write and the pods: a kilobyte or two each."""
 
 _MARK = {"metadata": {"annotations": {terms.OUT_OF_SYNC: "true"}}}
 
@@ -61,8 +60,8 @@ class JobEffects:
     def __init__(self, cluster: Cluster, random: Random) -> None:
         self._cluster = cluster
         self._random = random
-        self._templates: OrderedDict[str, tuple[int, list[dict[str, Any]]]] = OrderedDict()
-        """Generation and templates of jobs just read whole, by uid: most are admitted in a moment."""
+        self._whole: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
+        """Generation and JSON of jobs just read whole, by uid: most are admitted in a moment."""
 
     # Pods
 
@@ -77,9 +76,9 @@ class JobEffects:
         job = record.job
         assert job is not None
         assert record.plugins is not None
-        generation, templates = self._templates.pop(job.metadata.uid, (-1, []))
-        if generation != job.metadata.generation:
-            templates = await self._read_templates(job)
+        generation, whole = self._whole.pop(job.metadata.uid, (-1, b""))
+        fits = generation == job.metadata.generation
+        templates = templates_in(whole) if fits else await self._read_templates(job)
         plugins = record.plugins.active
         record.blueprints = {
             task.name or terms.DEFAULT_TASK: Blueprint(
@@ -97,14 +96,17 @@ class JobEffects:
         return templates_of(whole)
 
     async def patch_status_whole(self, meta: ObjectMeta, operations: Sequence[Mapping[str, Any]]) -> Job:
-        """Write a job's status and return the job; the templates in the answer are kept for a while."""
-        whole = await self._cluster.patch(
-            catalog.VCJOB, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
+        """Write a job's status and return the job; the answer is kept for a while, for the templates in it."""
+        whole = await self._cluster.raw(
+            "PATCH",
+            catalog.VCJOB.path(meta.namespace, meta.name, "status"),
+            body=encode(operations),
+            content_type=PatchType.JSON.value,
         )
-        job = msgspec.convert(whole, Job)
-        self._templates[job.metadata.uid] = job.metadata.generation, templates_of(whole)
-        if len(self._templates) > KEPT_TEMPLATES:
-            self._templates.popitem(last=False)
+        job: Job = codec_of(Job).decode_object(whole)
+        self._whole[job.metadata.uid] = job.metadata.generation, whole
+        if len(self._whole) > KEPT_TEMPLATES:
+            self._whole.popitem(last=False)
         return job
 
     async def create_pods(self, record: JobRecord, blueprint: Blueprint, indexes: Sequence[int]) -> list[StratoError]:

@@ -421,7 +421,7 @@ class Procedures:
         new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
         new["minAvailable"] = job.spec.min_available
         self._metrics.ended(job, outcome.phase)
-        await self._write_status(record, statuses.with_running_duration(new, job.metadata))
+        await self._write_status(record, statuses.with_running_duration(new, job.metadata), ends=True)
         await self._delete_group(record)
 
     def _may_wait(self, record: JobRecord) -> bool:
@@ -431,8 +431,17 @@ class Procedures:
 
     # Shared
 
-    async def _write_status(self, record: JobRecord, status: Status, *, keep_templates: bool = False) -> None:
-        """Write the status; ``keep_templates`` when pods are soon made of what the answer holds."""
+    async def _write_status(
+        self, record: JobRecord, status: Status, *, keep_templates: bool = False, ends: bool = False
+    ) -> None:
+        """Write the status.
+
+        Args:
+            record: The job's.
+            status: What to write.
+            keep_templates: Pods are soon made of what the answer holds.
+            ends: Whoever writes it does all that its phase asks for.
+        """
         job = _job(record)
         operations: list[dict[str, Any]] = [
             {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
@@ -448,11 +457,12 @@ class Procedures:
                 written = await self._cluster.patch(
                     Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
                 )
+            if record.job is None or record.job.metadata.uid != meta.uid:
+                return
+            is_news = record.set_job(written)  # the phase is none, whether the watch or the answer tells of it first
         finally:
             record.moving_to = None
-        if record.job is None or record.job.metadata.uid != meta.uid:
-            return
-        if record.set_job(written) or not self._goes_on(record, before, after):
+        if is_news or not (ends or self._goes_on(record, before, after)):
             record.agenda.dirty = True
 
     def _goes_on(self, record: JobRecord, before: str, after: str) -> bool:

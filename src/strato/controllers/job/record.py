@@ -271,11 +271,16 @@ class JobRecord:
         self.group = group
         return True
 
-    def drop_group(self, uid: str, *, ours: bool = False) -> None:
-        """Forget the group; ``ours`` when we deleted it and the watch has not said so yet."""
+    def drop_group(self, uid: str, *, ours: bool = False) -> bool:
+        """Forget the group; ``ours`` when we deleted it and the watch has not said so yet.
+
+        Returns whether it was known that we had deleted it.
+        """
+        was_ours = uid in self._gone_groups
         if ours:
             self._gone_groups.add(uid)
         else:
             self._gone_groups.discard(uid)
         if self.group is not None and self.group.metadata.uid == uid:
             self.group = None
+        return was_ours
