@@ -87,6 +87,18 @@ def test_a_bound_pod_runs_at_once_with_a_whole_status() -> None:
     assert sum(path.endswith("pods/p/status") for _, path in api.requests) == 2
 
 
+def test_a_pod_that_ends_before_a_kubelet_would_look_is_reported_once() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "0.1"})
+        await clock.sleep(0.05)
+        assert api.phase("p") == "Pending"
+        await clock.sleep(0.06)
+        assert api.phase("p") == "Succeeded"
+
+    api = play(story)
+    assert api.phases("p") == ["Pending", "Succeeded"]
+
+
 ENDS = [
     pytest.param({}, {}, "Succeeded", 0, id="no wish and no restart completes at once"),
     pytest.param({}, {"restartPolicy": "OnFailure"}, "Succeeded", 0, id="on failure completes at once too"),

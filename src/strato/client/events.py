@@ -15,11 +15,14 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import msgspec
+
+from strato.api import catalog
 from strato.api.core import Event
 from strato.api.meta import Object
 from strato.api.shapes import ObjectReference
 from strato.client.cluster import Cluster, Json
-from strato.client.codec import kind_of
+from strato.client.codec import encode, kind_of
 from strato.clock import Clock, format_time
 from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from strato.metrics import Registry
@@ -41,14 +44,16 @@ _REMOTE_SENDERS = 4
 T = TypeVar("T")
 
 
-class _Regarding(NamedTuple):
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-    field_path: str
+class _Regarding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
+    """``involvedObject``, as it is written."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
 
     @property
     def identity(self) -> tuple[str, str, str, str]:
@@ -203,11 +208,12 @@ class EventRecorder:
                 return
         body = self._compose(happened, message)
         namespace = body["metadata"]["namespace"]
+        path = catalog.EVENT.path(namespace)
         try:
-            await self._cluster.create(Event, body, namespace)
+            await self._cluster.raw("POST", path, body=encode(body))  # raw: nobody reads the answer
         except AlreadyExists:
             body["metadata"]["name"] = self._name(happened)
-            await self._cluster.create(Event, body, namespace)
+            await self._cluster.raw("POST", path, body=encode(body))
         self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
 
     def _correlate(self, happened: _Happened) -> tuple[Hashable, str]:
@@ -234,22 +240,12 @@ class EventRecorder:
         return False
 
     def _compose(self, happened: _Happened, message: str) -> Json:
-        regarding = happened.regarding
-        involved = {
-            "apiVersion": regarding.api_version,
-            "kind": regarding.kind,
-            "namespace": regarding.namespace,
-            "name": regarding.name,
-            "uid": regarding.uid,
-            "resourceVersion": regarding.resource_version,
-            "fieldPath": regarding.field_path,
-        }
         instant = format_time(happened.at)
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": self._name(happened), "namespace": regarding.namespace or "default"},
-            "involvedObject": {name: value for name, value in involved.items() if value},
+            "metadata": {"name": self._name(happened), "namespace": happened.regarding.namespace or "default"},
+            "involvedObject": happened.regarding,
             "reason": happened.reason,
             "message": message,
             "type": happened.type,

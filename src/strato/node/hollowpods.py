@@ -26,6 +26,10 @@ _KILLED = 137
 """Exit code of a container that the node killed."""
 _FINAL = ("Succeeded", "Failed")
 
+UNSEEN_SECONDS = 0.25
+"""A pod that starts and ends within this is first reported when it has ended. A kubelet looks at its containers once
+a second; what lives less is over before it was seen running."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -148,14 +152,15 @@ class HollowPods:
         """Run every container for the first time."""
         if not self._holds(held):
             return
-        now = self._clock.now()
+        now, longest = self._clock.now(), 0.0
         for index, container in enumerate(held.record.containers):
             if container.init and not container.sidecar:
                 container.run(now, _container_id(held, container))
                 container.end(_ending(container, 0, COMPLETED, now))
             else:
-                self._begin(held, index, now)
-        self._settle(held)
+                longest = max(longest, self._begin(held, index, now))
+        if not 0.0 < longest <= UNSEEN_SECONDS:
+            self._settle(held)
 
     def _resume(self, held: HollowPod) -> None:
         """Go on with a pod that a former life of this node started."""
@@ -169,15 +174,18 @@ class HollowPods:
                 self._after_end(held, index, container.ending)
         self._settle(held)
 
-    def _begin(self, held: HollowPod, index: int, now: float) -> None:
+    def _begin(self, held: HollowPod, index: int, now: float) -> float:
+        """Start a run; returns its length in seconds (0 of a sidecar, which ends with the others)."""
         container = held.record.containers[index]
         container.image_id = container.image
         container.run(now, _container_id(held, container))
-        if not container.init:
-            self._time_end(held, index, 0.0)
+        return 0.0 if container.init else self._time_end(held, index, 0.0)
 
-    def _time_end(self, held: HollowPod, index: int, offset_seconds: float) -> None:
-        """Set the timer for the end of a run that began ``-offset_seconds`` ago; a run of no time ends here."""
+    def _time_end(self, held: HollowPod, index: int, offset_seconds: float) -> float:
+        """Set the timer for the end of a run that began ``-offset_seconds`` ago; a run of no time ends here.
+
+        Returns how long the run is, in seconds.
+        """
         spec = _spec_of(held, index)
         argv = (*spec.command, *spec.args)
         plan = plan_run(held.pod.metadata.annotations, argv, held.record.restart_policy, self._rng)
@@ -188,6 +196,7 @@ class HollowPods:
             self._timers.after(
                 plan.seconds + offset_seconds, self._end_and_write, held, index, held.epochs[index], plan.exit_code
             )
+        return plan.seconds
 
     def _end_and_write(self, held: HollowPod, index: int, epoch: int, exit_code: int) -> None:
         if self._holds(held) and held.epochs[index] == epoch:
