@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.client.workqueue import RetryLimiter, ShutDown, WorkQueue, run_workers
+from strato.client.workqueue import PATIENCE_SECONDS, RetryLimiter, ShutDown, WorkQueue, run_workers
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import Conflict
 
@@ -50,6 +50,48 @@ def test_delayed_key_comes_at_the_earliest_of_its_delays() -> None:
         queue.done("a")
         assert await queue.get() == "late"
         assert clock.monotonic() == pytest.approx(50), "the other delays of a are void"
+
+    run_virtual(clock, main())
+
+
+def test_patient_keys_let_others_pass_until_they_are_urgent() -> None:
+    async def main() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        for key in "abc":
+            queue.add(key, patient=True)
+        queue.add("d")
+        queue.add("d", patient=True)  # as urgent as it was
+        queue.add("b")
+        assert len(queue) == 4
+        assert [await queue.get() for _ in range(4)] == ["d", "b", "a", "c"]
+        assert not len(queue)
+        queue.add("a", patient=True)
+        queue.add("e")
+        queue.done("a")
+        assert [await queue.get(), await queue.get()] == ["e", "a"]
+
+    asyncio.run(main())
+
+
+def test_patient_keys_get_turns_when_others_never_end() -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        queue: WorkQueue[int] = WorkQueue(clock)
+        for key in range(10):
+            queue.add(key, patient=True)
+        served: dict[int, float] = {}
+        for key in range(10, 2000):
+            queue.add(key)
+            queue.add(-key)  # two come where one is served
+            taken = await queue.get()
+            queue.done(taken)
+            served[taken] = clock.monotonic()
+            await clock.sleep(0.01)
+        patient = [served[key] for key in range(10)]
+        assert patient == sorted(patient)
+        assert patient[0] >= PATIENCE_SECONDS
+        assert patient[-1] < PATIENCE_SECONDS + 0.5
 
     run_virtual(clock, main())
 
@@ -132,7 +174,10 @@ def test_cancelled_waiter_passes_its_turn_on() -> None:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.tuples(st.integers(0, 4), st.sampled_from(["add", "after"]), st.floats(0, 3), st.floats(0, 2)), max_size=40
+        st.tuples(
+            st.integers(0, 4), st.sampled_from(["add", "add patiently", "after"]), st.floats(0, 3), st.floats(0, 2)
+        ),
+        max_size=40,
     ),
     st.integers(1, 4),
 )
@@ -158,8 +203,8 @@ def test_key_is_never_worked_on_twice_at_once_and_never_lost(
         working = asyncio.create_task(run_workers(queue, reconcile, workers))
         for key, act, pause, duration in script:
             takes[key] = duration
-            if act == "add":
-                queue.add(key)
+            if act.startswith("add"):
+                queue.add(key, patient=act == "add patiently")
                 last_added[key] = clock.monotonic()
             else:
                 queue.add_after(key, pause)

@@ -1,7 +1,8 @@
 """A queue of keys to work on: each at most once in the queue and never worked on twice at once.
 
 A key added while it is being worked on runs again afterwards. Failures come back later: an exponential delay per
-key, and a bucket over all keys so that a broken server is not hammered.
+key, and a bucket over all keys so that a broken server is not hammered. Work that only reports what happened may be
+patient: it lets work pass that others wait for, but not for ever.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import heapq
 import itertools
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
@@ -23,6 +24,12 @@ K = TypeVar("K", bound=Hashable)
 
 _TURNS_BEFORE_YIELD = 16
 """Items a worker takes before it lets others run, in case reconciling never waits."""
+
+PATIENCE_SECONDS = 2.0
+"""How long a patient key lets all others pass; from then on it has its share of the turns."""
+
+_PATIENT_SHARE = 3
+"""Of this many turns, patient keys that have waited long enough get one."""
 
 
 class ShutDown(StratoError):
@@ -88,10 +95,12 @@ class WorkQueue(Generic[K]):
         self.clock = clock
         self._limiter = limiter if limiter is not None else RetryLimiter(clock)
         self._ready: deque[K] = deque()
-        self._dirty: set[K] = set()  # wanted: in _ready, or to be put there when their present work is done
+        self._patient: OrderedDict[K, float] = OrderedDict()  # ready too, since when; never in _ready as well
+        self._turns = 0
+        self._dirty: dict[K, bool] = {}  # wanted (patiently?): ready, or to be when their present work is done
         self._working: set[K] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self._later: list[tuple[float, int, K]] = []
+        self._later: list[tuple[float, int, K, bool]] = []
         self._due: dict[K, float] = {}  # the earliest instant each delayed key waits for; stale heap entries differ
         self._order = itertools.count()
         self._timer: asyncio.Task[None] | None = None
@@ -100,34 +109,38 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys are ready now."""
-        return len(self._ready)
+        return len(self._ready) + len(self._patient)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is ready and nothing is being worked on (delayed keys do not count)."""
-        return not self._ready and not self._working
+        return not len(self) and not self._working
 
-    def add(self, key: K) -> None:
-        """Ask for work on ``key``; no effect while it already waits for it."""
-        if key in self._dirty or self._closed:
+    def add(self, key: K, *, patient: bool = False) -> None:
+        """Ask for work on ``key``; no effect while it already waits for it, unless that was patient and this is not."""
+        if self._closed:
             return
-        self._dirty.add(key)
+        known = self._dirty.get(key)
+        if known is not None and (patient or not known):
+            return
+        self._dirty[key] = patient
         if key not in self._working:
-            self._push(key)
+            self._patient.pop(key, None)
+            self._push(key, patient)
 
-    def add_after(self, key: K, seconds: float) -> None:
+    def add_after(self, key: K, seconds: float, *, patient: bool = False) -> None:
         """Add ``key`` after a delay; of several delays the earliest counts."""
         if self._closed:
             return
         if seconds <= 0:
-            self.add(key)
+            self.add(key, patient=patient)
             return
         due = self.clock.monotonic() + seconds
         known = self._due.get(key)
         if known is not None and known <= due:
             return
         self._due[key] = due
-        heapq.heappush(self._later, (due, next(self._order), key))
+        heapq.heappush(self._later, (due, next(self._order), key, patient))
         if self._timer is None or due < self._timer_at:
             self._set_timer()
 
@@ -149,7 +162,7 @@ class WorkQueue(Generic[K]):
         Raises:
             ShutDown: The queue is shut down and has been worked off.
         """
-        while not self._ready:
+        while not self._ready and not self._patient:
             if self._closed:
                 raise ShutDown("the work queue is shut down")
             waiter = asyncio.get_running_loop().create_future()
@@ -160,16 +173,17 @@ class WorkQueue(Generic[K]):
                 if waiter.done() and not waiter.cancelled():
                     self._wake()  # our turn goes to somebody else
                 raise
-        key = self._ready.popleft()
-        self._dirty.discard(key)
+        key = self._ready.popleft() if not self._patient else self._take()
+        del self._dirty[key]
         self._working.add(key)
         return key
 
     def done(self, key: K) -> None:
         """Say that the work on ``key`` is over; it runs again if it was added meanwhile."""
         self._working.discard(key)
-        if key in self._dirty:
-            self._push(key)
+        patient = self._dirty.get(key)
+        if patient is not None:
+            self._push(key, patient)
 
     def shutdown(self) -> None:
         """Take nothing more; what is ready is still handed out, delayed keys are dropped."""
@@ -184,9 +198,22 @@ class WorkQueue(Generic[K]):
                 waiter.set_result(None)
         self._waiters.clear()
 
-    def _push(self, key: K) -> None:
-        self._ready.append(key)
+    def _push(self, key: K, patient: bool) -> None:
+        if patient:
+            self._patient[key] = self.clock.monotonic()
+        else:
+            self._ready.append(key)
         self._wake()
+
+    def _take(self) -> K:
+        """Return the next key while some are patient."""
+        self._turns += 1
+        oldest, since = next(iter(self._patient.items()))
+        has_turn = self._turns % _PATIENT_SHARE == 0 and self.clock.monotonic() - since >= PATIENCE_SECONDS
+        if self._ready and not has_turn:
+            return self._ready.popleft()
+        del self._patient[oldest]
+        return oldest
 
     def _wake(self) -> None:
         while self._waiters:
@@ -207,10 +234,10 @@ class WorkQueue(Generic[K]):
             await self.clock.sleep(max(0.0, self._timer_at - self.clock.monotonic()))
             now = self.clock.monotonic()
             while self._later and self._later[0][0] <= now:
-                due, _, key = heapq.heappop(self._later)
+                due, _, key, patient = heapq.heappop(self._later)
                 if self._due.get(key) == due:
                     del self._due[key]
-                    self.add(key)
+                    self.add(key, patient=patient)
         self._timer = None
 
 

@@ -16,7 +16,13 @@ COUNTERS_SECONDS: Final = 0.05
 """How long a status write may wait that would only change counters."""
 
 LONG_COUNTERS_SECONDS: Final = 1.0
-"""The same while pods wait for their nodes, or other jobs for their turn: most such writes are void before that."""
+"""The same while pods wait for their nodes: most such writes are void before that."""
+
+BUSY_COUNTERS_SECONDS: Final = 5.0
+"""The same at most while other jobs wait for their turn."""
+
+_BUSY_LOOK_SECONDS: Final = 0.25
+"""How often we look whether they still do."""
 
 _EARLY: Final = 1e-6
 """Timers may ring this much too soon, by the rounding of sums of floats."""
@@ -79,6 +85,6 @@ class Agenda:
         if self.counters_due is None:
             self.counters_since = now
             self.counters_due = now + (LONG_COUNTERS_SECONDS if is_pending else COUNTERS_SECONDS)
-        elif now >= self.counters_due - _EARLY and now - self.counters_since < LONG_COUNTERS_SECONDS and is_busy:
-            self.counters_due = now + COUNTERS_SECONDS
+        elif now >= self.counters_due - _EARLY and now - self.counters_since < BUSY_COUNTERS_SECONDS and is_busy:
+            self.counters_due = now + _BUSY_LOOK_SECONDS
         return now < self.counters_due - _EARLY

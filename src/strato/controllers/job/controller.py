@@ -210,7 +210,8 @@ class JobController:
                 self._queue.add(record.key)
                 return
         if not counted:
-            self._sync_later(record)
+            # what has become of a pod that is there starts no other, unless one depends on it: that can wait
+            self._sync_later(record, patient=new is not None and not record.has_dependencies)
 
     def _max_retry(self, record: JobRecord, task: str) -> int:
         for spec in record.job.spec.tasks if record.job is not None else ():
@@ -250,11 +251,11 @@ class JobController:
         record.agenda.dirty = True
         self._queue.add(record.key)
 
-    def _sync_later(self, record: JobRecord) -> None:
+    def _sync_later(self, record: JobRecord, *, patient: bool) -> None:
         """Ask for a sync with what else happens within the coalescing time."""
         delay = record.agenda.stir(self._clock.monotonic())
         if delay is not None:
-            self._queue.add_after(record.key, delay)
+            self._queue.add_after(record.key, delay, patient=patient)
 
     def _forget_if_empty(self, record: JobRecord) -> None:
         if record.is_empty:

@@ -45,6 +45,7 @@ class JobRecord:
         "group_fits",
         "group_spec",
         "group_warning",
+        "has_dependencies",
         "job",
         "key",
         "moving_to",
@@ -66,6 +67,8 @@ class JobRecord:
         """The phase that a write of ours under way changes to; who writes it decides what follows."""
         self.facts = JobFacts((), 0, 0)
         self.policies = _NO_POLICIES
+        self.has_dependencies = False
+        """Whether some task waits for another one's pods."""
         self.plugins: JobPlugins | None = None
         self.plugins_fresh = False
         """Whether the plugins' objects are known to fit this generation of the spec."""
@@ -153,6 +156,7 @@ class JobRecord:
             min_success=spec.min_success,
         )
         self.policies = JobPolicies(spec.policies, ((t.name or DEFAULT_TASK, t.policies) for t in spec.tasks))
+        self.has_dependencies = any(t.depends_on is not None for t in spec.tasks)
         wanted = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
         for name, replicas in wanted.items():
             self.task(name).resize(replicas)
