@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.crowded import cold_start, evicting
+from benchmarks.crowded import backlog, cold_start, evicting
 from strato.api.core import Node, Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, Queue
 from strato.api.volcano.topology import HyperNode
@@ -135,20 +135,6 @@ def unchanged() -> dict[str, Any]:
     return {"pods": 0, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
 
 
-def backlog() -> dict[str, Any]:
-    """A full cluster, 2,000 one-pod jobs that do not fit: what a cycle costs that can place nothing."""
-    world = build(1000, 2000, 1, cpu=64)
-    for n in range(1000):
-        allocatable = {"cpu": "10m", "memory": "1Gi", "pods": "10"}
-        world.set_node(
-            msgspec.convert({"metadata": {"name": f"node-{n}"}, "status": {"allocatable": allocatable}}, Node)
-        )
-    placer, config = Placer(world.nodes), default_config()
-    decide(world, config, placer)
-    _, seconds = decide(world, config, placer)
-    return {"pods": 0, "seconds": seconds, "value": seconds * 1000, "unit": "ms"}
-
-
 TOPOLOGY = """
 actions: "enqueue, allocate, backfill"
 tiers:
@@ -216,7 +202,10 @@ BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("topology-tight", "the same, 20 x 500, no leaf but a block holds each", topology_tight, 10_000),
     ("topology-beside", "the same, 20 x 500 without topology fill up leaves", topology_beside, 10_000),
     ("unchanged", "nothing changed, 10,000 nodes, 100,000 pods", unchanged, 5),
-    ("backlog", "full cluster, 1,000 nodes, 2,000 one-pod jobs wait", backlog, 500),
+    ("backlog", "full cluster, 2,000 one-pod jobs wait for room; one pod goes on", lambda: backlog("room"), 50),
+    ("backlog-queue", "the same, they wait for their queue", lambda: backlog("queue"), 50),
+    ("backlog-new", "2,000 one-pod jobs wait for room, and a job comes that fits", lambda: backlog("new"), 50),
+    ("backlog-first", "2,000 one-pod jobs that do not fit are looked at first", lambda: backlog("first"), 500),
     ("preempt", "full cluster, 1,000 nodes, a gang of 200 preempts", lambda: evicting("preempt"), 50),
     ("reclaim", "full cluster, 1,000 nodes, a gang of 200 reclaims", lambda: evicting("reclaim"), 50),
     ("cold-start", "5,000 nodes, 140,000 pods, 87,000 jobs to the first plan", cold_start, 15_000),

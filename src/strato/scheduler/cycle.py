@@ -56,6 +56,8 @@ def run_cycle(
     _undo_promises(ssn)
     if ssn.plan.failures:
         ssn.placer.known.forget()  # it may keep what a failing plugin did not say
+        if ssn.backlog is not None:
+            ssn.backlog.forget()
     return ssn.plan
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler import kernels
+from strato.scheduler.backlog import Backlog
 from strato.scheduler.cache.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.cache.resources import PODS, Dimensions
 from strato.scheduler.cache.tasks import Task, TaskClass
@@ -33,13 +34,16 @@ class Placer:
     Args:
         table: The nodes.
         seed: Decides where among equals the search begins.
+        backlog: Jobs that were refused, so that not each of them is asked again in every cycle. The plans of such
+            cycles say nothing again of whoever is refused as before; None has every plan tell all.
 
     Attributes:
         known: Which rows classes may use, and their scores.
     """
 
-    def __init__(self, table: NodeTable, seed: int = 0) -> None:
+    def __init__(self, table: NodeTable, seed: int = 0, backlog: Backlog | None = None) -> None:
         self._table = table
+        self.backlog = backlog
         self.known = CandidateCache(table, seed)
         self._terms: kernels.Terms | None = None
         self._term_key: tuple[ResourceTerm, ...] | None = None

@@ -116,6 +116,7 @@ class Plan:
         queues: Status of every queue that has jobs or is known.
         choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
         failures: What raised, and was left out for the rest of the cycle.
+        quiet_pods: Pods of jobs that were refused just as before: nothing is said of them or their jobs again.
     """
 
     session: str = ""
@@ -129,3 +130,4 @@ class Plan:
     queues: list[QueueStatus] = field(default_factory=list)
     choices: dict[str, object] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    quiet_pods: int = 0

@@ -21,6 +21,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
 from strato.metrics import Registry
+from strato.scheduler.backlog import Backlog
 from strato.scheduler.binder import Binder
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
@@ -36,7 +37,7 @@ from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Failure, Plan, PodVerdict
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.replicas import Replicas
-from strato.scheduler.reporting.explain import Diagnosis, diagnosis
+from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
 from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.reporting.reports import Reports
@@ -125,7 +126,7 @@ class Scheduler:
         self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._series = Series(self.world, registry)
-        self._placer = Placer(self.world.nodes, seed=random.getrandbits(16))
+        self._placer = self._new_placer()
         self._binder = Binder(
             cluster,
             clock,
@@ -170,7 +171,12 @@ class Scheduler:
         """Explain why a pod or PodGroup (``namespace/name``) waits; None when it is unknown."""
         task = self.world.tasks.get(key)
         job_key = task.job.key if task is not None and task.job is not None else key
-        return diagnosis(self.world, key, self._verdicts.get(job_key, ()), self._pods)
+        verdicts = self._verdicts.get(job_key, ())
+        backlog = self._placer.backlog
+        stand_in = backlog.stand_in(job_key) if backlog is not None else ""
+        if stand_in:
+            verdicts = with_numbers_of(verdicts, self._verdicts.get(stand_in, ()))
+        return diagnosis(self.world, key, verdicts, self._pods)
 
     async def run(self) -> None:
         """Schedule until cancelled."""
@@ -324,13 +330,16 @@ class Scheduler:
         self._config = config
         self._stamps = self._read_stamps()
         self.world.gangs_are_whole = GANG in self._plugin_names()
-        self._placer = Placer(self.world.nodes, seed=self._random.getrandbits(16))
+        self._placer = self._new_placer()
         self.world.openings += 1
         self.world.version += 1
         if self._feed.attach(self._informers, self._plugin_names()):
             self._informers.start()
         _log.info("configuration reloaded: file=%s", self._path)
         self.wake()
+
+    def _new_placer(self) -> Placer:
+        return Placer(self.world.nodes, seed=self._random.getrandbits(16), backlog=Backlog())
 
     def _plugin_names(self) -> frozenset[str]:
         """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""

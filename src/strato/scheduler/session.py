@@ -7,11 +7,12 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from strato.scheduler import kernels
+from strato.scheduler.backlog import Room
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.nodes import NodeTable, Rows
 from strato.scheduler.cache.resources import Vector
@@ -81,6 +82,7 @@ class Session:
         uid: Identity of the session.
 
     Attributes:
+        backlog: The jobs that were refused in earlier cycles; None when every job is asked in every cycle.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         opened: How long each plugin took to open, in seconds; for metrics.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
@@ -118,6 +120,8 @@ class Session:
         self._total: Vector | None = None
         self._domains: Domains | None = None
         recover_domains(world)
+        backlog = placer.backlog
+        self.backlog = backlog if backlog is not None and backlog.open(world, config) else None
         self._build(config)
 
     def _build(self, config: Config) -> None:
@@ -210,6 +214,13 @@ class Session:
     def tree(self) -> Tree:
         """The network domains."""
         return self.domains.tree
+
+    def room(self, name: Literal["waiting", "pending"]) -> Room | None:
+        """Return where jobs are kept between cycles, as they stand now; None when none are."""
+        if self.backlog is None:
+            return None
+        self.backlog.sync()
+        return self.backlog.waiting if name == "waiting" else self.backlog.pending
 
     @contextmanager
     def searching(self, search: Search | None) -> Iterator[None]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
+from strato.scheduler.actions.lines import Line, lines_of
 from strato.scheduler.actions.placing import TaskLoop, Work, can_try
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.cache.ingest import waits_for_queue
@@ -17,6 +18,7 @@ from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.topology.domains import Search
 
 if TYPE_CHECKING:
+    from strato.scheduler.backlog import Room
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 
@@ -28,36 +30,40 @@ class Allocate(Action):
 
     def execute(self, ssn: Session) -> None:
         """Visit queues in order; each visit places one job up to its minimum, or one task of a ready job."""
-        work, jobs = self._collect(ssn)
+        work, jobs, room = self._collect(ssn)
+        lines = lines_of(ssn, room, jobs)
         queues: list[tuple[Any, str, Queue]] = []
-        for name in jobs:
+        for name in lines:
             queue = ssn.world.queues[name]
             queues.append((ssn.queue_key(queue), name, queue))
         heapify(queues)
-        world = ssn.world
         while queues:
             if ssn.queue_keys_move:
                 queues = [(ssn.queue_key(queue), name, queue) for _, name, queue in queues]
                 heapify(queues)
             _, name, queue = heappop(queues)
-            if not jobs[name]:
+            line = lines[name]
+            if not line:
                 continue
             if ssn.overused(queue):
-                self._say_overused(ssn, queue, jobs[name])
+                self._say_overused(ssn, queue, line)
                 continue
-            unmoved = True
-            while unmoved and jobs[name]:  # a visit that moved nothing leaves this queue the first, and no more used
-                version = world.version
-                _, _, job = heappop(jobs[name])
-                with ssn.isolated(job):
-                    if self._visit(ssn, job, queue, work):
-                        heappush(jobs[name], (ssn.job_key(job), job.key, job))
-                unmoved = world.version == version
+            moved = False
+            # a visit that moved nothing leaves this queue the first, and no more used
+            while not moved and (place := line.pop()) is not None:
+                again = False
+                with ssn.isolated(place.job):
+                    again = self._visit(ssn, place.job, queue, work)
+                moved = line.visited(place, again=again)
             heappush(queues, (ssn.queue_key(queue), name, queue))
 
     def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | Sheet]) -> bool:
         """Place what one visit may of a job; return whether to come back for more."""
-        todo = work[job.key]
+        todo = work.get(job.key)
+        if todo is None:  # it came out of a crowd
+            if not can_try(ssn, job):
+                return False
+            todo = work[job.key] = self._todo(ssn, job)
         if isinstance(todo, Sheet):
             search = GangSearch(ssn, job, queue, todo)
             found = search.run()
@@ -96,16 +102,17 @@ class Allocate(Action):
         stmt.discard()
         return None
 
-    def _collect(self, ssn: Session) -> tuple[dict[str, Work | Sheet], dict[str, list[tuple[Any, str, Job]]]]:
-        """Return the work of every job that may be placed, and the jobs by queue as heaps."""
+    def _collect(self, ssn: Session) -> tuple[dict[str, Work | Sheet], list[Job], Room | None]:
+        """Return the jobs by themselves that may be placed with the work of each, and where the others are."""
         enqueue_runs = "enqueue" in ssn.config.actions
         work: dict[str, Work | Sheet] = {}
-        jobs: dict[str, list[tuple[Any, str, Job]]] = {}
+        jobs: list[Job] = []
         if not enqueue_runs:
             for job in list(ssn.world.waiting_for_queue.values()):
                 if job.group is not None and job.queue is not None and job.queue.view is not None:
                     ssn.world.set_phase(job, PHASE_INQUEUE)
-        for job in ssn.world.with_pending.values():
+        room = ssn.room("pending")
+        for job in (ssn.world.with_pending if room is None else room.loose).values():
             if job.is_waiting_for_queue or job.queue is None or job.queue.view is None:
                 continue
             if not can_try(ssn, job) or not self._topology_known(ssn, job):
@@ -114,10 +121,8 @@ class Allocate(Action):
             if not todo:
                 continue
             work[job.key] = todo
-            jobs.setdefault(job.queue_name, []).append((ssn.job_key(job), job.key, job))
-        for heap in jobs.values():
-            heapify(heap)
-        return work, jobs
+            jobs.append(job)
+        return work, jobs, room
 
     @staticmethod
     def _topology_known(ssn: Session, job: Job) -> bool:
@@ -136,11 +141,10 @@ class Allocate(Action):
         return Work(ssn.sorted_tasks(tasks))
 
     @staticmethod
-    def _say_overused(ssn: Session, queue: Queue, jobs: list[tuple[Any, str, Job]]) -> None:
+    def _say_overused(ssn: Session, queue: Queue, line: Line) -> None:
         text = f"queue {queue.name} has all it deserves"
         verdict = Verdict("proportion", "QueueOverused", text, ssn.world.dims.describe(queue.used))
-        for _, _, job in jobs:
-            ssn.say(job, verdict)
+        line.turn_down(lambda job: ssn.say(job, verdict))
 
 
 def _placeable(task: Task) -> bool:

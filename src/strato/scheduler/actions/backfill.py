@@ -37,7 +37,9 @@ class Backfill(Action):
     @staticmethod
     def _jobs_in_order(ssn: Session) -> list[Job]:
         heap: list[tuple[Any, Any, str, Job]] = []
-        seen = {job.key: job for job in ssn.world.with_pending.values() if job.pending_best_effort}
+        room = ssn.room("pending")  # whoever is in a crowd has no such task
+        jobs = (ssn.world.with_pending if room is None else room.loose).values()
+        seen = {job.key: job for job in jobs if job.pending_best_effort}
         for task in ssn.temporary:
             if task.status == PIPELINED and task.cls.best_effort and task.job is not None:
                 seen[task.job.key] = task.job

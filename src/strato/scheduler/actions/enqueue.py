@@ -6,7 +6,8 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.actions.lines import lines_of
+from strato.scheduler.cache.jobs import PHASE_INQUEUE, Queue
 from strato.scheduler.reporting.refusals import refusal
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ class Enqueue(Action):
 
     def execute(self, ssn: Session) -> None:
         """Admit jobs queue by queue, one job per queue and turn."""
-        waiting: dict[str, list[tuple[Any, int, Job]]] = {}
-        for i, job in enumerate(ssn.world.waiting_for_queue.values()):
-            if job.queue is not None and job.queue.view is not None and job.group is not None:
-                waiting.setdefault(job.queue_name, []).append((ssn.job_key(job), i, job))
-        for jobs in waiting.values():
-            heapify(jobs)
+        room = ssn.room("waiting")
+        jobs = [
+            job
+            for job in (ssn.world.waiting_for_queue if room is None else room.loose).values()
+            if job.queue is not None and job.queue.view is not None and job.group is not None
+        ]
+        waiting = lines_of(ssn, room, jobs)
         queues: list[tuple[Any, str, Queue]] = []
         for name in waiting:
             queue = ssn.world.queues[name]
@@ -34,13 +36,15 @@ class Enqueue(Action):
         heapify(queues)
         while queues:
             _, name, queue = heappop(queues)
-            if not waiting[name]:
+            place = waiting[name].pop()
+            if place is None:
                 continue
-            _, _, job = heappop(waiting[name])
+            job = place.job
             with ssn.isolated(job):
                 if job.min_resources is None or ssn.job_enqueueable(job):
                     ssn.job_enqueued(job)
                     ssn.world.set_phase(job, PHASE_INQUEUE)
                 else:
                     ssn.note(job).condition = refusal(ssn, job)
+            waiting[name].visited(place, again=False)
             heappush(queues, (ssn.queue_key(queue), name, queue))

@@ -123,11 +123,11 @@ class Flow(Allocate):
         if not ssn.world.flow_loaded:
             ssn.world.flow_wanted = True
             return
-        everything, heaps = self._collect(ssn)
+        everything, collected, _ = self._collect(ssn)
         work = {key: todo for key, todo in everything.items() if isinstance(todo, Work)}
-        order = {name: ssn.queue_key(ssn.world.queues[name]) for name in heaps}
-        ranked = [(order[queue], key, name, job) for queue, heap in heaps.items() for key, name, job in heap]
-        jobs = [job for *_, job in sorted(ranked, key=lambda entry: entry[:3]) if only is None or job.key in only]
+        order = {name: ssn.queue_key(ssn.world.queues[name]) for name in {job.queue_name for job in collected}}
+        ranked = sorted(collected, key=lambda job: (order[job.queue_name], ssn.job_key(job)))
+        jobs = [job for job in ranked if only is None or job.key in only]
         jobs = [job for job in jobs if job.key in work and can_flow(ssn, job, work[job.key])]
         for _ in range(self.args.passes):
             runs = _runs(ssn, jobs, work)

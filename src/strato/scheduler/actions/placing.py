@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.subjobs import SubJob
 from strato.scheduler.cache.tasks import ALLOCATED, PIPELINED, Task
-from strato.scheduler.reporting.reasons import FitErrors, Verdict
+from strato.scheduler.reporting.reasons import QUEUE_SHARE, FitErrors, Verdict
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Notes, Session
@@ -175,7 +175,7 @@ class TaskLoop:
     def _say_share(self, task: Task) -> None:
         text = f"queue {self._queue.name} has no share left for {task.key}"
         numbers = self._ssn.share_numbers(self._queue, task.cls)
-        self._ssn.say(self._job, Verdict("proportion", "QueueShare", text, numbers))
+        self._ssn.say(self._job, Verdict("proportion", QUEUE_SHARE, text, numbers))
 
 
 def admit(ssn: Session, queue: Queue, task: Task) -> None:

@@ -91,6 +91,9 @@ class Accounts:
         usages: What nodes really use, as last measured.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
+        stirred: Keys of the jobs about which anything changed that a decision may hang on, since somebody looked.
+        restated: Keys of the jobs whose group was read again, likewise.
+        watched_by: Who follows those two.
         version: Grows with every change.
         openings: Grows with every change that may let something be placed; a pod that merely goes on (Binding to
             Bound to Running) does not count, nor one whose gang is still incomplete.
@@ -122,6 +125,9 @@ class Accounts:
         self.flow_wanted = False
         self.waiting_for_queue: dict[str, Job] = {}
         self.changed: dict[str, Job] = {}
+        self.stirred: dict[str, None] = {}
+        self.restated: dict[str, None] = {}
+        self.watched_by: object = None
         self.version = 0
         self.openings = 0
         self.gangs_are_whole = False
@@ -152,6 +158,7 @@ class Accounts:
 
     def _note(self, job: Job) -> None:
         self.changed[job.key] = job
+        self.stirred[job.key] = None
         self._unsettled[job.key] = job
 
     # -- tasks ---------------------------------------------------------------------------------------------------------

@@ -72,7 +72,10 @@ class World(Accounts):
         same_spec = old.metadata.generation == meta.generation != 0 or task.row >= 0
         if same_spec and old.metadata.annotations == meta.annotations and old.metadata.labels == meta.labels:
             task.pod = pod
-            task.nominated = pod.status.nominated_node_name
+            if task.nominated != pod.status.nominated_node_name:
+                task.nominated = pod.status.nominated_node_name
+                if task.job is not None:
+                    self.stirred[task.job.key] = None
             if pod.status.resource_claim_statuses != old.status.resource_claim_statuses:
                 self._open()  # a claim was made from its template
             row = self._row_for(task, node, status)
@@ -228,6 +231,7 @@ class World(Accounts):
         for index in (self.jobs, self.with_pending, self.waiting_for_queue, self.changed, self._unsettled):
             index.pop(job.key, None)
         self.for_flow.discard(job.key)
+        self.stirred[job.key] = None
         self._exit_queue(job)
 
     def set_group(self, group: PodGroup) -> None:
@@ -244,6 +248,7 @@ class World(Accounts):
         job = self._job(f"{meta.namespace}/{meta.name}")
         old = job.group
         job.group = group
+        self.restated[job.key] = None
         job.conditions = {c.type: (c.status, c.reason, c.message) for c in group.status.conditions}
         if old is not None and job.phase == group.status.phase and _same_group(old, group):
             return
@@ -300,6 +305,7 @@ class World(Accounts):
             return
         job.group = None
         job.phase = ""
+        self.stirred[key] = None
         self._forget_layout(job)
         self._exit_queue(job)
         self.waiting_for_queue.pop(key, None)
@@ -313,6 +319,13 @@ class World(Accounts):
         self.index_phase(job)
         self._note(job)
         self.version += 1
+
+    def take_phase(self, job: Job, phase: str) -> None:
+        """Set the phase a job's status has at the end of a cycle."""
+        if job.phase != phase:
+            job.phase = phase
+            self.stirred[job.key] = None
+            self.index_phase(job)
 
     def index_phase(self, job: Job) -> None:
         """Keep `waiting_for_queue` in step with a job's phase."""
@@ -397,6 +410,7 @@ class World(Accounts):
         for job in self.jobs.values():
             if job.group is not None:
                 self._set_priority(job)
+                self.stirred[job.key] = None
         self._open()
 
     def set_quota(self, quota: ResourceQuota) -> None:

@@ -37,6 +37,7 @@ class Binpack(Plugin):
     """Prefer the fullest node the task fits on."""
 
     name = "binpack"
+    same_for_alike = True
     args_type = BinpackArgs
 
     def off_points(self) -> frozenset[str]:

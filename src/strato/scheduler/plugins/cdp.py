@@ -21,6 +21,7 @@ class Cdp(Plugin):
     """Spare pods in their cool-down."""
 
     name = "cdp"
+    same_for_alike = True
 
     def open(self, ssn: Session) -> None:
         """Note the time."""

@@ -8,7 +8,7 @@ pod's condition ``PodScheduled`` say the same. `diagnosis` answers from what a r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from strato.scheduler.cache.jobs import Job
 from strato.scheduler.cache.resources import counts, to_quantity
@@ -128,6 +128,13 @@ def ranked(verdicts: Sequence[Verdict]) -> list[Verdict]:
     rank = {code: i for i, code in enumerate(_CODE_ORDER)}
     rank |= {code: len(_CODE_ORDER) + 1 + i for i, code in enumerate(_LAST_CODES)}
     return sorted(unique.values(), key=lambda v: rank.get(v.code, len(_CODE_ORDER)))
+
+
+def with_numbers_of(verdicts: Sequence[Verdict], others: Sequence[Verdict]) -> Sequence[Verdict]:
+    """Return a job's verdicts with the numbers of one like it that was asked later; unchanged where they differ."""
+    if [(v.plugin, v.code) for v in verdicts] != [(v.plugin, v.code) for v in others]:
+        return verdicts
+    return [replace(mine, numbers=theirs.numbers) for mine, theirs in zip(verdicts, others, strict=True)]
 
 
 def diagnosis(world: World, key: str, verdicts: Sequence[Verdict], pods: dict[str, PodVerdict]) -> Diagnosis | None:

@@ -131,8 +131,8 @@ class Measures:
         self._cycle.observe(seconds * 1000)
         if plan.binds:
             self._placed.inc(len(plan.binds))
-        if plan.pods:
-            self._unplaced.inc(len(plan.pods))
+        if plan.pods or plan.quiet_pods:
+            self._unplaced.inc(len(plan.pods) + plan.quiet_pods)
         self._jobs.set(len(world.with_pending))
         if plan.evictions:
             self._victims.set(len(plan.evictions))

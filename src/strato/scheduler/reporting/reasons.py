@@ -23,6 +23,8 @@ class Reason:
     curable: bool = True
 
 
+QUEUE_SHARE = "QueueShare"
+"""Code of the verdict that a queue has no share left for a pod; its text names queue and pod and nothing else."""
 INSUFFICIENT = "Insufficient {}"
 POD_NUMBER_EXCEEDED = Reason("predicates", "node(s) pod number exceeded")
 ALL_UNAVAILABLE = "all nodes are unavailable"

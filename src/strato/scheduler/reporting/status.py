@@ -68,6 +68,8 @@ def close_session(ssn: Session) -> None:
     for job in touched.values():
         _close_job(ssn, job)
     ssn.plan.verdicts = {key: tuple(notes.verdicts) for key, notes in ssn.notes.items() if notes.verdicts}
+    if ssn.backlog is not None:
+        ssn.backlog.close(ssn.plan)
     ssn.plan.queues = queue_statuses(ssn)
     ssn.world.changed.clear()
 
@@ -77,10 +79,11 @@ def _close_job(ssn: Session, job: Job) -> None:
     if job.group is not None and not job.solo and job.queue is not None and job.queue.view is not None:
         condition = notes.condition if notes is not None else None
         status = group_status(job, condition)
+        if ssn.backlog is not None:
+            ssn.backlog.wants(status)
         if status_differs(job, status):
             ssn.plan.groups.append(status)
-            job.phase = status.phase
-            ssn.world.index_phase(job)
+            ssn.world.take_phase(job, status.phase)
     if notes is None or not (notes.errors or notes.verdicts or notes.condition):
         return
     ssn.plan.pods.extend(_pod_verdicts(ssn, job, notes))

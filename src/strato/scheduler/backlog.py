@@ -1,0 +1,308 @@
+"""`Backlog`: jobs that were refused and told why, kept in crowds of equals, so that a cycle asks one of each.
+
+A long queue is mostly made of jobs that differ in nothing but their names. Asking each in every cycle costs as much as
+the queue is long, although all of them are refused on one account: their queue has no share left, no node has room. So
+a job that was refused joins the crowd of those that are like it. In the next cycle the first of a crowd is asked as
+ever. If it is refused, nothing has moved, and so the others would be refused on the same account, one after the other;
+those that were told just that are passed over, and those that were told something else are asked as ever. As soon as
+anything moves (somebody gets a place), the next of each crowd is asked again.
+
+Why this decides and says what asking everybody decides and says:
+
+- Whatever changes about a job takes it out of its crowd (`Accounts.stirred`); it is asked by itself.
+- Two jobs are alike only in what plugins that declare `Plugin.same_for_alike`, the core and the words they are told may
+  look at, their names and ages apart. With any other plugin configured there are no crowds, nor with actions that take
+  from others, nor while pods have rules about other pods.
+- Jobs of a crowd stand in order, and what stands between two of them is asked between them.
+- What they were told stands with whoever was told; a status that is not written yet is handed on in every cycle.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable, Hashable
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.world import World
+from strato.scheduler.plan import Condition, GroupStatus, Plan
+from strato.scheduler.reporting.reasons import QUEUE_SHARE, FitErrors
+from strato.scheduler.reporting.status import status_differs
+
+if TYPE_CHECKING:
+    from strato.scheduler.config import Config
+    from strato.scheduler.session import Notes
+
+Account = tuple[Condition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors]]
+"""What a refusal rests on, without the job's own names: condition, verdicts, and why its classes fit nowhere."""
+Order = tuple[str, str]
+"""When a job was made, and its key."""
+
+_ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill"))
+_BY_ORDER = attrgetter("order")
+
+
+class Waiter:
+    """A job in a crowd.
+
+    Attributes:
+        account: What it was told; None when that is not known.
+        turn: The room's turn in which it was asked last.
+        pods: How many pods it waits with.
+        wanted: The status its group should have; None for a job without a group.
+        closed: The cycle in which that was found.
+    """
+
+    __slots__ = ("account", "closed", "crowd", "job", "order", "pods", "turn", "wanted")
+
+    def __init__(self, job: Job, crowd: Crowd, turn: int) -> None:
+        self.job = job
+        self.crowd = crowd
+        self.order: Order = (job.created, job.key)
+        self.account: Account | None = None
+        self.turn = turn
+        self.pods = len(job.pending)
+        self.wanted: GroupStatus | None = None
+        self.closed = -1
+
+
+class Crowd:
+    """Jobs that are alike, in order.
+
+    Attributes:
+        account: What most of them were told; ``odd`` are the others, by key.
+        pods: How many pods they wait with, together.
+        asked: Key of the one that was asked last.
+    """
+
+    def __init__(self, likeness: Hashable, queue_name: str) -> None:
+        self.likeness = likeness
+        self.queue_name = queue_name
+        self.waiters: list[Waiter] = []
+        self.account: Account | None = None
+        self.odd: dict[str, Waiter] = {}
+        self.pods = 0
+        self.asked = ""
+
+    def add(self, waiter: Waiter) -> None:
+        """Take a job in."""
+        insort(self.waiters, waiter, key=_BY_ORDER)
+        self.pods += waiter.pods
+        self.odd[waiter.job.key] = waiter
+
+    def remove(self, waiter: Waiter) -> None:
+        """Let a job go."""
+        del self.waiters[bisect_left(self.waiters, waiter.order, key=_BY_ORDER)]
+        self.pods -= waiter.pods
+        self.odd.pop(waiter.job.key, None)
+
+    def tell(self, waiter: Waiter, account: Account | None) -> None:
+        """Note what a job was told."""
+        self.asked = waiter.job.key
+        if account is not None and account == self.account:
+            waiter.account = self.account
+            self.odd.pop(waiter.job.key, None)
+            return
+        waiter.account = account
+        self.odd[waiter.job.key] = waiter
+        if account is not None and 2 * len(self.odd) > len(self.waiters):  # most were told something else than before
+            self.account = account
+            self.odd = {}
+            for other in self.waiters:
+                if other.account == account:
+                    other.account = account
+                else:
+                    self.odd[other.job.key] = other
+
+    def to_tell(self, account: Account) -> list[Waiter]:
+        """Return the jobs that were not told this, in no order."""
+        some = self.odd.values() if account == self.account else self.waiters
+        return [waiter for waiter in some if waiter.account is None or waiter.account != account]
+
+
+class Room:
+    """The jobs that one action asks.
+
+    Args:
+        likeness: Returns what tells a job from those that are like it; None for one that stays by itself.
+
+    Attributes:
+        loose: Jobs that are asked by themselves, by key.
+        crowds: The others.
+        turn: Grows with every execution of the action.
+        quiet: Pods of the crowds that joined in this turn, less those of jobs that were asked.
+    """
+
+    def __init__(self, likeness: Callable[[World, Job], Hashable]) -> None:
+        self._likeness = likeness
+        self.loose: dict[str, Job] = {}
+        self.crowds: dict[Hashable, Crowd] = {}
+        self.waiters: dict[str, Waiter] = {}
+        self.turn = 0
+        self.quiet = 0
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        self.turn += 1
+        self.quiet = 0
+
+    def take(self, key: str, job: Job | None) -> None:
+        """Let a job stand by itself, or forget it."""
+        waiter = self.waiters.pop(key, None)
+        if waiter is not None:
+            waiter.crowd.remove(waiter)
+            if not waiter.crowd.waiters:
+                del self.crowds[waiter.crowd.likeness]
+        if job is None:
+            self.loose.pop(key, None)
+        else:
+            self.loose[key] = job
+
+    def refused(self, world: World, job: Job, account: Account) -> None:
+        """Let a job that was refused join those that are like it."""
+        likeness = self._likeness(world, job)
+        if likeness is None:
+            return
+        crowd = self.crowds.get(likeness)
+        if crowd is None:
+            crowd = self.crowds[likeness] = Crowd(likeness, job.queue_name)
+        del self.loose[job.key]
+        waiter = self.waiters[job.key] = Waiter(job, crowd, self.turn)
+        crowd.add(waiter)
+        crowd.tell(waiter, account)
+
+
+class Backlog:
+    """The crowds of one world and one configuration.
+
+    Attributes:
+        waiting: Jobs that wait for their queue (action enqueue).
+        pending: Jobs that wait for places (action allocate).
+    """
+
+    def __init__(self) -> None:
+        self._config: Config | None = None
+        self._serves = False
+        self._world: World | None = None
+        self._cycle = 0
+        self._unwritten: dict[str, Waiter] = {}
+        self.waiting = Room(alike_waiting)
+        self.pending = Room(alike_pending)
+
+    def open(self, world: World, config: Config) -> bool:
+        """Begin a cycle; return whether there may be crowds in it."""
+        if config is not self._config:
+            self._config, self._serves = config, only_same_for_alike(config)
+        if not self._serves or world.pairwise:
+            self.forget()
+            if world.watched_by is None:  # nobody else empties them
+                world.stirred, world.restated = {}, {}
+            return False
+        self._cycle += 1
+        if self._world is not world or world.watched_by is not self:
+            self.forget()
+            self._world, world.watched_by = world, self
+            world.stirred, world.restated = dict.fromkeys([*world.with_pending, *world.waiting_for_queue]), {}
+        self.sync()
+        for key in world.restated:
+            waiter = self._waiter(key)
+            if waiter is not None:
+                self._unwritten[key] = waiter
+        world.restated = {}
+        for room in (self.waiting, self.pending):
+            room.quiet = 0
+        return True
+
+    def sync(self) -> None:
+        """Let every job that changed stand by itself."""
+        world = self._world
+        assert world is not None
+        for key in world.stirred:
+            self._unwritten.pop(key, None)
+            self.waiting.take(key, world.waiting_for_queue.get(key))
+            job = world.with_pending.get(key)
+            self.pending.take(key, None if job is None or job.is_waiting_for_queue else job)
+        world.stirred = {}
+
+    def forget(self) -> None:
+        """Forget every job; all are asked by themselves next."""
+        if self._world is not None and self._world.watched_by is self:
+            self._world.watched_by = None
+        self._world = None
+        self._unwritten = {}
+        self.waiting, self.pending = Room(alike_waiting), Room(alike_pending)
+
+    def wants(self, status: GroupStatus) -> None:
+        """Note the status that the group of a job that was looked at should have."""
+        waiter = self._waiter(status.job.key)
+        if waiter is not None:
+            waiter.wanted, waiter.closed = status, self._cycle
+            self._unwritten[status.job.key] = waiter
+
+    def close(self, plan: Plan) -> None:
+        """Hand on the statuses of jobs that were passed over and are not written yet."""
+        for key, waiter in list(self._unwritten.items()):
+            if waiter.wanted is None or not status_differs(waiter.job, waiter.wanted):
+                del self._unwritten[key]
+            elif waiter.closed != self._cycle:
+                plan.groups.append(waiter.wanted)
+        plan.quiet_pods = self.waiting.quiet + self.pending.quiet
+
+    def stand_in(self, key: str) -> str:
+        """Return the key of the job that was asked last instead of a job; empty when it stands for itself."""
+        waiter = self._waiter(key)
+        return waiter.crowd.asked if waiter is not None else ""
+
+    def _waiter(self, key: str) -> Waiter | None:
+        return self.pending.waiters.get(key) or self.waiting.waiters.get(key)
+
+
+def only_same_for_alike(config: Config) -> bool:
+    """Whether every action and plugin of a configuration treats jobs that are alike the same.
+
+    A class that inherits from one that says so has to say so itself.
+    """
+    once = len(set(config.actions)) == len(config.actions)
+    plugins = {option.plugin for tier in config.tiers for option in tier}
+    return (
+        once and _ACTIONS.issuperset(config.actions) and all(vars(plugin).get("same_for_alike") for plugin in plugins)
+    )
+
+
+def account_of(notes: Notes) -> Account:
+    """Return what a job's refusal rests on; the words about a queue's share hold nothing more but a name of its own."""
+    said = tuple([(v.plugin, v.code, "" if v.code == QUEUE_SHARE else v.text) for v in notes.verdicts])
+    return notes.condition, said, notes.errors
+
+
+def alike_waiting(world: World, job: Job) -> Hashable:
+    """Return what decides whether a job is let into its queue; None when more than that does."""
+    group = job.group
+    if group is None or not _is_plain(job) or any(task.cls.uses_claims for task in job.pending.values()):
+        return None
+    asks = None if group.spec.min_resources is None else tuple(group.spec.min_resources.items())
+    return (*_of_group(job), asks, job.phase)
+
+
+def alike_pending(world: World, job: Job) -> Hashable:
+    """Return what decides whether a job gets places; None when more than that does."""
+    if not job.pending or not _is_plain(job) or job.key in world.for_flow:
+        return None
+    tasks = list(job.pending.values())
+    for task in tasks:
+        if task.nominated or task.cls.uses_claims or task.cls.host_ports or task.key in world.queue_gated:
+            return None
+    if len(tasks) > 1:
+        tasks.sort(key=_BY_ORDER)
+    return (*_of_group(job), job.solo, tuple([(task.cls.number, task.role, task.priority) for task in tasks]))
+
+
+def _is_plain(job: Job) -> bool:
+    """Whether all pods of a job merely wait, and it is looked at as one."""
+    return job.layout is None and not job.gated and not job.pending_best_effort and len(job.pending) == len(job.tasks)
+
+
+def _of_group(job: Job) -> tuple[Hashable, ...]:
+    roles = tuple(job.min_task.items()) if job.min_task else ()
+    return job.queue_name, job.namespace, job.priority, job.min_available, roles

@@ -1,0 +1,303 @@
+"""Crowds of refused jobs: cycles that pass jobs over decide and say what cycles that ask everybody do."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strato.scheduler.backlog import Backlog, only_same_for_alike
+from strato.scheduler.cache.world import World
+from strato.scheduler.config import DEFAULT_TEXT, Config, PluginOption, default_config, parse_config
+from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework import Plugin
+from strato.scheduler.placement import Placer
+from strato.scheduler.plan import Plan
+from strato.scheduler.plugins.priority import Priority
+from tests.scheduler import worlds
+
+CAPACITY = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: conformance}]
+- plugins: [{name: overcommit}, {name: drf}, {name: predicates}, {name: capacity}, {name: resourcequota}]
+- plugins: [{name: nodeorder}, {name: binpack}]
+"""
+NO_ENQUEUE = DEFAULT_TEXT.replace("enqueue, ", "")
+UNEQUAL = DEFAULT_TEXT.replace("- name: overcommit", "- name: sla\n  - name: overcommit")
+
+everywhere = pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(parse_config(DEFAULT_TEXT), id="built-in"),
+        pytest.param(parse_config(CAPACITY), id="capacity and quotas"),
+        pytest.param(parse_config(NO_ENQUEUE), id="without enqueue"),
+        pytest.param(parse_config(UNEQUAL), id="a plugin that tells alike jobs apart"),
+    ],
+)
+
+
+class Side:
+    """A world, and what users were told of it: what a plan leaves out stands."""
+
+    def __init__(self, config: Config, backlog: Backlog | None) -> None:
+        self.world = World()
+        self.placer = Placer(self.world.nodes, 0, backlog)
+        self.config = config
+        self.told: dict[str, tuple[str, str]] = {}
+        self.verdicts: dict[str, list[tuple[str, str, str]]] = {}
+        self.unplaced = 0
+
+    def cycle(self, number: int) -> Plan:
+        plan = run_cycle(
+            self.world, self.config, now=1e9 + number, rng=random.Random(1), uid=f"c{number}", placer=self.placer
+        )
+        assert plan.failures == []
+        self.told.update({p.task.uid: (p.reason, p.message) for p in plan.pods})
+        self.verdicts.update({k: [(v.plugin, v.code, v.text) for v in found] for k, found in plan.verdicts.items()})
+        self.unplaced += len(plan.pods) + plan.quiet_pods
+        return plan
+
+
+def decided(plan: Plan) -> dict[str, Any]:
+    """What a plan has done, in order; its groups' statuses in any."""
+    return {
+        "binds": [(bind.task.key, bind.node) for bind in plan.binds],
+        "pipelined": plan.pipelined,
+        "groups": {status.job.key: status[1:] for status in plan.groups},
+        "queues": [(q.name, q.allocated, q.deserved, q.share, q.overused) for q in plan.queues],
+    }
+
+
+class Changes:
+    """Random changes of a cluster in which much waits; the same for every side."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.made = 0
+        self.jobs: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
+        self.wanted: dict[str, dict[str, str]] = {}
+
+    def start(self) -> list[dict[str, Any]]:
+        rng = self.rng
+        out: list[dict[str, Any]] = [{"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}]
+        out.append(worlds.queue("root"))
+        for i in range(rng.randint(1, 3)):
+            more = {"capability": {"cpu": str(rng.randint(2, 6))}} if rng.random() < 0.5 else {}
+            out.append(worlds.queue(f"q{i}", weight=rng.randint(1, 3), **more))
+        self.queues = [o["metadata"]["name"] for o in out if o["kind"] == "Queue" and o["metadata"]["name"] != "root"]
+        out += [worlds.node(f"n{i}", cpu=str(rng.randint(1, 4)), memory="6Gi") for i in range(rng.randint(1, 4))]
+        for _ in range(rng.randint(4, 12)):
+            out += self.job()
+        return out
+
+    def job(self) -> list[dict[str, Any]]:
+        rng = self.rng
+        self.made += 1
+        name, size = f"j{self.made}", rng.choice([1, 1, 1, 1, 2, 3])
+        spec: dict[str, Any] = {"queue": rng.choice([*self.queues, "nowhere"] if rng.random() < 0.1 else self.queues)}
+        if rng.random() < 0.2:
+            spec["priorityClassName"] = "high"
+        cpu = rng.choice(["1", "1", "2", ""])
+        if rng.random() < 0.7:
+            spec["minResources"] = {"cpu": str(size * int(cpu or 0))}
+        minimum = rng.choice([size, size, size, max(size - 1, 0)])
+        made = worlds.group(name, minimum, phase=rng.choice(["", "Pending", "Pending", "Inqueue"]), **spec)
+        made["metadata"]["creationTimestamp"] = f"2026-01-01T00:00:0{rng.randint(0, 3)}Z"
+        self.jobs[name] = made
+        out = [made]
+        for p in range(size if rng.random() < 0.8 else 0):
+            key = f"{name}-w-{p}"
+            more: dict[str, Any] = {"schedulingGates": [{"name": "x"}]} if rng.random() < 0.05 else {}
+            memory = rng.choice(["1Gi", "1Gi", "1Gi", "4Gi"]) if cpu else ""
+            self.pods[key] = worlds.pod(key, name, cpu=cpu, memory=memory, **more)
+            if rng.random() < 0.03:
+                self.pods[key]["spec"]["affinity"] = _apart()
+            out.append(self.pods[key])
+        return out
+
+    def next(self, sides: list[Side]) -> None:
+        """Change one thing or a few everywhere."""
+        rng = self.rng
+        for _ in range(rng.randint(0, 3)):
+            what = rng.choice(["job", "job", "end", "end", "node", "queue", "gone", "group", "written", "run", "quota"])
+            world = sides[0].world
+            feed: list[dict[str, Any]] = []
+            gone: list[str] = []
+            if what == "job":
+                feed = self.job()
+            elif what in ("end", "run"):
+                feed = self._moved_on(world, what)
+            elif what == "node":
+                feed = [worlds.node(f"n{rng.randint(0, 4)}", cpu=str(rng.randint(1, 4)), memory="6Gi")]
+            elif what == "queue":
+                feed = [worlds.queue(rng.choice(self.queues), state=rng.choice(["Open", "Open", "Closed"]))]
+            elif what == "gone" and self.pods:
+                gone = [rng.choice(sorted(self.pods))]
+                del self.pods[gone[0]]
+            elif what == "group" and self.jobs:
+                changed = self.jobs[rng.choice(sorted(self.jobs))]
+                changed["spec"]["minMember"] = rng.randint(0, 3)
+                feed = [self._as_is(world, changed)]
+            elif what == "quota":
+                hard = {"cpu": str(rng.randint(1, 8))}
+                view = {"metadata": {"name": "quota", "namespace": "ns"}, "status": {"hard": hard, "used": {}}}
+                feed = [{"kind": "ResourceQuota", **view}]
+            elif what == "written":
+                self._write(sides)
+            for side in sides:
+                worlds.feed(side.world, *feed)
+                for name in gone:
+                    side.world.remove_pod(f"ns/{name}")
+
+    def _moved_on(self, world: World, what: str) -> list[dict[str, Any]]:
+        placed = sorted(n for n in self.pods if world.tasks[f"ns/{n}"].row >= 0)
+        if not placed:
+            return []
+        name = self.rng.choice(placed)
+        task = world.tasks[f"ns/{name}"]
+        spec = {**self.pods[name]["spec"], "nodeName": world.nodes.names[task.row]}
+        return [{**self.pods[name], "spec": spec, "status": {"phase": "Succeeded" if what == "end" else "Running"}}]
+
+    def _as_is(self, world: World, group: dict[str, Any]) -> dict[str, Any]:
+        return {**group, "status": {"phase": world.jobs[f"ns/{group['metadata']['name']}"].phase}}
+
+    def _write(self, sides: list[Side]) -> None:
+        """Let some groups have the phase the scheduler wants, and a condition that may be what it wants."""
+        for name in sorted(self.jobs):
+            if self.rng.random() < 0.5:
+                stale = self.rng.random() < 0.3
+                for side in sides:
+                    view = self._as_is(side.world, self.jobs[name])
+                    wanted = self.wanted.get(f"ns/{name}")
+                    if wanted is not None and not stale:
+                        view["status"]["conditions"] = [wanted]
+                    worlds.feed(side.world, view)
+
+    def remember(self, plan: Plan) -> None:
+        for status in plan.groups:
+            if status.condition is not None:
+                self.wanted[status.job.key] = msgspec.to_builtins(status.condition)
+
+
+def _apart() -> dict[str, Any]:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+@everywhere
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_passing_over_decides_and_says_what_asking_everybody_does(config: Config, seed: int) -> None:
+    changes = Changes(seed)
+    sides = [Side(config, Backlog()), Side(config, None)]
+    start = changes.start()
+    for side in sides:
+        worlds.feed(side.world, *start)
+    for number in range(7):
+        kept, asked = [side.cycle(number) for side in sides]
+        assert decided(kept) == decided(asked)
+        assert sides[0].told == sides[1].told
+        assert sides[0].verdicts == sides[1].verdicts
+        assert sides[0].unplaced == sides[1].unplaced
+        assert worlds.fingerprint(sides[0].world) == worlds.fingerprint(sides[1].world)
+        changes.remember(asked)
+        changes.next(sides)
+
+
+def crowded(config: Config, jobs: int, **spec: Any) -> Side:
+    """A cluster without room in which as many equal jobs wait."""
+    side = Side(config, Backlog())
+    phase = spec.pop("phase", "Inqueue")
+    worlds.feed(side.world, worlds.queue(), worlds.queue("other"), worlds.node("n0", cpu="1"))
+    for j in range(jobs):
+        worlds.feed(
+            side.world, worlds.group(f"j{j}", 1, phase=phase, **spec), worlds.pod(f"j{j}-w-0", f"j{j}", cpu="2")
+        )
+    return side
+
+
+def test_one_of_a_crowd_is_asked_until_something_moves() -> None:
+    side = crowded(default_config(), 50)
+    assert len(side.cycle(0).pods) == 50
+    second = side.cycle(1)
+    assert (len(second.pods), second.quiet_pods) == (1, 49)
+    worlds.feed(side.world, worlds.node("n1", cpu="7"))
+    third = side.cycle(2)
+    assert [bind.task.key for bind in third.binds] == ["ns/j0-w-0", "ns/j1-w-0", "ns/j10-w-0"]
+    assert len(third.pods) == 47, "what they are told names two nodes now"
+    assert side.cycle(3).quiet_pods == 46
+
+
+def test_one_of_those_that_wait_for_their_queue_is_asked() -> None:
+    side = crowded(default_config(), 50, phase="Pending", minResources={"cpu": "2"})
+    worlds.feed(side.world, worlds.queue(state="Closed"))
+    assert len(side.cycle(0).verdicts) == 50
+    assert len(side.cycle(1).verdicts) == 1
+    worlds.feed(side.world, worlds.queue(), worlds.node("n1", cpu="10"))
+    plan = side.cycle(2)
+    assert len(plan.binds) == 5
+
+
+def test_a_status_that_is_not_written_is_handed_on() -> None:
+    side = crowded(default_config(), 3)
+    first, second = side.cycle(0), side.cycle(1)
+    assert len(second.pods) == 1
+    assert sorted(s.job.key for s in second.groups) == ["ns/j0", "ns/j1", "ns/j2"]
+    for status in first.groups:
+        written = worlds.group(status.job.name, 1)
+        written["status"]["conditions"] = [msgspec.to_builtins(status.condition)]
+        worlds.feed(side.world, written)
+    assert side.cycle(2).groups == []
+    worlds.feed(side.world, worlds.group("j2", 1))  # somebody took the condition away
+    assert [s.job.key for s in side.cycle(3).groups] == ["ns/j2"]
+
+
+def test_a_second_placer_starts_anew() -> None:
+    """Who followed the changes of a world lost track of them when somebody else did in between."""
+    side = crowded(default_config(), 5)
+    side.cycle(0)
+    first = side.placer
+    side.placer = Placer(side.world.nodes, 0, Backlog())
+    assert len(side.cycle(1).pods) == 5
+    side.placer = first
+    assert len(side.cycle(2).pods) == 5
+
+
+class Stranger(Plugin):
+    """Says nothing of how it treats jobs that are alike."""
+
+    name = "stranger"
+
+
+class Heir(Priority):
+    """Inherits from one that says it."""
+
+    name = "heir"
+
+
+def _with(plugin: type[Plugin]) -> Config:
+    option = PluginOption(plugin.name, plugin, None, default_config().tiers[0][0].toggles)
+    return Config(actions=("enqueue", "allocate"), tiers=((option,),))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        pytest.param(default_config(), True, id="the built-in configuration"),
+        pytest.param(parse_config(CAPACITY), True, id="capacity, quotas, binpack"),
+        pytest.param(parse_config(UNEQUAL), False, id="sla looks at ages"),
+        pytest.param(parse_config(DEFAULT_TEXT.replace("backfill", "preempt")), False, id="an action that evicts"),
+        pytest.param(parse_config(DEFAULT_TEXT.replace("backfill", "allocate")), False, id="an action that runs twice"),
+        pytest.param(_with(Priority), True, id="one plugin that says so"),
+        pytest.param(_with(Stranger), False, id="a plugin that says nothing"),
+        pytest.param(_with(Heir), False, id="a plugin that only inherits from one that says so"),
+    ],
+)
+def test_crowds_only_with_plugins_that_treat_alike_jobs_the_same(config: Config, expected: bool) -> None:
+    assert only_same_for_alike(config) is expected
