@@ -28,6 +28,10 @@ SERVER = User("kube-apiserver-kubelet-client", ("system:masters", "system:authen
 POD = {
     "metadata": {"name": "p", "namespace": "ns", "uid": "u-1"},
     "spec": {"nodeName": "here", "containers": [{"name": "main"}], "initContainers": [{"name": "first"}]},
+    "status": {
+        "containerStatuses": [{"name": "main", "state": {"running": {}}}],
+        "initContainerStatuses": [{"name": "first", "state": {"waiting": {"reason": "ImagePullBackOff"}}}],
+    },
 }
 PATH = "/containerLogs/ns/p/main"
 
@@ -71,7 +75,18 @@ CASES = [
         (400, "tailLines: Invalid value"),
         id="a number that is none",
     ),
-    pytest.param(Request("GET", "/containerLogs/ns/p/first"), SERVER, (400, "it has not started yet"), id="too early"),
+    pytest.param(
+        Request("GET", "/containerLogs/ns/p/first"),
+        SERVER,
+        (400, 'container "first" in pod "p" is waiting to start: trying and failing to pull image'),
+        id="too early",
+    ),
+    pytest.param(
+        Request("GET", "/containerLogs/ns/p/first", {"follow": ["true"]}),
+        SERVER,
+        (400, 'container "first" in pod "p" is waiting to start: trying and failing to pull image'),
+        id="too early to follow",
+    ),
     pytest.param(
         Request("GET", "/containerLogs/ns/p/other"),
         SERVER,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from cryptography import x509
 
 from strato.api import catalog
@@ -21,11 +22,11 @@ from strato.api.meta import Key
 from strato.api.wire import Request, Response, User
 from strato.client.cluster import Cluster
 from strato.clock import Clock
-from strato.errors import ApiError, BadRequest, Forbidden, NotFound, Unauthorized, UsageError
+from strato.errors import ApiError, Forbidden, NotFound, Unauthorized, UsageError
 from strato.server.auth.ca import CertificateAuthority, user_named
 from strato.server.http import PortInUse, create_app, serve
 from strato.server.logs import LogSource
-from strato.server.rest.logs import log_options
+from strato.server.rest.logs import answer_log, log_options
 
 EVERYWHERE = "0.0.0.0"
 """Kubelets listen on every address: which of a node's the API server takes is its own choice."""
@@ -91,14 +92,7 @@ class NodeLogs:
         if container not in {one.name for one in (*pod.spec.containers, *pod.spec.init_containers)}:
             raise NotFound(f'container "{container}" not found in pod "{name}"')
         options = log_options(request, name)
-        chunks = self._source.read_log(namespace, name, pod.metadata.uid, container, options)
-        if options.follow:
-            return Response(200, stream=chunks, content_type=_PLAIN)
-        try:
-            body = b"".join([chunk async for chunk in chunks])
-        except NotFound as error:
-            raise BadRequest(str(error)) from error
-        return Response(200, body, _PLAIN)
+        return await answer_log(self._source, msgspec.to_builtins(pod), container, options)
 
     async def _authorize(self, user: User | None) -> None:
         if user is None:

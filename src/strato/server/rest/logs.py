@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from strato.api.status import aggregate, forbidden_field, invalid_value
 from strato.api.wire import Request, Response
 from strato.clock import parse_time
@@ -11,6 +13,8 @@ from strato.server.objects import Json
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.state import State
+
+_PLAIN = "text/plain"
 
 
 class PodLogs:
@@ -26,18 +30,63 @@ class PodLogs:
         pod = self._state.require(served.kind, target.namespace, target.name)
         container = _container(pod, target.name, request.param("container"))
         if not pod["spec"].get("nodeName"):
-            return Response(204, content_type="text/plain")  # no node yet, nobody has anything to say
+            return Response(204, content_type=_PLAIN)  # no node yet, nobody has anything to say
         if self.source is None:
             why = "this cluster has hollow nodes only, where nothing is written"
             raise BadRequest(f'container "{container}" in pod "{target.name}" has no log: {why}')
-        chunks = self.source.read_log(target.namespace, target.name, pod["metadata"]["uid"], container, options)
-        if options.follow:
-            return Response(200, stream=chunks, content_type="text/plain")
-        try:
-            body = b"".join([chunk async for chunk in chunks])
-        except NotFound as error:
-            raise BadRequest(str(error)) from error
-        return Response(200, body, content_type="text/plain")
+        return await answer_log(self.source, pod, container, options)
+
+
+async def answer_log(source: LogSource, pod: Json, container: str, options: LogOptions) -> Response:
+    """Answer a log as plain text.
+
+    Raises:
+        BadRequest: There is none; a container that has not run yet is told as a kubelet tells it.
+    """
+    meta = pod["metadata"]
+    namespace, name = meta["namespace"], meta["name"]
+    waiting = "" if options.previous else why_waiting(pod, container)
+    why = f'container "{container}" in pod "{name}" is waiting to start: {waiting}' if waiting else ""
+    if why and options.follow:
+        raise BadRequest(why)
+    chunks = source.read_log(namespace, name, meta["uid"], container, options)
+    if options.follow:
+        return Response(200, stream=_told(chunks), content_type=_PLAIN)
+    try:
+        body = b"".join([chunk async for chunk in chunks])  # a log that is there counts for more than a late status
+    except NotFound as error:
+        raise BadRequest(why or str(error)) from error
+    return Response(200, body, content_type=_PLAIN)
+
+
+def why_waiting(pod: Json, container: str) -> str:
+    """Return why a container has not run yet, in the kubelet's words; empty when it has, or never will."""
+    status = pod.get("status") or {}
+    members = ("initContainerStatuses", "containerStatuses")
+    known = {one["name"]: one for member in members for one in status.get(member) or ()}
+    found = known.get(container)
+    if found is None:
+        if status.get("phase") in ("Succeeded", "Failed"):
+            return ""
+        inits = [one["name"] for one in pod["spec"].get("initContainers") or ()]
+        return "PodInitializing" if inits and container not in inits else "ContainerCreating"
+    state, last = found.get("state") or {}, found.get("lastState") or {}
+    if any(one is not None for one in (state.get("running"), state.get("terminated"), last.get("terminated"))):
+        return ""
+    reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+    return _PULLING.get(reason, reason)
+
+
+_PULLING = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
+
+
+async def _told(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a log that is followed; what is missing can only be told in it, the answer's head is long sent."""
+    try:
+        async for chunk in chunks:
+            yield chunk
+    except NotFound as error:
+        yield f"{error}\n".encode()
 
 
 def _container(pod: Json, name: str, asked: str) -> str:
