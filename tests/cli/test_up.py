@@ -8,15 +8,20 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from strato.cli.apiserver import open_api, purge
 from strato.cli.embedded import end_a_start_that_cannot_write
+from strato.cli.home import Home
 from strato.cli.main import main
 from strato.cli.up import full_disks
+from strato.clock import SystemClock
 from strato.errors import Unavailable
+from strato.metrics import Registry
 from strato.server.journal import SqliteJournal
 
 MISTAKES: list[Any] = [
@@ -81,6 +86,28 @@ async def test_a_start_ends_when_the_journal_cannot_be_written_and_a_cluster_tha
     assert not serving.done()
     serving.cancel()
     journal.close()
+
+
+async def test_purge_leaves_nothing_but_what_others_put_there(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    home = Home(tmp_path / "home")
+    api = await open_api(
+        home, SystemClock(), Random(1), metrics=Registry(), host="127.0.0.1", port=0, data_dir=home.data
+    )
+    await api.close()
+    home.log.write_text("said\n")
+    assert len(list(home.path.iterdir())) > 8
+    mine = home.path / "kubeconfig.mine"
+    mine.write_text("kept\n")
+    with pytest.raises(SystemExit):
+        await asyncio.to_thread(main, ["--home", str(home.path), "down", "--purge"])
+    assert "no cluster runs" in capfd.readouterr().out
+    assert list(home.path.iterdir()) == [mine]
+    mine.unlink()
+    purge(home)
+    assert not home.path.exists()
+    purge(home)
 
 
 def test_a_start_without_room_names_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -72,10 +74,10 @@ async def open_api(
     """
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.pid_file.write_text(f"{os.getpid()}\n")
-    tokens = Tokens(home.path / "tokens.json")
+    tokens = Tokens(home.tokens)
     tokens.ensure((bootstrap.ADMIN, bootstrap.VIEWER, *COMPONENTS))
-    authority = CertificateAuthority(home.path / "pki", clock)
-    accounts = AccountTokens(home.path / "pki" / "sa.key", clock)
+    authority = CertificateAuthority(home.pki, clock)
+    accounts = AccountTokens(home.pki / "sa.key", clock)
     authenticator = Authenticator(tokens, authority, accounts)
     server, journal = open_server(
         clock,
@@ -91,11 +93,25 @@ async def open_api(
     app = create_app(server, authenticator, metrics, impersonate=partial(impersonated, authorizer=server.authorizer))
     http = await serve(app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path)
     address = f"https://{_reachable(host)}:{http.port}"
-    files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}
-    files |= {home.path / f"kubeconfig.{user.name.rpartition(':')[2]}": user for user in COMPONENTS}
-    for path, user in files.items():
+    for path, user in kubeconfigs(home).items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
     return Api(home, server, http, journal, address)
+
+
+def kubeconfigs(home: Home) -> dict[Path, User]:
+    """Return the kubeconfigs of a cluster and whom each is of."""
+    files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}
+    return files | {home.path / f"kubeconfig.{user.name.rpartition(':')[2]}": user for user in COMPONENTS}
+
+
+def purge(home: Home) -> None:
+    """Delete all that a cluster made, its keys and kubeconfigs included; what else lies in its directory stays."""
+    for folder in (home.data, home.node, home.pki):
+        shutil.rmtree(folder, ignore_errors=True)
+    for file in (*kubeconfigs(home), home.tokens, home.log, home.pid_file, home.ready_file):
+        file.unlink(missing_ok=True)
+    with suppress(OSError):  # not empty, or never made
+        home.path.rmdir()
 
 
 def _reachable(host: str) -> str:

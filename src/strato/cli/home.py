@@ -40,6 +40,16 @@ class Home:
         return self.path / "node"
 
     @property
+    def pki(self) -> Path:
+        """The cluster's certificates and keys."""
+        return self.path / "pki"
+
+    @property
+    def tokens(self) -> Path:
+        """The bearer tokens of its users."""
+        return self.path / "tokens.json"
+
+    @property
     def log(self) -> Path:
         """What the background process prints."""
         return self.path / "strato.log"

@@ -148,7 +148,7 @@ def _stop_pods(home: Home) -> None:
 
 
 @click.command()
-@click.option("--purge", is_flag=True, help="Also delete everything it stored.")
+@click.option("--purge", is_flag=True, help="Also delete everything it made: data, images, keys, kubeconfigs.")
 @click.pass_context
 def down(ctx: click.Context, purge: bool) -> None:
     """Stop the embedded cluster and the processes of its pods; what it stored stays for the next 'up'."""
@@ -169,6 +169,7 @@ def down(ctx: click.Context, purge: bool) -> None:
         _stop_pods(home)
         click.echo("cluster is down")
     if purge:
-        for path in (home.data, home.node):
-            shutil.rmtree(path, ignore_errors=True)
-        click.echo("its data is deleted")
+        from strato.cli.apiserver import purge as delete
+
+        delete(home)
+        click.echo("its data is deleted, its keys and kubeconfigs too")
