@@ -18,8 +18,9 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
+from strato.controllers.orders import Orders
 from strato.controllers.recorder import Recorder
-from strato.errors import NotFound, StratoError
+from strato.errors import StratoError
 from strato.metrics import Registry
 
 ROOT: Final = "root"
@@ -93,17 +94,22 @@ class QueueController:
             )
             for phase in _GROUP_PHASES
         }
-        self._orders = informers.informer(Command)
-        self._commands: WorkQueue[Key] = WorkQueue(clock)
         self._queues.add_handler(self._on_queue)
         informers.informer(PodGroup).add_handler(self._on_group)
-        self._orders.add_handler(self._on_command)
+        self._orders = Orders(
+            cluster,
+            informers,
+            clock,
+            api_version=API_VERSION,
+            kind="Queue",
+            carry_out=self._ordered,
+        )
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(run_workers(self._work, self._reconcile, 2, name=self.name))
-            group.create_task(run_workers(self._commands, self._consume, 1, name=f"{self.name} commands"))
+            group.create_task(self._orders.run(workers=1, name=f"{self.name} commands"))
 
     # Events
 
@@ -139,23 +145,9 @@ class QueueController:
                 phases[phase] = phases.get(phase, 0) + sign
                 self._ask(group.spec.queue, SYNC_QUEUE)
 
-    def _on_command(self, change: Change[Command]) -> None:
-        command = change.new
-        if command is None or command.target is None:
-            return
-        if command.target.kind == "Queue" and command.target.api_version == API_VERSION:
-            self._commands.add(command.key)
-
-    async def _consume(self, key: Key) -> float | None:
-        command = self._orders.get(key)
-        if command is None or command.target is None:
-            return None
-        try:
-            await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
-        except NotFound:
-            return None
+    def _ordered(self, command: Command) -> None:
+        assert command.target is not None
         self._ask(command.target.name, command.action)
-        return None
 
     # Work
 

@@ -38,8 +38,9 @@ from strato.controllers.job.requests import Request, Target
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, JOB_NAME, Action, JobEvent
+from strato.controllers.orders import Orders
 from strato.controllers.recorder import Recorder
-from strato.errors import NotFound, StratoError, TooManyRequests, Unavailable
+from strato.errors import StratoError, TooManyRequests, Unavailable
 from strato.metrics import Registry
 from strato.units import format_duration
 
@@ -97,11 +98,9 @@ class JobController:
         self._queue: WorkQueue[Key] = WorkQueue(
             clock, RetryLimiter(clock, max_seconds=100.0, per_second=1000.0, burst=1000)
         )
-        self._commands: WorkQueue[Key] = WorkQueue(clock)
         self._timers: set[asyncio.Task[None]] = set()
         self._pods = informers.informer(Pod)
         self._jobs = informers.informer(Job)
-        self._orders = informers.informer(Command)
         groups = informers.informer(PodGroup)
         self._procedures = Procedures(
             cluster,
@@ -118,14 +117,21 @@ class JobController:
         self._jobs.add_handler(self._on_job)
         self._pods.add_owned_handler(catalog.VCJOB, self._on_pod)
         groups.add_handler(self._on_group)
-        self._orders.add_handler(self._on_command)
+        self._orders = Orders(
+            cluster,
+            informers,
+            clock,
+            api_version=JOB_API_VERSION,
+            kind=JOB_KIND,
+            carry_out=self._ordered,
+        )
 
     async def run(self) -> None:
         """Work until cancelled. The informers must be synced."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(run_workers(self._queue, self._work, self._options.workers, name=self.name))
-                group.create_task(run_workers(self._commands, self._consume, 2, name=f"{self.name} commands"))
+                group.create_task(self._orders.run(workers=2, name=f"{self.name} commands"))
         finally:
             for timer in self._timers:
                 timer.cancel()
@@ -240,12 +246,19 @@ class JobController:
         if _concerns_job(record, before, group):
             self._sync_soon(record)
 
-    def _on_command(self, change: Change[Command]) -> None:
-        command = change.new
-        if command is None or command.target is None:
+    def _ordered(self, command: Command) -> None:
+        assert command.target is not None
+        record = self._records.get(Key(command.metadata.namespace, command.target.name))
+        if record is None or record.job is None:
             return
-        if command.target.kind == JOB_KIND and command.target.api_version == JOB_API_VERSION:
-            self._commands.add(command.key)
+        self._recorder.event(
+            record.job,
+            "Normal",
+            "CommandIssued",
+            f"Start to execute command {command.action}, and clean it up to make sure executed not more than once.",
+        )
+        record.requests.append(Request(event=JobEvent.COMMAND_ISSUED, action=command.action))
+        self._queue.add(record.key)
 
     def _sync_soon(self, record: JobRecord) -> None:
         record.agenda.dirty = True
@@ -260,33 +273,6 @@ class JobController:
     def _forget_if_empty(self, record: JobRecord) -> None:
         if record.is_empty:
             self._records.pop(record.key, None)
-
-    # Commands
-
-    async def _consume(self, key: Key) -> float | None:
-        """Delete a command, and only then carry it out: it happens at most once.
-
-        A conflict is tried again: it is another command of that name, which the informer has not shown yet.
-        """
-        command = self._orders.get(key)
-        if command is None or command.target is None:
-            return None
-        try:
-            await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
-        except NotFound:
-            return None  # somebody else has it
-        record = self._records.get(Key(key.namespace, command.target.name))
-        if record is None or record.job is None:
-            return None
-        self._recorder.event(
-            record.job,
-            "Normal",
-            "CommandIssued",
-            f"Start to execute command {command.action}, and clean it up to make sure executed not more than once.",
-        )
-        record.requests.append(Request(event=JobEvent.COMMAND_ISSUED, action=command.action))
-        self._queue.add(record.key)
-        return None
 
     # Work
 

@@ -1,0 +1,74 @@
+"""Commands, as users give them to jobs and queues: each is carried out at most once.
+
+A command is deleted first, and only whoever has deleted it carries it out.
+
+Source: volcano-controllers A3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from strato.api.meta import Key
+from strato.api.volcano.bus import Command
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informers
+from strato.client.workqueue import WorkQueue, run_workers
+from strato.clock import Clock
+from strato.errors import NotFound
+
+
+class Orders:
+    """The commands to objects of one kind.
+
+    Args:
+        cluster: Where they are deleted.
+        informers: Where they are read.
+        clock: Times retries.
+        api_version: Of the objects they are for.
+        kind: Of the objects they are for.
+        carry_out: Called with each command once it is deleted; must not fail.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informers: Informers,
+        clock: Clock,
+        *,
+        api_version: str,
+        kind: str,
+        carry_out: Callable[[Command], None],
+    ) -> None:
+        self._cluster = cluster
+        self._target = api_version, kind
+        self._carry_out = carry_out
+        self._queue: WorkQueue[Key] = WorkQueue(clock)
+        self._commands = informers.informer(Command)
+        self._commands.add_handler(self._on_command)
+
+    async def run(self, *, workers: int, name: str) -> None:
+        """Work until cancelled."""
+        await run_workers(self._queue, self._consume, workers, name=name)
+
+    def _on_command(self, change: Change[Command]) -> None:
+        command = change.new
+        if command is None or command.target is None:
+            return
+        if (command.target.api_version, command.target.kind) == self._target:
+            self._queue.add(command.key)
+
+    async def _consume(self, key: Key) -> float | None:
+        """Delete a command, and only then carry it out.
+
+        A conflict is tried again: it is another command of that name, which the informer has not shown yet.
+        """
+        command = self._commands.get(key)
+        if command is None or command.target is None:
+            return None
+        try:
+            await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
+        except NotFound:
+            return None  # somebody else has it
+        self._carry_out(command)
+        return None
