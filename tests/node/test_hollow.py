@@ -99,6 +99,17 @@ def test_a_pod_that_ends_before_a_kubelet_would_look_is_reported_once() -> None:
     assert api.phases("p") == ["Pending", "Succeeded"]
 
 
+def test_an_annotation_that_cannot_be_read_is_told_on_the_pod() -> None:
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        api.create_pod("p", "hollow-0", annotations={RUN_SECONDS: "soon"})
+        await clock.sleep(1)
+
+    api = play(story)
+    (event,) = [body for path, body in api.objects.items() if "/events/" in path]
+    assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Warning", "UnreadableAnnotation", "p")
+    assert event["message"] == f"annotation {RUN_SECONDS}: 'soon' is ignored, want a number of seconds, 0 or more"
+
+
 ENDS = [
     pytest.param({}, {}, "Succeeded", 0, id="no wish and no restart completes at once"),
     pytest.param({}, {"restartPolicy": "OnFailure"}, "Succeeded", 0, id="on failure completes at once too"),

@@ -13,6 +13,7 @@ from typing import Any
 
 from strato.api.core import Container, Pod
 from strato.client.cluster import Cluster
+from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock
 from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord, Ending, PodRecord, phase_of, pod_status
 from strato.node.records import record_of
@@ -80,6 +81,7 @@ class HollowPods:
         concurrency: int = 64,
     ) -> None:
         self._clock = clock
+        self._recorder = EventRecorder(cluster, clock, "kubelet")
         self._rng = rng
         self._timers = timers
         self._start_latency_seconds = start_latency_seconds
@@ -133,6 +135,7 @@ class HollowPods:
         if annotations:
             for problem in problems(annotations):
                 _log.warning("a pod's wish cannot be read: pod=%s/%s %s", held.namespace, held.name, problem)
+                self._recorder.event(held.pod, WARNING, "UnreadableAnnotation", problem)
         record = held.record
         if not record.pod_ip:
             self._addresses_given += 1
