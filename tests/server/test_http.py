@@ -98,6 +98,48 @@ async def test_compressed_bodies_are_read_and_big_answers_compressed(served) -> 
         assert len(await answer.read()) == 500_000
 
 
+async def test_pipelined_requests_are_answered_in_order_each_with_its_head(served) -> None:
+    _, server, _ = served
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    asked = [b"HEAD /a", b"GET /b", b"HEAD /api/big", b"GET /api/big", b"GET /api/bug", b"GET /c"]
+    heads = [b"%s HTTP/1.1\r\nHost: h\r\n\r\n" % one for one in asked[:-1]]
+    writer.write(b"".join(heads) + asked[-1] + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+    answers = []
+    for one in asked:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
+        body = b"" if one.startswith(b"HEAD") else await reader.readexactly(size)
+        answers.append((head[9:12], size > 100_000, body[:12]))
+    assert answers == [
+        (b"200", False, b""),
+        (b"200", False, b'{"path": "/b'),
+        (b"200", True, b""),
+        (b"200", True, b"x" * 12),
+        (b"500", False, b'{"kind":"Sta'),
+        (b"200", False, b'{"path": "/c'),
+    ]
+    assert await reader.read() == b""
+    writer.close()
+    await writer.wait_closed()
+
+
+def test_a_head_that_is_held_leaves_with_the_next_write() -> None:
+    written: list[bytes] = []
+
+    class Transport(asyncio.Transport):
+        def write(self, data: bytes | bytearray | memoryview) -> None:
+            written.append(bytes(data))
+
+    joined = http.Joined(Transport())
+    joined.write(b"100 Continue")
+    joined.hold()
+    joined.write(b"head ")
+    assert written == [b"100 Continue"]
+    joined.write(b"body")
+    joined.write(b"chunk")
+    assert written == [b"100 Continue", b"head body", b"chunk"]
+
+
 @pytest.mark.parametrize(
     ("path", "headers", "status"),
     [("/api/bug", {}, 500), ("/api/x", {"Authorization": "Bearer x"}, 401)],

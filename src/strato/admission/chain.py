@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import FunctionType
 
 from strato.admission import cronjobs, hypernodes, jobflows, jobs, kube, limitranges, podgroups, pods, queues
-from strato.admission.request import AdmissionRequest, Json, Operation, World
+from strato.admission.request import AdmissionRequest, Alike, Json, Operation, World
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
@@ -68,6 +69,16 @@ class ChainOptions:
     """The admission configuration; None when no file is loaded, then pods are never mutated."""
 
 
+_ALIKE: Mapping[object, Alike] = {
+    kube.PodDefaults: Alike((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
+    pods.PodValidation: Alike(fits=(pods.budget_fits,)),
+    jobs.JobDefaults: Alike(),
+    jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,)),
+    podgroups.mutate: Alike((catalog.NAMESPACE,)),
+    podgroups.validate: Alike((catalog.QUEUE,)),
+}
+"""What the rules about new objects go by, of those that are created by the thousand."""
+
 Step = Callable[[AdmissionRequest, World], None]
 
 
@@ -108,6 +119,18 @@ class Chain:
         """Return whether there is any rule about that operation on that kind."""
         step = (kind, operation)
         return step in self._mutations or step in self._validations
+
+    def alike(self, kind: Kind) -> Alike | None:
+        """Return when a new object of the kind is admitted as another one was; None: no two need be."""
+        step = (kind, Operation.CREATE.value)
+        found = [
+            _ALIKE.get(one if isinstance(one, FunctionType) else type(one))
+            for one in (*self._mutations.get(step, ()), *self._validations.get(step, ()))
+        ]
+        if None in found:
+            return None
+        reads = dict.fromkeys(read for one in found if one is not None for read in one.reads)
+        return Alike(tuple(reads), tuple(fits for one in found if one is not None for fits in one.fits))
 
     def admit(self, request: AdmissionRequest, world: World) -> Json:
         """Do both and return the object as it may be stored (the old one on DELETE)."""

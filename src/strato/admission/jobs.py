@@ -104,6 +104,15 @@ def validate_create(request: AdmissionRequest, world: World) -> None:
         raise Denied(WEBHOOK, " ".join(problems).strip())
 
 
+def names_fit(request: AdmissionRequest) -> bool:
+    """Whether a job's name is one, and makes names of pods; all else that is checked of a new job is its spec."""
+    assert request.object is not None
+    name, tasks = request.name, request.object["spec"]["tasks"]
+    return not names.check_qualified_name(name) and all(
+        not names.check_qualified_name(f"{name}-{task['name']}-{index}") for index, task in enumerate(tasks)
+    )
+
+
 def _mpi_problem(plugins: Json, tasks: Sequence[Json]) -> str:
     """The MPI launcher must be one of the tasks."""
     if "mpi" not in plugins:

@@ -114,6 +114,14 @@ class PodValidation:
             raise Denied(WEBHOOK, "; ".join(problems))
 
 
+def budget_fits(request: AdmissionRequest) -> bool:
+    """Whether a pod says nothing about a disruption budget, or one thing that is right."""
+    assert request.object is not None
+    annotations = request.object["metadata"].get("annotations")
+    found = [key for key in (MIN_AVAILABLE, MAX_UNAVAILABLE) if key in annotations] if annotations else ()
+    return not found or (len(found) == 1 and not budget_problem(found[0], annotations[found[0]]))
+
+
 def budget_problem(key: str, value: str) -> str:
     """Return what is wrong with a budget annotation, or "": a positive integer, or 1 % to 99 %."""
     if value.endswith("%"):

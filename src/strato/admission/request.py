@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -38,6 +39,19 @@ class AdmissionRequest(msgspec.Struct):
     dry_run: bool = False
     subresource: str = ""
     """Writes to subresources pass: every rule here is about the main resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """When a new object is filled in and admitted as another of its kind and namespace was.
+
+    Their specs and statuses are the same, nothing was written of the kinds in ``reads``, and all ``fits`` say yes.
+    """
+
+    reads: tuple[Kind, ...] = ()
+    """Kinds whose objects the rules look at."""
+    fits: tuple[Callable[[AdmissionRequest], bool], ...] = ()
+    """Whether what the rules have to say about its metadata is nothing."""
 
 
 class World(Protocol):

@@ -38,6 +38,8 @@ GZIP_FROM_BYTES = 128 * 1024
 _GZIP_LEVEL = 1
 _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 _SHUTDOWN_SECONDS = 2
+_JOINED_BYTES = 64 * 1024
+"""Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
 
 _log = logging.getLogger(__name__)
 
@@ -157,7 +159,7 @@ class App:
         if response.stream is not None:
             await self._send_stream(response, response.stream, receive, send)
         else:
-            await _send_whole(response, headers, scope["method"], send)
+            await _send_whole(response, headers, scope, send)
 
     def end_streams(self) -> None:
         """End every watch and followed log now, as a server that goes away does."""
@@ -292,13 +294,17 @@ def _too_large() -> TooLarge:
     return TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
 
 
-async def _send_whole(response: Response, headers: Mapping[str, str], method: str, send: Send) -> None:
-    body = response.body
+async def _send_whole(response: Response, headers: Mapping[str, str], scope: Scope, send: Send) -> None:
+    body, method = response.body, scope["method"]
     out = _wire_headers(response)
     if len(body) >= GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
         body = await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
         out += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     out.append((b"content-length", str(len(body)).encode()))
+    if method != "HEAD" and len(body) <= _JOINED_BYTES:
+        joined = scope.get("strato.joined")
+        if joined is not None:
+            joined.hold()
     await send({"type": "http.response.start", "status": response.status, "headers": out})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
@@ -417,24 +423,59 @@ class _Server(uvicorn.Server):
         await self._serve([bound])
 
 
+class Joined:
+    """A transport that writes the head of an answer together with its body.
+
+    ASGI hands over the two apart. Each write is a TLS record, a call of the system and a wake-up of the client, and
+    costs more than what is done to find most answers.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._write = transport.write
+        self._head: bytes | None = b""
+        """What is held back; None: the next write is to be."""
+
+    def hold(self) -> None:
+        """Keep the next write until there is another one."""
+        self._head = None
+
+    def write(self, data: bytes) -> None:
+        """Write, with what was held back before it."""
+        head = self._head
+        if head is None:
+            self._head = data
+        elif head:
+            self._head = b""
+            self._write(head + data)
+        else:
+            self._write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
 def _protocol() -> Any:
     """Return uvicorn's httptools protocol, with the client's certificate put into the ASGI scope."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     class Protocol(HttpToolsProtocol):
-        """Keeps the TLS peer's certificate; read once per connection, it cannot change."""
+        """Keeps the TLS peer's certificate; read once per connection, it cannot change. Joins heads and bodies."""
 
         _peer: bytes | None = None
+        _joined: Joined
 
         def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
+            self._joined = Joined(transport)
+            super().connection_made(self._joined)  # type: ignore[arg-type]  # it has all that is called of one
             tls = transport.get_extra_info("ssl_object")
             self._peer = tls.getpeercert(binary_form=True) if tls is not None else None
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
+            scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI allows further keys
+            scope["strato.joined"] = self._joined
             if self._peer is not None:
-                scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI allows further keys
                 scope["strato.peer_certificate"] = self._peer
 
     return Protocol

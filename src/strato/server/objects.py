@@ -190,21 +190,27 @@ def fill_defaults(served: Served, obj: Json) -> None:
         defaults.apply_defaults(served.kind, obj)
 
 
-def validate(served: Served, obj: Json, old: Json | None, *, only_metadata: bool = False) -> None:
+def validate(served: Served, obj: Json, old: Json | None) -> None:
     """Check an object about to be stored.
-
-    With ``only_metadata`` the rest of a new object is known to be fine.
 
     Raises:
         Invalid: With every cause.
     """
     kind = served.kind
-    if old is None:
-        causes = validation.validate_create(kind, obj, only_metadata=only_metadata)
-    else:
-        causes = validation.validate_update(kind, obj, old)
+    causes = validation.validate_create(kind, obj) if old is None else validation.validate_update(kind, obj, old)
     if served.schema is not None:
         causes = [*causes, *served.schema.validate(obj, old)]
+    if causes:
+        raise invalid(kind, obj["metadata"].get("name", ""), causes)
+
+
+def validate_metadata(kind: Kind, obj: Json) -> None:
+    """Check the metadata of a new object of which the rest is known to be fine.
+
+    Raises:
+        Invalid: With every cause.
+    """
+    causes = validation.validate_create(kind, obj, only_metadata=True)
     if causes:
         raise invalid(kind, obj["metadata"].get("name", ""), causes)
 
@@ -225,19 +231,31 @@ def validate_status(served: Served, obj: Json, old: Json, name: str) -> None:
         raise invalid(served.kind, name, causes)
 
 
-def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random, *, status: Json | None = None) -> None:
+def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> None:
     """Give an object what only the server gives: name, uid, times; drop what a client may not set.
-
-    ``status`` is what its status becomes, when that is known already.
 
     Raises:
         BadRequest: It carries a resource version.
     """
-    metadata = obj["metadata"]
+    begin_metadata(served, obj["metadata"], clock, rng)
+    if served.is_custom:
+        if served.kind.has_status:
+            obj.pop("status", None)
+    else:
+        defaults.initial_status(served.kind, obj)
+
+
+def begin_metadata(served: Served, metadata: Json, clock: Clock, rng: random.Random) -> None:
+    """Do the part of `begin_life` that is about the metadata.
+
+    Raises:
+        BadRequest: They carry a resource version.
+    """
     if metadata.get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
-    for member in ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink"):
-        metadata.pop(member, None)
+    for member in _NOT_SET:
+        if member in metadata:
+            del metadata[member]
     _drop_empty(metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"], rng)
@@ -247,13 +265,9 @@ def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random, *, s
         metadata["generation"] = 1
     elif not metadata.get("generation"):  # nobody counts it, so a client's is kept
         metadata.pop("generation", None)
-    if status is not None:
-        obj["status"] = dict(status)
-    elif served.is_custom:
-        if served.kind.has_status:
-            obj.pop("status", None)
-    else:
-        defaults.initial_status(served.kind, obj)
+
+
+_NOT_SET = ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink")
 
 
 def generated_name(prefix: str, rng: random.Random) -> str:

@@ -129,6 +129,8 @@ class Bucket:
         self.events: deque[Event] = deque()
         self.compacted = revision
         """Events up to here are no longer kept."""
+        self.newest = 0
+        """Revision of the newest event there was."""
         self.watchers: set[Watcher] = set()
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._sorted: list[str] = []
@@ -222,6 +224,7 @@ class Bucket:
         waiting = self.pending.get(key)
         if waiting is not None and waiting[0] == change.revision:
             del self.pending[key]
+        self.newest = change.revision
         event = Event(change.revision, key, body, row.body if row else None, change.tombstone)
         self.events.append(event)
         if len(self.events) > EVENTS_KEPT:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from strato.admission import AdmissionRequest, World
+from strato.admission import AdmissionRequest, Alike, World
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import not_found
@@ -36,6 +36,10 @@ class Admission(Protocol):
         """Return whether there is any rule about that operation on that kind."""
         ...
 
+    def alike(self, kind: Kind) -> Alike | None:
+        """Return when a new object of the kind is admitted as another one was; None: no two need be."""
+        ...
+
 
 class AdmitAll:
     """Admits everything as it is."""
@@ -49,6 +53,10 @@ class AdmitAll:
     def minds(self, kind: Kind, operation: str) -> bool:
         """Return False: there are no rules."""
         return False
+
+    def alike(self, kind: Kind) -> Alike:
+        """Return that all are: there are no rules."""
+        return Alike()
 
 
 class State:

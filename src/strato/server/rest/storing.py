@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
 
 from strato.admission import AdmissionRequest
 from strato.api.kinds import Kind
-from strato.api.status import not_supported
+from strato.api.status import already_exists, not_supported
 from strato.api.wire import Request, Response
+from strato.errors import AlreadyExists
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest.forms import shown
 from strato.server.rest.read import invalid_options
-from strato.server.rest.state import State
+from strato.server.rest.state import State, object_key
 
 _MODES = ("", "Ignore", "Strict", "Warn")
+_NAME_ATTEMPTS = 8
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
 def check_options(request: Request, kind: str) -> None:
@@ -55,6 +61,27 @@ def question(
         dry_run=is_dry_run(request),
         subresource=target.subresource,
     )
+
+
+def free_key(state: State, kind: Kind, metadata: Json) -> str:
+    """Return the key of a new object; a generated name that is taken is made again, in place.
+
+    Raises:
+        AlreadyExists: There is one of that name.
+    """
+    bucket = state.bucket(kind)
+    for _ in range(_NAME_ATTEMPTS):
+        key = object_key(kind, metadata.get("namespace", ""), metadata["name"])
+        taken = bucket.latest(key)
+        if taken is None:
+            return key
+        if not metadata.get("generateName"):
+            break
+        metadata["name"] = objects.generated_name(metadata["generateName"], state.rng)
+    error = already_exists(kind, metadata["name"])
+    if taken is not None and b'"deletionTimestamp"' in taken and _decode(taken)["metadata"].get("deletionTimestamp"):
+        raise AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
+    raise error
 
 
 async def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:

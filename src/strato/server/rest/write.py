@@ -16,7 +16,6 @@ from strato.api.kinds import Kind
 from strato.api.status import (
     INVALID,
     aggregate,
-    already_exists,
     conflict,
     invalid,
     invalid_value,
@@ -25,20 +24,19 @@ from strato.api.status import (
     required,
 )
 from strato.api.wire import Request, Response
-from strato.errors import AlreadyExists, BadRequest, Cause, Invalid, UnsupportedMedia
+from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import crd, objects
+from strato.server.alike import AlikeObjects, Lesson
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
-from strato.server.podspecs import KnownSpec, PodSpecs
 from strato.server.registry import Served
-from strato.server.rest import quotas, statuspatch, storing
+from strato.server.rest import quickcreate, quotas, statuspatch, storing
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
-_NAME_ATTEMPTS = 8
 _STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
 _PATCH_TYPES = (
     "application/json-patch+json",
@@ -52,20 +50,23 @@ class Writer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._pod_specs = PodSpecs()
+        self._alike = AlikeObjects(state)
 
     # create
 
     async def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Create an object and answer it."""
-        kind, sent = served.kind, b""
-        if kind is catalog.POD and not request.query and request.headers.get("content-type") == "application/json":
-            pod, known, sent = self._pod_specs.recognise(request.body)
-            if known is not None:
-                objects.check_namespace(kind, pod, target.namespace)
-                return await self._create(request, target, served, pod, [], known)
+        lesson = None
+        if not request.query and request.headers.get("content-type") == "application/json":
+            found = self._alike.recognise(served, target.namespace, request.body)
+            if isinstance(found, tuple):
+                response = await quickcreate.create(self._state, request, target, *found)
+                if response is not None:
+                    return response
+            else:
+                lesson = found
         obj, warnings = self._read(request, target, served, "CreateOptions")
-        return await self._create(request, target, served, obj, warnings, spec_sent=sent)
+        return await self._create(request, target, served, obj, warnings, lesson)
 
     async def _create(
         self,
@@ -74,21 +75,13 @@ class Writer:
         served: Served,
         obj: Json,
         warnings: list[str],
-        known: KnownSpec | None = None,
-        spec_sent: bytes = b"",
+        lesson: Lesson | None = None,
     ) -> Response:
-        """Create what was read.
-
-        What is ``known`` of a pod's spec says that it has its defaults; ``spec_sent`` is one to be known from now on.
-        """
+        """Create what was read; ``lesson`` is there when others like it shall be known from now on."""
         kind = served.kind
         self._state.check_namespace_open(kind, target.namespace, obj["metadata"].get("name", ""))
-        if known is None:
-            objects.fill_defaults(served, obj)
-        defaulted = encode(obj["spec"]) if spec_sent else b""
-        objects.begin_life(
-            served, obj, self._state.clock, self._state.rng, status=known.status if known is not None else None
-        )
+        objects.fill_defaults(served, obj)
+        objects.begin_life(served, obj, self._state.clock, self._state.rng)
         metadata = obj["metadata"]
         if not metadata.get("name"):
             raise invalid(kind, "", [required("metadata.name", "name or generateName is required")])
@@ -96,41 +89,20 @@ class Writer:
         self._state.admission.mutate(question, self._state)
         if served.is_custom:
             objects.fill_defaults(served, obj)
-        checked = known is not None and obj["spec"] == known.admitted
-        objects.validate(served, obj, None, only_metadata=checked)
+        objects.validate(served, obj, None)
         self._state.admission.validate(question, self._state)
-        if spec_sent and "conditions" not in obj["status"]:  # those carry the time of this one
-            self._pod_specs.learn(spec_sent, defaulted, obj)
         if kind is catalog.NAMESPACE:
             obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
             obj["status"] = {"phase": "Active"}
             obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
         elif kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now())
-        key = self._free_key(kind, obj)
+        key = storing.free_key(self._state, kind, metadata)
         quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request))
         body = await storing.store(self._state, request, kind, key, obj)
+        if lesson is not None and not warnings:
+            lesson.learn(body)
         return storing.answer(self._state, request, kind, body, warnings, status=201)
-
-    def _free_key(self, kind: Kind, obj: Json) -> str:
-        """Return the object's key; a generated name that is taken is made again."""
-        metadata, bucket = obj["metadata"], self._state.bucket(kind)
-        for _ in range(_NAME_ATTEMPTS):
-            key = object_key(kind, metadata.get("namespace", ""), metadata["name"])
-            taken = bucket.latest(key)
-            if taken is None:
-                return key
-            if not metadata.get("generateName"):
-                break
-            metadata["name"] = objects.generated_name(metadata["generateName"], self._state.rng)
-        error = already_exists(kind, metadata["name"])
-        if (
-            taken is not None
-            and b'"deletionTimestamp"' in taken
-            and _decode(taken)["metadata"].get("deletionTimestamp")
-        ):
-            raise AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
-        raise error
 
     # update and patch
 

@@ -39,6 +39,10 @@ class StructuralSchema:
         self._default = _default(schema)
         self._valid = _valid(schema)
         self._rules = rules.compiled(schema)
+        metadata = (schema.get("properties") or {}).get("metadata") or {}
+        about_all = ("x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not")
+        self.spares_metadata = metadata.keys() <= {"type", "description"} and not any(map(schema.get, about_all))
+        """Whether it says nothing of the metadata, and nothing of the whole object, which holds them."""
 
     def prune(self, obj: dict[str, Any], report: list[str] | None = None) -> None:
         """Remove what the schema does not name; ``unknown field "spec.foo"`` is appended to ``report``."""

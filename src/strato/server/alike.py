@@ -1,0 +1,157 @@
+"""Objects alike: what was found out about one new object holds for the next that differs in its metadata alone.
+
+The pods of a gang are alike but for their names, and so are jobs that somebody submits by the thousand. Two objects of
+one kind and namespace whose specs (and statuses) were sent as the same bytes have the same types, defaults and rules;
+admission says which kinds it looks at, and as long as nothing of those was written, it decides the same. What was
+stored of the first is then put behind the metadata of the next as it is. The metadata are never skipped.
+
+A spec is learned when it is seen for the second time, so that objects of which each is different (by the index in a
+variable, say) pay for a look-up only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from strato.admission import Alike
+from strato.api import catalog
+from strato.server.objects import Json, encode
+from strato.server.registry import Served
+from strato.server.rest.members import Members, read_members, read_object
+from strato.server.rest.state import State
+from strato.server.store import Bucket
+
+_KNOWN_MAX = 512
+_SEEN_MAX = 4096
+_SPEC_MAX_BYTES = 64 << 10
+_SENT = (("apiVersion", "kind", "metadata", "spec"), ("apiVersion", "kind", "metadata", "spec", "status"))
+"""Members in the order in which clients write them; the stored ones keep it."""
+
+Stamp = tuple[int, ...]
+"""Stands for one state of what admission looks at: another one, another stamp."""
+Key = tuple[Served, str, bytes, bytes]
+"""Kind, namespace, spec and status as they were sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How objects of one kind are recognised."""
+
+    served: Served
+    alike: Alike
+    reads: tuple[Bucket, ...]
+    api_version: bytes
+    name: bytes
+    head: bytes
+    """What a stored object begins with, up to its metadata."""
+
+    def stamp(self) -> Stamp | None:
+        """Return the stamp of now; None while something that admission looks at is being written."""
+        numbers = []
+        for bucket in self.reads:
+            if bucket.pending:
+                return None
+            numbers.append(bucket.newest)
+        return tuple(numbers)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was stored of an object."""
+
+    stamp: Stamp
+    tail: bytes
+    """All behind the metadata."""
+    rest: Json
+    """The same decoded. Read only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """An object that goes the long way, and shall be known afterwards."""
+
+    plan: Plan
+    key: Key
+    stamp: Stamp
+    known: dict[Key, Known]
+
+    def learn(self, body: bytes) -> None:
+        """Remember what was stored; nothing when it is more than what was sent and decided."""
+        members = read_members(body)
+        start = self.plan.head + bytes(members["metadata"])
+        rest = read_object(body)
+        del rest["metadata"]
+        if not body.startswith(start) or "conditions" in (rest.get("status") or ()):  # those carry the time of this one
+            return
+        if len(self.known) >= _KNOWN_MAX:
+            del self.known[next(iter(self.known))]
+        self.known[self.key] = Known(self.stamp, body[len(start) :], rest)
+
+
+class AlikeObjects:
+    """The objects that were accepted lately."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._plans: dict[Served, Plan | None] = {}
+        self._known: dict[Key, Known] = {}
+        self._seen: dict[int, None] = {}
+
+    def recognise(self, served: Served, namespace: str, body: bytes) -> tuple[Json, Plan, Known] | Lesson | None:
+        """Return the metadata of a new object that is alike another, and what is known of that.
+
+        Otherwise a lesson, when it is worth learning, or None.
+        """
+        plan = self._plan(served)
+        if plan is None:
+            return None
+        try:
+            members = read_members(body)
+            if tuple(members) not in _SENT or not _is_of(plan, members):
+                return None
+            status = bytes(members["status"]) if "status" in members else b""
+            key = (served, namespace, bytes(members["spec"]), status)
+            stamp = plan.stamp()
+            if stamp is None:
+                return None
+            known = self._known.get(key)
+            if known is not None and known.stamp == stamp:
+                return read_object(members["metadata"]), plan, known
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return Lesson(plan, key, stamp, self._known) if known is not None or self._again(key) else None
+
+    def _again(self, key: Key) -> bool:
+        number = hash(key)
+        if number in self._seen:
+            return len(key[2]) + len(key[3]) <= _SPEC_MAX_BYTES
+        if len(self._seen) >= _SEEN_MAX:
+            del self._seen[next(iter(self._seen))]
+        self._seen[number] = None
+        return False
+
+    def _plan(self, served: Served) -> Plan | None:
+        try:
+            return self._plans[served]
+        except KeyError:
+            if len(self._plans) >= _KNOWN_MAX:  # definitions came and went
+                self._plans.clear()
+            plan = self._plans[served] = self._made(served)
+            return plan
+
+    def _made(self, served: Served) -> Plan | None:
+        kind = served.kind
+        if not (kind is catalog.POD or (served.schema is not None and served.schema.spares_metadata)):
+            return None
+        alike = self._state.admission.alike(kind)
+        if alike is None:
+            return None
+        version, name = encode(kind.api_version), encode(kind.name)
+        head = b'{"apiVersion":' + version + b',"kind":' + name + b',"metadata":'
+        return Plan(served, alike, tuple(map(self._state.bucket, alike.reads)), version, name, head)
+
+
+def _is_of(plan: Plan, members: Members) -> bool:
+    return bytes(members["apiVersion"]) == plan.api_version and bytes(members["kind"]) == plan.name
