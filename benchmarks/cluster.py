@@ -1,4 +1,4 @@
-"""Start an embedded cluster for a benchmark and read what its process uses."""
+"""Start an embedded cluster for a benchmark and read what its processes use."""
 
 from __future__ import annotations
 
@@ -30,13 +30,20 @@ class Running:
     def pid(self) -> int:
         return int((self.home / "strato.pid").read_text().split()[0])
 
+    @property
+    def processes(self) -> list[int]:
+        """The API server's process and the one of controllers, scheduler and nodes."""
+        return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
+
     def cpu_seconds(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the processor time of all processes so far."""
+        stats = [Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split() for pid in self.processes]
+        return sum(int(fields[11]) + int(fields[12]) for fields in stats) / os.sysconf("SC_CLK_TCK")
 
     def resident_mib(self) -> int:
-        status = Path(f"/proc/{self.pid}/status").read_text()
-        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS"))) // 1024
+        """Return the resident memory of all processes together."""
+        lines = [line for pid in self.processes for line in Path(f"/proc/{pid}/status").read_text().splitlines()]
+        return sum(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) // 1024
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from strato.cli.apiserver import open_api, purge
-from strato.cli.embedded import end_a_start_that_cannot_write
+from strato.cli.embedded.serve import end_a_start_that_cannot_write
 from strato.cli.home import Home
 from strato.cli.main import main
 from strato.cli.up import full_disks
@@ -52,11 +52,13 @@ def test_up_refuses_what_cannot_work_before_anything_starts(
 
 
 def test_up_with_a_bad_configuration_says_only_that(tmp_path: Path) -> None:
-    config = tmp_path / "scheduler.yaml"
-    config.write_text('actions: "enqueue, alocate"\n')
-    options = ["--no-sandbox", "--hollow-nodes", "1", "--port", "0", "--config", str(config)]
+    """Paths are those of the directory where the command was typed, whose files are not modules of ours."""
+    (tmp_path / "scheduler.yaml").write_text('actions: "enqueue, alocate"\n')
+    (tmp_path / "random.py").write_text("raise SystemExit('imported')\n")
+    options = ["--no-sandbox", "--hollow-nodes", "1", "--port", "0", "--config", "scheduler.yaml", "--data-dir", "data"]
     done = subprocess.run(
-        [sys.executable, "-m", "strato", "--home", str(tmp_path / "home"), "up", *options],
+        [sys.executable, "-P", "-m", "strato", "--home", "home", "up", *options],
+        cwd=tmp_path,
         text=True,
         capture_output=True,
         check=False,

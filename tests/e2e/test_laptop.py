@@ -7,6 +7,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -20,7 +21,7 @@ from strato.node.sandbox.gateway import table_name
 from strato.node.sandbox.network import bridge_name
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.test_jobs import vcjob
-from tests.e2e.worlds import EmbeddedWorld, eventually
+from tests.e2e.worlds import EmbeddedWorld, alive, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.embedded]
 
@@ -258,6 +259,30 @@ def _port_of(world: EmbeddedWorld) -> int:
 
 
 @pytest.mark.timeout(240)
+def test_two_processes_live_and_die_together(laptop: Laptop) -> None:
+    """The API server has a process of its own, and one cluster is seen from outside."""
+    world = laptop("--no-sandbox", "--hollow-nodes", "2", "--processes", "2")
+    server, parts = world.processes
+    metrics = world.kubectl("get", "--raw", "/metrics")
+    assert "apiserver_request_total" in metrics
+    assert "volcano_e2e_scheduling_latency_milliseconds" in metrics
+    families = re.findall(r"^# TYPE (\S+)", metrics, re.MULTILINE)
+    assert len(families) == len(set(families))
+    os.kill(parts, signal.SIGTERM)  # as a terminal's hang-up of the whole group would; the server decides
+    assert world.kubectl("get", "nodes", "-o", "name").count("node/") == 2
+    os.kill(parts, signal.SIGKILL)
+    eventually(lambda: not alive(server), what="the server ends without its parts")
+    assert "the process of controllers, scheduler and nodes ended with status -9" in world.log.read_text()
+    world.own("up", *world.options, "--port", "0")
+    assert len(world.processes) == 2
+    processes = world.processes
+    world.own("down")
+    eventually(lambda: not any(map(alive, processes)), what=f"processes {processes} are gone")
+    world.own("up", *world.options, "--port", "0", "--processes", "1")
+    assert world.processes == [world.pid]
+
+
+@pytest.mark.timeout(240)
 def test_a_viewer_may_look_but_not_touch(laptop: Laptop) -> None:
     world = laptop("--no-sandbox", "--hollow-nodes", "1")
     viewer = ["--kubeconfig", str(world.home / "kubeconfig.view")]
@@ -272,11 +297,11 @@ def test_a_thousand_nodes_and_twenty_thousand_pods_do_not_leak(laptop: Laptop) -
     world = laptop("--no-sandbox", "--hollow-nodes", "1000", "--cpu", "32", "--memory", "256Gi")
 
     def resident_mib() -> int:
-        status = Path(f"/proc/{world.pid}/status").read_text()
-        return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) // 1024  # type: ignore[union-attr]
+        statuses = [Path(f"/proc/{pid}/status").read_text() for pid in world.processes]
+        return sum(int(re.search(r"VmRSS:\s+(\d+)", text).group(1)) for text in statuses) // 1024  # type: ignore[union-attr]
 
     def descriptors() -> int:
-        return len(list(Path(f"/proc/{world.pid}/fd").iterdir()))
+        return sum(len(list(Path(f"/proc/{pid}/fd").iterdir())) for pid in world.processes)
 
     def one_round(name: str) -> None:
         jobs = [vcjob(f"{name}-{number}", replicas=100, seconds=0.1) for number in range(50)]

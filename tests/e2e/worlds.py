@@ -132,8 +132,7 @@ class EmbeddedWorld(World):
         done = subprocess.run(
             [*STRATO, "--home", str(self.home), *args], text=True, capture_output=True, timeout=400, check=False
         )
-        log = self.home / "strato.log"
-        tail = log.read_text(errors="replace")[-4000:] if done.returncode and log.exists() else ""
+        tail = self.log.read_text(errors="replace")[-4000:] if done.returncode and self.log.exists() else ""
         assert not check or done.returncode == 0, f"strato {' '.join(args)}\n{done.stdout}{done.stderr}\n{tail}"
         return done.stdout + done.stderr
 
@@ -141,11 +140,20 @@ class EmbeddedWorld(World):
     def pid(self) -> int:
         return int((self.home / "strato.pid").read_text().split()[0])
 
+    @property
+    def log(self) -> Path:
+        return self.home / "strato.log"
+
+    @property
+    def processes(self) -> list[int]:
+        """The API server's process and the one of the parts."""
+        return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
+
     def kill(self) -> None:
-        """Kill the whole cluster process without a chance to say goodbye."""
-        pid = self.pid
-        os.kill(pid, signal.SIGKILL)
-        eventually(lambda: not _alive(pid), what=f"process {pid} is gone", every=0.005)
+        """Kill the cluster's process without a chance to say goodbye; the parts' process dies with it."""
+        processes = self.processes
+        os.kill(processes[0], signal.SIGKILL)
+        eventually(lambda: not any(map(alive, processes)), what=f"processes {processes} are gone", every=0.005)
 
     def kill_while_it_starts(self, *options: str, after_seconds: float) -> None:
         """Start the cluster and kill its process so long after it was born, ready or not."""
@@ -165,7 +173,7 @@ class EmbeddedWorld(World):
         self.own("down", check=False)
 
 
-def _alive(pid: int) -> bool:
+def alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:

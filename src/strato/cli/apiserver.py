@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -56,7 +57,15 @@ class Api:
 
 
 async def open_api(
-    home: Home, clock: Clock, random: Random, metrics: Registry, *, host: str, port: int, data_dir: Path | None
+    home: Home,
+    clock: Clock,
+    random: Random,
+    metrics: Registry,
+    *,
+    host: str,
+    port: int,
+    data_dir: Path | None,
+    other_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> Api:
     """Open the server and write the kubeconfigs: the administrator's, a reader's, one for each component.
 
@@ -68,6 +77,7 @@ async def open_api(
         host: Address to listen on.
         port: 0 picks a free one.
         data_dir: Where the journal is; None keeps nothing.
+        other_metrics: What ``/metrics`` shows of another process.
 
     Raises:
         UsageError: The address is taken, or files in the home cannot be used.
@@ -90,7 +100,13 @@ async def open_api(
         root_certificate=authority.certificate.decode(),
     )
     certificate, key = authority.server_files((host, socket.gethostname()))
-    app = create_app(server, authenticator, metrics, impersonate=partial(impersonated, authorizer=server.authorizer))
+    app = create_app(
+        server,
+        authenticator,
+        metrics,
+        impersonate=partial(impersonated, authorizer=server.authorizer),
+        other_metrics=other_metrics,
+    )
     http = await serve(app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path)
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in kubeconfigs(home).items():

@@ -46,6 +46,12 @@ class StartFailed(StratoError):
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 2),
+    default=None,
+    help="1: all in one process; 2: the API server in one of its own. By default as many as there are cpus for.",
+)
 @click.option("--foreground", is_flag=True, help="Stay in the terminal until interrupted.")
 @click.pass_context
 def up(
@@ -63,6 +69,7 @@ def up(
     data_dir: Path | None,
     in_memory: bool,
     config: Path | None,
+    processes: int | None,
     foreground: bool,
 ) -> None:
     """Start the embedded cluster: a Kubernetes API, controllers, the scheduler and this machine as a node."""
@@ -76,10 +83,11 @@ def up(
         from strato.cli.serving import collect_rarely
 
         collect_rarely()
-        from strato.cli.embedded import EmbeddedOptions, run_embedded
+        from strato.cli.embedded.options import EmbeddedOptions, default_processes
+        from strato.cli.embedded.start import run_embedded
 
         options = EmbeddedOptions(
-            home=home,
+            home_path=str(home.path),
             hollow_nodes=hollow_nodes,
             hollow_cpu=cpu,
             hollow_memory=memory,
@@ -90,9 +98,10 @@ def up(
             pod_network=pod_network,
             host=host,
             port=port,
-            data_dir=data_dir or home.data,
+            data_dir=str(data_dir or home.data),
             in_memory=in_memory,
-            scheduler_config=config,
+            scheduler_config=str(config or ""),
+            processes=processes or default_processes(),
         )
         run_embedded(options)
         return
@@ -107,11 +116,10 @@ def _start_in_background(home: Home, arguments: list[str], data_dir: Path) -> di
     """Run this same command with ``--foreground``, detached, wait until it serves and return what it says of itself."""
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.ready_file.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "strato.cli.main", *arguments, "--foreground"]
+    # -P: what lies in the directory of the user is data, not modules
+    command = [sys.executable, "-P", "-m", "strato.cli.main", *arguments, "--foreground"]
     with home.log.open("wb") as log:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd="/"
-        )
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     said_patience = False
     started = time.monotonic()

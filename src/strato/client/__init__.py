@@ -1,7 +1,8 @@
 """Room `client`: talk to any Kubernetes API, in this process or far away, through one interface.
 
-- `Cluster` (`cluster`): the calls; `local.LocalCluster` and `http.HttpCluster` are its two transports, both thin
+- `Cluster` (`cluster`): the calls; `local.LocalCluster` and `http.HttpCluster` are its transports, both thin
   over `calls.WireCluster` and `codec`.
+- `link`: a server in another process of ours, for `local.LocalCluster` to call.
 - `kubeconfig`: where a remote cluster is and who we are there.
 - `connection`, `pool`: HTTP/1.1 for small requests and long watches, at a third of a general library's cost.
 - `informer`, `reflector`: a local copy of a collection that keeps itself current.

@@ -96,15 +96,15 @@ class _OwnPaths:
         metrics: Registry | None,
         ready: Ready,
         authorize: Callable[[User, str, str], ApiError | None] | None,
+        other_metrics: Callable[[], Awaitable[bytes]] | None,
     ) -> None:
         self._metrics = metrics
+        self._other_metrics = other_metrics
         self._ready = ready
         self._authorize = authorize
 
-    def handle(self, request: Request) -> Response | None:
+    async def handle(self, request: Request) -> Response | None:
         path = request.path
-        if path.startswith("/api"):  # nearly all
-            return None
         base = "/" + path.split("/", 2)[1]
         is_metrics = path == "/metrics" and self._metrics is not None
         if base not in _HEALTH and not is_metrics:
@@ -115,7 +115,8 @@ class _OwnPaths:
                 raise denied
         if is_metrics:
             assert self._metrics is not None
-            return Response(200, self._metrics.render(), CONTENT_TYPE)
+            others = await self._other_metrics() if self._other_metrics is not None else b""
+            return Response(200, self._metrics.render() + others, CONTENT_TYPE)
         return self._health(request, base)
 
     def _health(self, request: Request, base: str) -> Response:
@@ -180,7 +181,11 @@ class App:
             body=body,
             user=user,
         )
-        return self._own_paths.handle(request) or await self._handler.handle(request)
+        if not request.path.startswith("/api"):  # nearly all do
+            response = await self._own_paths.handle(request)
+            if response is not None:
+                return response
+        return await self._handler.handle(request)
 
     async def _send_stream(
         self, response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send
@@ -232,6 +237,7 @@ def create_app(
     ready: Ready = list,
     authorize_path: Callable[[User, str, str], ApiError | None] | None = None,
     impersonate: Impersonate | None = None,
+    other_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> App:
     """Return the ASGI application.
 
@@ -242,8 +248,9 @@ def create_app(
         ready: Checks behind ``/readyz``.
         authorize_path: Decides over ``/metrics`` and the health paths as (user, verb, path); None lets all pass.
         impersonate: Acts as somebody else where a request wants that; None ignores the wish.
+        other_metrics: More of the text at ``/metrics``, of another process; names differ from those of ``metrics``.
     """
-    return App(handler, authenticate, _OwnPaths(metrics, ready, authorize_path), impersonate)
+    return App(handler, authenticate, _OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate)
 
 
 async def _read_body(headers: Mapping[str, str], receive: Receive) -> bytes:

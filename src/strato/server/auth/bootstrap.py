@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from strato.api.wire import User
-from strato.server.auth.identity import AUTHENTICATED
 
 Json = dict[str, Any]
+
+AUTHENTICATED = "system:authenticated"
+"""The group of everybody who proved who they are."""
 
 ADMIN = User("strato:admin", ("system:masters", AUTHENTICATED))
 VIEWER = User("strato:view", (AUTHENTICATED,))

@@ -11,7 +11,6 @@ from strato.server.auth.accounts import AccountTokens, LookUp
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.tokens import Tokens
 
-AUTHENTICATED = "system:authenticated"
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 _MAX_PEERS = 1024
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from strato.api.wire import User
 from strato.errors import BadRequest, Forbidden
-from strato.server.auth.identity import ANONYMOUS, AUTHENTICATED
+from strato.server.auth.bootstrap import AUTHENTICATED
+from strato.server.auth.identity import ANONYMOUS
 from strato.server.rest.reviews import Authorizer
 
 _ACCOUNT = "system:serviceaccount:"

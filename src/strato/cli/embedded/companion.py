@@ -1,0 +1,205 @@
+"""The second process of the embedded cluster, where controllers, scheduler and nodes run beside the API server.
+
+Two processors then work at once: one answers requests, the other one decides. The server's process starts it before
+anything else, so that both load their code at the same time; a pair of sockets joins them (`strato.client.link`). It
+lives and dies with the server's process: told to stop it ends its parts, and should that process be killed the kernel
+kills it too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+
+from strato.api.wire import Handler, Request, Response
+from strato.cli.embedded.options import EmbeddedOptions
+from strato.errors import ApiError, StratoError, Unavailable
+
+_READY, _METRICS, _STOP, _END = "/ready", "/metrics", "/stop", "/end"
+_STOP_SECONDS = 20.0
+_EXIT_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class PartsFailed(StratoError):
+    """A controller, the scheduler or a node ended, or their process did."""
+
+
+class Companion:
+    """The server's hold on the other process.
+
+    Args:
+        options: What that process starts.
+    """
+
+    def __init__(self, options: EmbeddedOptions) -> None:
+        self._end, theirs = socket.socketpair()
+        arguments = (str(theirs.fileno()), str(os.getpid()), msgspec.json.encode(options).decode())
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "strato.cli.embedded.companion", *arguments],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        self._link: Any = None
+
+    async def attach(self, server: Handler) -> None:
+        """Answer what the process asks, from now on."""
+        from strato.client.link import connect
+
+        self._link = await connect(self._end, server)
+
+    async def ready(self) -> dict[str, Any] | None:
+        """Wait until the parts are ready; return what this machine's node says of itself."""
+        try:
+            response = await self._link.handle(Request("GET", _READY))
+        except Unavailable:
+            await asyncio.Event().wait()  # `run` says why
+        summary: dict[str, Any] | None = json.loads(response.body)
+        return summary
+
+    async def metrics(self) -> bytes:
+        """Return the parts' metrics; nothing while they cannot be asked."""
+        if self._link is None or self._link.closed.is_set():
+            return b""
+        try:
+            response: Response = await self._link.handle(Request("GET", _METRICS))
+        except ApiError:
+            return b""
+        return response.body
+
+    async def run(self) -> None:
+        """Wait until the parts end; end them when cancelled, while the server still answers what they do last.
+
+        Raises:
+            PartsFailed: They ended by themselves.
+        """
+        try:
+            response = await self._link.handle(Request("GET", _END))
+        except Unavailable:
+            status = await asyncio.to_thread(self._process.wait)
+            raise PartsFailed(f"the process of controllers, scheduler and nodes ended with status {status}") from None
+        except asyncio.CancelledError:
+            await self._stop()
+            raise
+        finally:
+            await self._link.close()
+        raise PartsFailed(response.body.decode())
+
+    async def _stop(self) -> None:
+        with contextlib.suppress(TimeoutError, ApiError):
+            async with asyncio.timeout(_STOP_SECONDS):
+                await self._link.handle(Request("POST", _STOP))
+                await self._link.closed.wait()
+
+    def end(self) -> None:
+        """Make sure that the process is gone; one that was told to stop gets a moment for its last steps."""
+        if self._link is None:
+            self._process.kill()
+        try:
+            self._process.wait(_EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._end.close()
+
+
+class _Parts:
+    """What the server's process asks this one; a `Handler`."""
+
+    def __init__(self) -> None:
+        from strato.metrics import Registry
+
+        self.metrics = Registry()
+        self.stop = asyncio.Event()
+        self.ready: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def handle(self, request: Request) -> Response:
+        """Answer."""
+        if request.path == _READY:
+            return Response(200, msgspec.json.encode(await asyncio.shield(self.ready)))
+        if request.path == _METRICS:
+            return Response(200, self.metrics.render())
+        if request.path == _STOP:
+            self.stop.set()
+            return Response(200)
+        return Response(200, (await asyncio.shield(self.ended)).encode())
+
+
+async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
+    """Run the parts until told to stop; when the server's process is gone there is nothing left to finish."""
+    from strato.client.link import connect
+
+    parts = _Parts()
+    link = await connect(end, parts)
+    lost = asyncio.ensure_future(link.closed.wait())
+    lost.add_done_callback(lambda _: None if parts.stop.is_set() else os._exit(1))
+    try:
+        await _run(options, link, parts)
+    except StratoError as error:
+        parts.ended.set_result(str(error))
+        await lost  # it is asked for, and then the server hangs up
+    finally:
+        parts.stop.set()
+        lost.cancel()
+        await link.close()
+
+
+async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None:
+    from strato.cli.embedded.parts import build
+    from strato.cli.serving import make_random, run_together
+    from strato.client.informer import Informers
+    from strato.client.local import LocalCluster
+    from strato.clock import SystemClock
+    from strato.server.auth import bootstrap
+
+    clock, random = SystemClock(), make_random()
+    # One set of informers serves all parts of this process: an event is decoded once.
+    informers = Informers(LocalCluster(server, bootstrap.ADMIN), clock, random)
+    built = build(options, lambda user: LocalCluster(server, user), informers, clock, random, parts.metrics)
+
+    async def announce() -> None:
+        parts.ready.set_result(await built.ready())
+        gc.freeze()  # see `serve`
+        await asyncio.Event().wait()
+
+    members = [*((name, run()) for name, run in built.members), ("announcement", announce())]
+    try:
+        await run_together(members, parts.stop)
+    finally:
+        await informers.stop()
+
+
+def main(arguments: list[str]) -> None:
+    """Be that process. Arguments: the socket's descriptor, the server's process, the options as JSON."""
+    from strato.cli.serving import configure_logging, run_loop
+    from strato.node.sandbox.linux import die_with_parent
+
+    die_with_parent()
+    if os.getppid() != int(arguments[1]):
+        return  # it died before we could ask to die with it
+    # a terminal's Ctrl-C reaches the whole group; the server's process decides what follows
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    configure_logging()
+    end = socket.socket(fileno=int(arguments[0]))
+    end.set_inheritable(False)
+    options = msgspec.json.decode(arguments[2], type=EmbeddedOptions)
+    run_loop(lambda: _main(end, options))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,52 @@
+"""What ``strato up`` starts; small enough to travel on a command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from strato.cli.home import Home
+
+Part = tuple[str, Callable[[], Awaitable[object]]]
+"""Something that runs until it is cancelled: what it is called when it stops by itself, and how it runs."""
+
+
+class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What ``strato up`` starts."""
+
+    home_path: str
+    hollow_nodes: int
+    """How many nodes that only pretend."""
+    hollow_cpu: str
+    hollow_memory: str
+    """Quantities, of each hollow node."""
+    sandbox: bool
+    """Whether this machine is a node."""
+    sandbox_cpus: str
+    sandbox_memory: str
+    """Quantities; empty is what the machine has."""
+    strict_images: bool
+    pod_network: str
+    """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""
+    host: str
+    port: int
+    """0 picks a free one."""
+    data_dir: str
+    in_memory: bool
+    scheduler_config: str
+    """A file; empty is the built-in configuration."""
+    processes: int
+    """1 keeps everything in one process, 2 gives the API server one of its own."""
+
+    @property
+    def home(self) -> Home:
+        """The cluster's directory."""
+        return Home(Path(self.home_path))
+
+
+def default_processes() -> int:
+    """Return how many processes this machine has processors for: the second one only helps beside the first."""
+    return 2 if len(os.sched_getaffinity(0)) > 1 else 1

@@ -1,0 +1,140 @@
+"""Controllers, scheduler and nodes of the embedded cluster: the same beside the API server and in another process."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import socket
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from strato.api.wire import User
+from strato.cli.embedded.options import EmbeddedOptions, Part
+from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.clock import Clock
+from strato.controllers import EMBEDDED, ControllerManager
+from strato.metrics import Registry
+from strato.server.auth import bootstrap
+
+if TYPE_CHECKING:
+    from strato.node.sandbox.node import SandboxNode
+    from strato.scheduler import Scheduler
+
+SCHEDULERS = ("volcano", "default-scheduler", "poseidon")
+OURS = "strato.dev/started-by-up"
+"""Label of the nodes that come and go with the cluster."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that runs beside the server; nothing has started."""
+
+    members: Sequence[Part]
+    milestones: Sequence[asyncio.Event]
+    node: SandboxNode | None
+
+    async def ready(self) -> dict[str, Any] | None:
+        """Wait until every node is there and the scheduler decides; return what this machine's node says of itself."""
+        for event in self.milestones:
+            await event.wait()
+        return dataclasses.asdict(self.node.summary()) if self.node is not None else None
+
+
+def build(
+    options: EmbeddedOptions,
+    client: Callable[[User], Cluster],
+    informers: Informers,
+    clock: Clock,
+    random: Random,
+    metrics: Registry,
+) -> Parts:
+    """Put the parts together.
+
+    Raises:
+        StratoError: The scheduler's configuration cannot be used.
+    """
+    from strato.scheduler import Scheduler
+    from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.flow.loading import load
+
+    scheduler = Scheduler(
+        client(bootstrap.SCHEDULER),
+        informers,
+        clock,
+        random,
+        config=Path(options.scheduler_config) if options.scheduler_config else None,
+        names=SCHEDULERS,
+        metrics=metrics,
+        audit_seconds=AUDIT_SECONDS,
+        load_flow=partial(asyncio.to_thread, load),
+    )
+    manager = ControllerManager(
+        client(bootstrap.CONTROLLERS), informers, clock, random, enabled=EMBEDDED, metrics=metrics
+    )
+    members: list[Part] = [("controllers", manager.run)]
+    milestones: list[asyncio.Event] = []
+    names: list[str] = []
+    if options.hollow_nodes:
+        from strato.node.hollow import HollowNodes
+
+        hollow = HollowNodes(
+            client(bootstrap.NODE),
+            informers,
+            clock,
+            random,
+            count=options.hollow_nodes,
+            cpu=options.hollow_cpu,
+            memory=options.hollow_memory,
+            labels={OURS: ""},
+        )
+        names.extend(hollow.names)
+        members.append(("hollow nodes", hollow.run))
+        milestones.append(hollow.registered)
+    node = _sandbox_node(options, client(bootstrap.NODE), informers, clock, random) if options.sandbox else None
+    if node is not None:
+        names.append(node.name)
+        members.append(("sandbox node", node.run))
+        milestones.append(node.registered)
+    members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
+    milestones.append(scheduler.ready)
+    return Parts(members, milestones, node)
+
+
+def _sandbox_node(
+    options: EmbeddedOptions, cluster: Cluster, informers: Informers, clock: Clock, random: Random
+) -> SandboxNode:
+    from strato.node.sandbox.node import SandboxNode
+
+    return SandboxNode(
+        cluster,
+        clock,
+        random,
+        name=socket.gethostname().lower(),
+        data_dir=options.home.node,
+        informers=informers,
+        cpus=options.sandbox_cpus,
+        memory=options.sandbox_memory,
+        strict_images=options.strict_images,
+        own_network=options.pod_network != "host",
+        way_out=options.pod_network == "nat",
+        labels={OURS: ""},
+    )
+
+
+async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[str]) -> None:
+    """Load the kernels beside what the other parts wait for (disks, processes), then schedule on these nodes."""
+    from strato.node.registration import forget_nodes
+    from strato.scheduler.placement import warm_up
+
+    await asyncio.to_thread(warm_up)
+    gone = await forget_nodes(cluster, OURS, nodes)
+    if gone:
+        _log.info("nodes of a former start are forgotten: count=%d first=%s", len(gone), gone[0])
+    await scheduler.run()

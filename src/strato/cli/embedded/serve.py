@@ -1,0 +1,109 @@
+"""The API server's process of the embedded cluster: it opens the server, announces the cluster and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from strato.cli.apiserver import Api, open_api
+from strato.cli.embedded.options import EmbeddedOptions, Part
+from strato.cli.home import Home
+from strato.cli.serving import make_random, run_together, stop_on_signals
+from strato.client.informer import Informers
+from strato.clock import Clock, SystemClock
+from strato.metrics import Registry
+from strato.server.auth import bootstrap
+
+if TYPE_CHECKING:
+    from strato.cli.embedded.companion import Companion
+    from strato.cli.embedded.parts import Parts
+    from strato.server.journal import SqliteJournal
+    from strato.server.logs import LogSource
+
+Ready = Callable[[], Awaitable[dict[str, Any] | None]]
+"""Returns when the cluster schedules, with what this machine's node says of itself."""
+
+
+async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
+    """Serve until a signal, with the parts in this process or in the other one.
+
+    Raises:
+        StratoError: The address or the files cannot be used, or a part ended by itself.
+    """
+    home, clock, random, metrics = options.home, SystemClock(), make_random(), Registry()
+    api = await open_api(
+        home,
+        clock,
+        random,
+        metrics,
+        host=options.host,
+        port=options.port,
+        data_dir=None if options.in_memory else Path(options.data_dir),
+        other_metrics=companion.metrics if companion is not None else None,
+    )
+    informers = Informers(api.client(bootstrap.ADMIN), clock, random)
+    stop, announced = asyncio.Event(), asyncio.Event()
+    members: list[Part] = []
+    try:
+        if options.sandbox:
+            api.server.use_logs(_logs(home, clock))
+        if companion is not None:
+            await companion.attach(api.server)
+            members.append(("parts", companion.run))
+            ready: Ready = companion.ready
+        else:
+            parts = _parts(options, api, informers, clock, random, metrics)
+            members.extend(parts.members)
+            ready = parts.ready
+        members.append(("announcement", partial(_announce, home, api.address, ready, announced)))
+        if api.journal is not None:
+            members.append(("journal", partial(end_a_start_that_cannot_write, api.journal, announced)))
+        with stop_on_signals(stop):
+            await run_together([(name, run()) for name, run in members], stop)
+    finally:
+        await informers.stop()
+        await api.close()
+
+
+def _parts(
+    options: EmbeddedOptions, api: Api, informers: Informers, clock: Clock, random: Random, metrics: Registry
+) -> Parts:
+    from strato.cli.embedded.parts import build  # only where the other process does not load it
+
+    return build(options, api.client, informers, clock, random, metrics)
+
+
+def _logs(home: Home, clock: Clock) -> LogSource:
+    """The logs lie on this machine's disk, whichever process wrote them."""
+    from strato.node.sandbox.layout import Layout
+    from strato.node.sandbox.logs import DiskLogs
+
+    return DiskLogs(Layout(str(home.node)), clock)
+
+
+async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:
+    """Fail at once when the disk fills during the start. A cluster that already serves can still be read."""
+    await journal.failed.wait()
+    if journal.failure is not None and not announced.is_set():
+        raise journal.failure
+    await asyncio.Event().wait()
+
+
+async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.Event) -> None:
+    """Write the ready file once the cluster schedules, then wait for ever."""
+    node = await ready()
+    temporary = home.ready_file.with_suffix(".new")
+    temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": node}))
+    temporary.replace(home.ready_file)
+    announced.set()
+    # What was loaded stays for good and need not be looked through again. Nor now: a tenth of a second in which nobody
+    # is answered would find a few dozen objects.
+    gc.freeze()
+    await asyncio.Event().wait()

@@ -1,0 +1,337 @@
+"""A `Handler` in another process of ours: requests and answers as frames over one inherited socket.
+
+What a direct call is inside one process, this is between two on one machine: no HTTP, no TLS and no authentication.
+Whoever holds the other end says as whom it asks, so the socket must come from a fork, never from a listener. Both
+ends are the same: each may ask, and each answers when it was given a handler.
+
+A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the kind. Requests are
+begun in the order in which they were sent; answers come in any order. A streamed chunk arrives whole or joined with its
+neighbours, so that whole lines stay whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from strato.api.status import to_status
+from strato.api.wire import Handler, Request, Response, User
+from strato.errors import ApiError, InternalError, Unavailable
+
+_log = logging.getLogger(__name__)
+
+_LENGTH_BYTES = 4
+
+
+class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
+    number: int
+    method: str
+    path: str
+    query: Mapping[str, Sequence[str]]
+    headers: Mapping[str, str]
+    body: bytes
+    user: User | None
+
+
+class _Answer(msgspec.Struct, tag=1, array_like=True, gc=False):
+    number: int
+    status: int
+    body: bytes
+    content_type: str
+    headers: Mapping[str, str]
+    streams: bool
+
+
+class _Chunk(msgspec.Struct, tag=2, array_like=True, gc=False):
+    number: int
+    data: bytes
+
+
+class _End(msgspec.Struct, tag=3, array_like=True, gc=False):
+    """Nothing more comes on a stream, for a reason unless it is empty."""
+
+    number: int
+    error: str = ""
+
+
+class _Leave(msgspec.Struct, tag=4, array_like=True, gc=False):
+    """Who asked no longer wants the answer, or the rest of it."""
+
+    number: int
+
+
+_Frame = _Ask | _Answer | _Chunk | _End | _Leave
+_decode = msgspec.msgpack.Decoder(_Frame).decode
+_encode_into = msgspec.msgpack.Encoder().encode_into
+
+
+class Link(asyncio.Protocol):
+    """One end of a socket between two processes; made by `connect`. It is the `Handler` of the other process.
+
+    Args:
+        handler: Answers what the other end asks; None refuses.
+    """
+
+    def __init__(self, handler: Handler | None = None) -> None:
+        self._handler = handler
+        self._transport: asyncio.Transport | None = None
+        self._numbers = itertools.count()
+        self._parts: list[bytes] = []
+        self._have = 0
+        self._need = _LENGTH_BYTES
+        self._asked: dict[int, asyncio.Future[Response]] = {}
+        self._streams: dict[int, _Stream] = {}
+        self._serving: dict[int, asyncio.Task[None]] = {}
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self.closed = asyncio.Event()
+        """Set when the other end is gone or `close` was called."""
+
+    # Asking
+
+    async def handle(self, request: Request) -> Response:
+        """Ask the other end.
+
+        Raises:
+            Unavailable: The other end is gone.
+        """
+        number = next(self._numbers)
+        self._send(
+            _Ask(number, request.method, request.path, request.query, request.headers, request.body, request.user)
+        )
+        answer: asyncio.Future[Response]
+        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            stream = self._streams.get(number)
+            if stream is not None:  # it was answered in the moment we gave up
+                await stream.aclose()
+            elif self._asked.pop(number, None) is not None:
+                self._leave(number)
+            raise
+
+    def _leave(self, number: int) -> None:
+        if not self.closed.is_set():
+            self._send(_Leave(number))
+
+    def _forget_stream(self, number: int, *, ended: bool) -> None:
+        if self._streams.pop(number, None) is not None and not ended:
+            self._leave(number)
+
+    # Answering
+
+    async def _serve(self, ask: _Ask) -> None:
+        number = ask.number
+        stream: AsyncIterator[bytes] | None = None
+        try:
+            response = await self._response(ask)
+            stream = response.stream
+            self._send(
+                _Answer(
+                    number, response.status, response.body, response.content_type, response.headers, stream is not None
+                )
+            )
+            if stream is not None:
+                self._send(_End(number, await self._pump(number, stream)))
+        except Unavailable:
+            pass  # nobody is left to hear it
+        finally:
+            del self._serving[number]
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    async def _pump(self, number: int, stream: AsyncIterator[bytes]) -> str:
+        """Send a stream; return what broke it."""
+        try:
+            async for chunk in stream:
+                if self.closed.is_set():
+                    break
+                self._send(_Chunk(number, chunk))
+                await self._writable.wait()
+        except Exception as error:
+            return str(error) or repr(error)
+        return ""
+
+    async def _response(self, ask: _Ask) -> Response:
+        if self._handler is None:
+            return _failure(InternalError(f"{ask.method} {ask.path}: this end of the link answers nothing"))
+        request = Request(ask.method, ask.path, ask.query, ask.headers, ask.body, ask.user)
+        try:
+            return await self._handler.handle(request)
+        except ApiError as error:
+            return _failure(error)
+        except Exception as error:  # the last net: who asks must not wait for ever
+            _log.exception("%s %s failed", ask.method, ask.path)
+            return _failure(InternalError(f"{ask.method} {ask.path}: {error!r}"))
+
+    # Frames
+
+    def _send(self, frame: _Frame) -> None:
+        if self._transport is None or self.closed.is_set():
+            raise Unavailable("the other process is gone")
+        buffer = bytearray(_LENGTH_BYTES)
+        _encode_into(frame, buffer, _LENGTH_BYTES)
+        buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
+        self._transport.write(buffer)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what arrived; a large frame comes in many pieces, which are joined once."""
+        self._parts.append(data)
+        self._have += len(data)
+        if self._have < self._need:
+            return
+        buffer = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        view, start, end = memoryview(buffer), 0, len(buffer)
+        self._need = _LENGTH_BYTES
+        while end - start >= _LENGTH_BYTES:
+            body = start + _LENGTH_BYTES
+            stop = body + int.from_bytes(view[start:body], "little")
+            if stop > end:
+                self._need = stop - start
+                break
+            self._take(_decode(view[body:stop]))
+            start = stop
+        self._parts = [buffer[start:]] if start < end else []
+        self._have = end - start
+
+    def _take(self, frame: _Frame) -> None:
+        number = frame.number
+        if isinstance(frame, _Chunk):
+            stream = self._streams.get(number)
+            if stream is not None:
+                stream.feed(frame.data)
+        elif isinstance(frame, _Answer):
+            self._answered(frame)
+        elif isinstance(frame, _Ask):
+            self._serving[number] = asyncio.get_running_loop().create_task(self._serve(frame))
+        elif isinstance(frame, _End):
+            stream = self._streams.pop(number, None)
+            if stream is not None:
+                stream.end(Unavailable(frame.error) if frame.error else None)
+        else:
+            task = self._serving.get(number)
+            if task is not None:
+                task.cancel()
+
+    def _answered(self, answer: _Answer) -> None:
+        waiting = self._asked.pop(answer.number, None)
+        if waiting is None or waiting.cancelled():
+            if answer.streams:
+                self._leave(answer.number)
+            return
+        stream = None
+        if answer.streams:  # its first chunks may lie in the same piece of data
+            stream = self._streams[answer.number] = _Stream(self, answer.number)
+        waiting.set_result(Response(answer.status, answer.body, answer.content_type, answer.headers, stream))
+
+    # The socket
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Fail what waits and stop what is being answered: nobody listens any more."""
+        self.closed.set()
+        self._writable.set()
+        gone = Unavailable("the other process is gone")
+        for waiting in self._asked.values():
+            if not waiting.done():
+                waiting.set_exception(gone)
+                waiting.exception()  # who asked may be gone as well
+        self._asked.clear()
+        for stream in self._streams.values():
+            stream.end(gone)
+        self._streams.clear()
+        for task in self._serving.values():
+            task.cancel()
+
+    def pause_writing(self) -> None:
+        """Let streams wait: the other end does not keep up."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """Let streams go on."""
+        self._writable.set()
+
+    async def close(self) -> None:
+        """Hang up and wait for what was being answered to stop."""
+        serving = list(self._serving.values())
+        if self._transport is not None:
+            self._transport.abort()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
+        self.closed.set()
+
+
+class _Stream:
+    """A streamed answer on its way; read once."""
+
+    def __init__(self, link: Link, number: int) -> None:
+        self._link, self._number = link, number
+        self._chunks: deque[bytes] = deque()
+        self._waiting: asyncio.Future[None] | None = None
+        self._ended = False
+        self._error: Unavailable | None = None
+
+    def feed(self, chunk: bytes) -> None:
+        self._chunks.append(chunk)
+        self._wake()
+
+    def end(self, error: Unavailable | None = None) -> None:
+        self._ended, self._error = True, error
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """Return everything that has arrived since the last call."""
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self._ended:
+                raise StopAsyncIteration
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+        chunks, self._chunks = self._chunks, deque()
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    async def aclose(self) -> None:
+        """Tell the other end that no more is wanted."""
+        self._link._forget_stream(self._number, ended=self._ended)  # noqa: SLF001 - two halves of one thing
+        self._ended = True
+        self._chunks.clear()
+
+
+def _failure(error: ApiError) -> Response:
+    return Response(error.code, msgspec.json.encode(to_status(error)))
+
+
+async def connect(end: socket.socket, handler: Handler | None = None) -> Link:
+    """Return the link over one end of a connected pair of stream sockets, which it then owns.
+
+    Args:
+        end: From `socket.socketpair`, or inherited.
+        handler: Answers what the other end asks.
+    """
+    end.setblocking(False)
+    _, link = await asyncio.get_running_loop().create_unix_connection(lambda: Link(handler), sock=end)
+    return link

@@ -1,0 +1,251 @@
+"""Two processes' ends of a link: requests, streams, and what happens when an end goes away."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strato.api.wire import Request, Response, User
+from strato.client.link import Link, connect
+from strato.errors import Unavailable
+
+Answer = Callable[[Request], Awaitable[Response]]
+
+
+class Scripted:
+    """A handler that notes what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.asked: list[Request] = []
+        self._answer = answer
+
+    async def handle(self, request: Request) -> Response:
+        self.asked.append(request)
+        return await self._answer(request)
+
+
+async def pair(answer: Answer) -> tuple[Link, Link, Scripted]:
+    near, far = socket.socketpair()
+    handler = Scripted(answer)
+    return await connect(near), await connect(far, handler), handler
+
+
+async def close(*links: Link) -> None:
+    for link in links:
+        await link.close()
+
+
+async def echo(request: Request) -> Response:
+    return Response(201, request.body, "text/plain", {"x-path": request.path})
+
+
+async def test_a_request_arrives_as_it_was_sent_and_so_does_its_answer() -> None:
+    asking, answering, handler = await pair(echo)
+    sent = Request(
+        "POST", "/api/v1/pods", {"dryRun": ["All"]}, {"accept": "*/*"}, b"\x00\xffbody", User("me", ("a", "b"), "7")
+    )
+    got = await asking.handle(sent)
+    assert handler.asked == [sent]
+    assert got == Response(201, b"\x00\xffbody", "text/plain", {"x-path": "/api/v1/pods"})
+    await close(asking, answering)
+
+
+@settings(max_examples=40, deadline=None)
+@given(bodies=st.lists(st.integers(0, 300_000), min_size=1, max_size=6), cut=st.integers(1, 5_000))
+def test_frames_survive_any_cut(bodies: list[int], cut: int) -> None:
+    """A link is fed the bytes of answers in pieces that know nothing of frames."""
+
+    async def play() -> None:
+        recorder = _Recorder()
+        sender, receiver = Link(Scripted(echo)), Link()
+        sender.connection_made(recorder)
+        asked = _Recorder()
+        receiver.connection_made(asked)
+        waiting = [
+            asyncio.ensure_future(receiver.handle(Request("POST", "/", body=bytes([n % 256]) * size)))
+            for n, size in enumerate(bodies)
+        ]
+        await asyncio.sleep(0)
+        for part in asked.taken(cut):
+            sender.data_received(part)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        for part in recorder.taken(cut):
+            receiver.data_received(part)
+        answers = await asyncio.gather(*waiting)
+        assert [answer.body for answer in answers] == [bytes([n % 256]) * size for n, size in enumerate(bodies)]
+
+    asyncio.run(play())
+
+
+class _Recorder(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._data = bytearray()
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self._data += data
+
+    def taken(self, size: int) -> list[bytes]:
+        data, self._data = bytes(self._data), bytearray()
+        return [data[start : start + size] for start in range(0, len(data), size)]
+
+
+class Lines:
+    """A stream the test feeds, which knows whether it was closed."""
+
+    def __init__(self) -> None:
+        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.closed = asyncio.Event()
+
+    async def answer(self, request: Request) -> Response:
+        del request
+        return Response(200, stream=self._run())
+
+    async def _run(self) -> AsyncIterator[bytes]:
+        try:
+            while (line := await self.queue.get()) is not None:
+                yield line
+        finally:
+            self.closed.set()
+
+
+async def test_a_stream_brings_whole_lines_until_its_end() -> None:
+    lines = Lines()
+    asking, answering, _ = await pair(lines.answer)
+    for line in (b"one\n", b"two\n", None):
+        lines.queue.put_nowait(line)
+    response = await asking.handle(Request("GET", "/watch"))
+    assert response.stream is not None
+    chunks = [chunk async for chunk in response.stream]
+    assert b"".join(chunks) == b"one\ntwo\n"
+    assert all(chunk.endswith(b"\n") for chunk in chunks)
+    assert lines.closed.is_set()
+    await close(asking, answering)
+
+
+async def test_closing_a_stream_frees_it_at_the_other_end() -> None:
+    lines = Lines()
+    asking, answering, _ = await pair(lines.answer)
+    response = await asking.handle(Request("GET", "/watch"))
+    lines.queue.put_nowait(b"one\n")
+    stream = response.stream
+    assert stream is not None
+    assert await anext(stream) == b"one\n"
+    await stream.aclose()  # type: ignore[attr-defined]  # every stream of ours has it
+    await asyncio.wait_for(lines.closed.wait(), 10)
+    await close(asking, answering)
+
+
+async def test_giving_up_a_request_cancels_it_at_the_other_end() -> None:
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> Response:
+        del request
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    asking, answering, _ = await pair(answer)
+    task = asyncio.ensure_future(asking.handle(Request("GET", "/slow")))
+    await begun.wait()
+    task.cancel()
+    await asyncio.wait_for(cancelled.wait(), 10)
+    assert task.cancelled() or task.done()
+    await close(asking, answering)
+
+
+async def test_when_the_other_end_goes_everything_that_waits_hears_of_it() -> None:
+    lines = Lines()
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def answer(request: Request) -> Response:
+        if request.path == "/watch":
+            return await lines.answer(request)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+        raise AssertionError
+
+    asking, answering, _ = await pair(answer)
+    response = await asking.handle(Request("GET", "/watch"))
+    waiting = asyncio.ensure_future(asking.handle(Request("GET", "/slow")))
+    await begun.wait()
+    await answering.close()
+    with pytest.raises(Unavailable, match="the other process is gone"):
+        await waiting
+    assert response.stream is not None
+    with pytest.raises(Unavailable, match="the other process is gone"):
+        await anext(response.stream)
+    with pytest.raises(Unavailable, match="the other process is gone"):
+        await asking.handle(Request("GET", "/again"))
+    assert cancelled.is_set()
+    assert lines.closed.is_set()
+    await asking.close()
+
+
+async def test_a_handler_with_a_bug_answers_500(caplog: pytest.LogCaptureFixture) -> None:
+    async def answer(request: Request) -> Response:
+        del request
+        raise ZeroDivisionError
+
+    asking, answering, _ = await pair(answer)
+    got = await asking.handle(Request("GET", "/boom"))
+    assert got.status == 500
+    assert b"GET /boom" in got.body
+    assert "GET /boom failed" in caplog.text
+    await close(asking, answering)
+
+
+async def test_an_end_without_a_handler_says_so() -> None:
+    asking, answering, _ = await pair(echo)
+    got = await answering.handle(Request("GET", "/anything"))
+    assert got.status == 500
+    assert b"answers nothing" in got.body
+    await close(asking, answering)
+
+
+async def test_a_reader_that_does_not_read_stops_the_writer_and_not_the_memory() -> None:
+    """The far end writes only as much as the socket takes until the near one reads on."""
+    produced = 0
+    line = b"x" * 100_000 + b"\n"
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal produced
+        while True:
+            produced += 1
+            yield line
+            await asyncio.sleep(0)
+
+    async def answer(request: Request) -> Response:
+        del request
+        return Response(200, stream=endless())
+
+    asking, answering, _ = await pair(answer)
+    response = await asking.handle(Request("GET", "/watch"))
+    assert asking._transport is not None
+    asking._transport.pause_reading()
+    while answering._writable.is_set():
+        await asyncio.sleep(0)
+    stopped_at = produced
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert produced <= stopped_at + 1
+    asking._transport.resume_reading()
+    assert response.stream is not None
+    received = 0
+    while received < (stopped_at + 5) * len(line):
+        received += len(await anext(response.stream))
+    await close(asking, answering)
