@@ -37,7 +37,15 @@ from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Request, Target
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
-from strato.controllers.job.terms import FINISHED_PHASES, JOB_API_VERSION, JOB_KIND, JOB_NAME, Action, JobEvent
+from strato.controllers.job.terms import (
+    FINISHED_PHASES,
+    JOB_API_VERSION,
+    JOB_KIND,
+    JOB_NAME,
+    TASK_SPEC,
+    Action,
+    JobEvent,
+)
 from strato.controllers.orders import Orders
 from strato.controllers.recorder import Recorder
 from strato.errors import StratoError, TooManyRequests, Unavailable
@@ -163,7 +171,10 @@ class JobController:
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
-        if change.old is not None and change.new is not None and _concerns_nobody(change.old, change.new):
+        if change.old is None:
+            if self._is_just_made(pod):
+                return
+        elif change.new is not None and _concerns_nobody(change.old, change.new):
             return
         state = PodState.from_view(pod)
         if state is None:
@@ -185,6 +196,14 @@ class JobController:
             return
         # the first news of a pod we made is a happening, but nothing that the sync that made it has not counted
         self._pod_happened(record, None if assumed else known, state, counted=same)
+
+    def _is_just_made(self, pod: Pod) -> bool:
+        """Take the first news of a pod that the answer to our create has told all of; cheaper than reading it again."""
+        annotations = pod.metadata.annotations or {}
+        record = self._records.get(Key(pod.metadata.namespace, annotations.get(JOB_NAME, "")))
+        if record is None or not record.policies.is_empty:
+            return False
+        return record.confirm_pod(annotations.get(TASK_SPEC, ""), pod.metadata)
 
     def _pod_gone(self, record: JobRecord, state: PodState) -> None:
         known = record.drop_pod(state.task, state.name, state.uid)

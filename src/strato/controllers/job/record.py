@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from strato.api.meta import Key
+from strato.api.meta import Key, ObjectMeta
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
 from strato.controllers.job.agenda import Agenda
@@ -197,6 +197,16 @@ class JobRecord:
         """Take the answer to our own create before the watch tells of it."""
         self.put_pod(pod)
         self.assumed.add((pod.task, pod.name))
+
+    def confirm_pod(self, task: str, meta: ObjectMeta) -> bool:
+        """Take the watch's word for a pod that was assumed; False when it says more than our create was answered."""
+        if (task, meta.name) not in self.assumed:
+            return False
+        known = self.tasks[task].pods.get(meta.name)
+        if known is None or known.uid != meta.uid or known.revision != revision_of(meta.resource_version):
+            return False
+        self.assumed.discard((task, meta.name))
+        return True
 
     def drop_pod(self, task: str, name: str, uid: str) -> PodState | None:
         """Forget a pod that is gone; None when it was not known (or another one has its name)."""

@@ -199,6 +199,8 @@ class EndpointsController(KeyedController):
         return found
 
     def _on_pod(self, change: Change[Pod]) -> None:
+        if not self._members:
+            return  # no services
         old, new = change.old, change.new
         if new is None or (old is not None and old.metadata.labels != new.metadata.labels):
             assert old is not None

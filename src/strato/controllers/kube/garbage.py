@@ -108,17 +108,11 @@ class GarbageCollector:
 
     def _index(self, item: Item, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
         old = {reference.uid: reference.block_owner_deletion for reference in before}
-        new = {reference.uid: reference.block_owner_deletion for reference in after}
-        if old == new:
-            return
-        for uid in old.keys() - new.keys():
-            dependents = self._dependents.get(uid)
-            if dependents is not None:
-                dependents.pop(item, None)
-                if not dependents:
-                    del self._dependents[uid]
-            if (owner := self._deleting.get(uid)) is not None:
-                self._queue.add(owner)
+        if old:
+            new = {reference.uid: reference.block_owner_deletion for reference in after}
+            if old == new:
+                return
+            self._part(item, old.keys() - new.keys())
         suspicious = False
         for reference in after:
             self._dependents.setdefault(reference.uid, {})[item] = reference.block_owner_deletion
@@ -126,6 +120,16 @@ class GarbageCollector:
                 suspicious = True
         if suspicious:
             self._queue.add(item)
+
+    def _part(self, item: Item, uids: Iterable[str]) -> None:
+        for uid in uids:
+            dependents = self._dependents.get(uid)
+            if dependents is not None:
+                dependents.pop(item, None)
+                if not dependents:
+                    del self._dependents[uid]
+            if (owner := self._deleting.get(uid)) is not None:
+                self._queue.add(owner)
 
     def _gone(self, meta: ObjectMeta) -> None:
         self._deleting.pop(meta.uid, None)
