@@ -52,6 +52,12 @@ BUCKETS = [
     pytest.param(notes(anti_affinity="ps"), {"ps": 3}, [{"ps": 1}] * 3, id="all apart"),
     pytest.param(notes(affinity="ps"), {"ps": 3, "worker": 1}, [{"ps": 3}], id="roles without rules are in no bucket"),
     pytest.param(
+        notes(anti_affinity="worker", task_order="worker,ps"),
+        {"ps": 2, "worker": 2},
+        [{"worker": 1}] * 2,
+        id="roles that the order alone names are in no bucket",
+    ),
+    pytest.param(
         notes(anti_affinity="ps,worker"), {"ps": 1, "worker": 2}, [{"ps": 1}, {"worker": 2}], id="two roles apart"
     ),
 ]

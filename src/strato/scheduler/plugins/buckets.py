@@ -31,8 +31,8 @@ class Topology:
     order: Mapping[str, int]
 
     def covers(self, role: str) -> bool:
-        """Whether any rule or the order names a role."""
-        return role in self.near or role in self.apart or role in self.order
+        """Whether a role has a rule; an order alone puts nobody into a bucket."""
+        return role in self.near or role in self.apart
 
     def priority(self, role: str) -> int:
         """Return how strong the strongest rule of a role is."""
