@@ -159,10 +159,11 @@ def test_virtual_gpus(
         assert given[0][PRE + "vgpu-time"] == given[0][PRE + "bind-time"] == "1700000000"
 
 
-def test_binpack_scores_the_memory_used_after() -> None:
-    world = worlds.world(TWO, user("u", ("a", 400, 0)), pod("p", vgpu_memory=100))
+@pytest.mark.parametrize(("asked", "points"), [(100, 50), (125, 53)], ids=["a half", "52 and a half, rounded up"])
+def test_binpack_scores_the_memory_used_after(asked: int, points: int) -> None:
+    world = worlds.world(TWO, user("u", ("a", 400, 0)), pod("p", vgpu_memory=asked))
     ssn = asking.session(world, plugin("VGPU", SchedulePolicy="binpack", ScheduleWeight=3))
-    assert asking.scores(ssn, "p") == {"n": 150.0}
+    assert asking.scores(ssn, "p") == {"n": 3.0 * points}
 
 
 def test_a_node_without_all_resources_has_no_cards() -> None:

@@ -123,8 +123,9 @@ class DeviceShare(Plugin):
             return None
         self._counts.refresh(nodes)
         found = [self._pieces(task, parts, row) for row in rows.tolist()]
-        points = [float(round(answer[1])) if answer is not None else 0.0 for answer in found]
-        return np.array(points) * float(self.args.weight)
+        points = np.array([answer[1] if answer is not None else 0.0 for answer in found])
+        scaled: FloatArray = np.floor(points + 0.5) * float(self.args.weight)  # halves go up
+        return scaled
 
     # -- counting ------------------------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ def score_spread(world: World, task: Task, rows: Rows) -> FloatArray | None:
         counts = np.where(counted, _spread_counts(world, task, constraint), 0)
         there = neighbours.per_domain(constraint.topology_key, counts)[rows]
         raw += there * weight + (constraint.max_skew - 1)
-    raw = np.round(raw)
+    raw = np.floor(raw + 0.5)
     seen = raw[~ignored]
     if not seen.size:
         return np.zeros(len(rows))
