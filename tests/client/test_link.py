@@ -70,17 +70,21 @@ def test_frames_survive_any_cut(bodies: list[int], cut: int) -> None:
             asyncio.ensure_future(receiver.handle(Request("POST", "/", body=bytes([n % 256]) * size)))
             for n, size in enumerate(bodies)
         ]
-        await asyncio.sleep(0)
+        await a_few_turns()
         for part in asked.taken(cut):
             sender.data_received(part)
-        for _ in range(3):
-            await asyncio.sleep(0)
+        await a_few_turns()
         for part in recorder.taken(cut):
             receiver.data_received(part)
         answers = await asyncio.gather(*waiting)
         assert [answer.body for answer in answers] == [bytes([n % 256]) * size for n, size in enumerate(bodies)]
 
     asyncio.run(play())
+
+
+async def a_few_turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 class _Recorder(asyncio.Transport):

@@ -83,6 +83,7 @@ class Link(asyncio.Protocol):
         self._handler = handler
         self._transport: asyncio.Transport | None = None
         self._numbers = itertools.count()
+        self._leaving: list[bytearray] = []
         self._parts: list[bytes] = []
         self._have = 0
         self._need = _LENGTH_BYTES
@@ -181,7 +182,14 @@ class Link(asyncio.Protocol):
         buffer = bytearray(_LENGTH_BYTES)
         _encode_into(frame, buffer, _LENGTH_BYTES)
         buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
-        self._transport.write(buffer)
+        if not self._leaving:  # a write costs as much as all the rest: one for the frames of one turn of the loop
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._leaving.append(buffer)
+
+    def _flush(self) -> None:
+        leaving, self._leaving = self._leaving, []
+        if self._transport is not None and not self.closed.is_set():
+            self._transport.write(leaving[0] if len(leaving) == 1 else b"".join(leaving))
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; a large frame comes in many pieces, which are joined once."""
