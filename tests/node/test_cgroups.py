@@ -41,6 +41,9 @@ class Tree:
     def cgroups(self) -> Cgroups:
         return Cgroups(HOME, str(self.root), str(self.membership))
 
+    def noted(self, note: Path) -> Cgroups:
+        return Cgroups(HOME, str(self.root), str(self.membership), note=str(note))
+
     def settings(self) -> dict[str, str]:
         """Return file → text of the container's groups, by hierarchy."""
         return {
@@ -117,6 +120,29 @@ def test_version_2_hands_the_controllers_down_to_every_group_with_limits(tmp_pat
     for above in (leaf.parent, leaf.parent.parent, leaf.parent.parent.parent):
         assert (above / "cgroup.subtree_control").read_text() == HANDED_DOWN
     assert not (leaf / "cgroup.subtree_control").exists()  # it has processes, so it may not
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_groups_are_found_again_by_a_process_in_other_groups(tmp_path: Path, version: int) -> None:
+    """``strato up`` from one login session, killed; again, or ``strato down``, from another."""
+    note, elsewhere = tmp_path / "node" / "cgroups.json", "/user.slice/other/shell.scope"
+    tree = Tree(tmp_path, version, "/user.slice/mine/shell.scope", root_is_ours=False)
+    for joined in tree.noted(note).create(LEAF, LIMITED):
+        Path(joined).write_text("41\n")
+    tree.membership.write_text(tree.membership.read_text().replace("/user.slice/mine/shell.scope", elsewhere))
+    later = tree.noted(note)
+    assert later.processes("uid-1") == [41]
+    for home in tree.homes.values():
+        (home / LEAF / "cgroup.procs").write_text("")
+    later.remove_all()
+    assert not note.exists()
+    assert not any(home.exists() for home in tree.homes.values())
+
+
+def test_a_note_of_before_the_machine_was_restarted_is_not_followed(tmp_path: Path) -> None:
+    note, tree = tmp_path / "cgroups.json", Tree(tmp_path, 2)
+    note.write_text('{"unified": "/sys/fs/cgroup/gone"}')
+    assert tree.noted(note).create(LEAF, LIMITED) == [str(tree.homes["unified"] / LEAF / "cgroup.procs")]
 
 
 def test_without_a_writable_group_there_are_no_limits(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -44,11 +45,18 @@ class Cgroups:
         name: Name of the group that holds them.
         root: Where control groups are mounted.
         membership: The kernel's file that names this process's groups.
+        note: File that keeps where they are: the next process of the node, or the one that clears away, may be in
+            other groups itself. Empty keeps nothing.
     """
 
-    def __init__(self, name: str, root: str = _ROOT, membership: str = "/proc/self/cgroup") -> None:
-        self._homes = _find_homes(name, root, membership)
+    def __init__(self, name: str, root: str = _ROOT, membership: str = "/proc/self/cgroup", *, note: str = "") -> None:
+        self._note = note
+        self._homes = _noted(note) or _find_homes(name, root, membership)
         """Hierarchy (``cpu``, ``memory`` or ``unified``) → directory."""
+        if note and self._homes:
+            with contextlib.suppress(OSError):  # on a full disk the node has worse to tell
+                os.makedirs(os.path.dirname(note), exist_ok=True)
+                _write(note, json.dumps(self._homes))
 
     @property
     def enabled(self) -> bool:
@@ -101,6 +109,9 @@ class Cgroups:
     def remove_all(self) -> None:
         """Remove every group of this node."""
         self.remove("")
+        if self._note and not any(map(os.path.exists, self._homes.values())):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._note)
 
 
 def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
@@ -118,6 +129,16 @@ def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
         if limits.memory_bytes:
             settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
     return settings
+
+
+def _noted(note: str) -> dict[str, str]:
+    """Return the groups a note names, none unless all are there: they go when the machine restarts."""
+    try:
+        with open(note) as file:
+            homes: dict[str, str] = json.load(file)
+    except (OSError, json.JSONDecodeError):
+        return {}
+    return homes if all(os.access(os.path.join(home, "cgroup.procs"), os.W_OK) for home in homes.values()) else {}
 
 
 def _find_homes(name: str, root: str, membership: str) -> dict[str, str]:

@@ -38,7 +38,7 @@ def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambd
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _wait(pids, say)
-    cgroups = Cgroups(bridge_name(directory))
+    cgroups = Cgroups(bridge_name(directory), note=layout.cgroups)
     for uid in layout.uids():
         for name in ("ipc", "uts", "net"):
             with contextlib.suppress(OSError):

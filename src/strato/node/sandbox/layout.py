@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -69,6 +71,27 @@ class PodPlace:
             return {}
         return found
 
+    def write_gpus(self, names: Sequence[str]) -> None:
+        """Note which whole GPUs the pod has."""
+        path = os.path.join(self.home, "gpus.json")
+        with open(path + ".new", "w") as file:
+            json.dump(list(names), file)
+        os.replace(path + ".new", path)
+
+    def gpus(self) -> list[str]:
+        """Return what `write_gpus` noted, empty when it did not come to that."""
+        try:
+            with open(os.path.join(self.home, "gpus.json")) as file:
+                found: list[str] = json.load(file)
+        except (FileNotFoundError, json.JSONDecodeError):
+            return []
+        return found
+
+    def drop_gpus(self) -> None:
+        """Forget them: the pod's containers have ended."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.home, "gpus.json"))
+
     def running_pids(self) -> list[str]:
         """Return the attempt directories that hold a state file without an ending."""
         found = []
@@ -87,6 +110,11 @@ class Layout:
     def pod(self, uid: str) -> PodPlace:
         """Paths of a pod."""
         return PodPlace(os.path.join(self.data_dir, "pods", uid))
+
+    @property
+    def cgroups(self) -> str:
+        """File that keeps where the pods' control groups are."""
+        return os.path.join(self.data_dir, "cgroups.json")
 
     def uids(self) -> list[str]:
         """The pods there are directories of."""
