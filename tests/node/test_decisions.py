@@ -31,7 +31,7 @@ from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import PodAddresses, choose_block
 from strato.node.sandbox.volumes import File, Inputs, payload, write_payload
-from tests.node.test_sandbox_node import Options
+from tests.node.sandboxes import Options
 
 SLEEPS = [
     pytest.param(["sleep", "5"], 5.0, id="plain sleep"),

@@ -36,6 +36,12 @@ class FakeMachine:
         self.released = False
         self.attempts: dict[str, Run] = {}
         self.refreshes: list[float] = []
+        self.gpus_back_at: list[float] = []
+        self.told_while_gpus_held: list[str] = []
+
+    def submitted(self, worker: PodWorker) -> None:
+        if not self.gpus_back_at:
+            self.told_while_gpus_held.append(phase_of(worker.record))
 
     async def call(self, operation: str, **arguments: Any) -> dict[str, Any]:
         return {}
@@ -99,6 +105,9 @@ class FakeMachine:
     def note_substitution(self) -> None:
         pass
 
+    def give_back_gpus(self) -> None:
+        self.gpus_back_at.append(self.clock.monotonic())
+
     async def release(self) -> None:
         self.released = True
 
@@ -120,7 +129,7 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], **spec: Any) -
             machine,
             clock,
             hosts=str,
-            submit=lambda _worker: None,
+            submit=machine.submitted,
             say=lambda _kind, _reason, _message: None,
         )
         task = asyncio.create_task(worker.run())
@@ -192,6 +201,18 @@ def test_deletion_asks_and_then_kills(stubborn: bool, want: list[tuple[bool, flo
         assert worker.stopped
 
     live(story, {"main": [(1e6, 0)]}, restartPolicy="Always")
+
+
+def test_gpus_go_back_with_the_last_container_before_anybody_hears_of_the_end() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(2)
+        assert machine.gpus_back_at == []
+        await clock.sleep(8)
+        assert set(machine.gpus_back_at) == {5.0}
+        assert "Succeeded" not in machine.told_while_gpus_held
+
+    mains = [{"name": "short", "image": "x"}, {"name": "main", "image": "x"}]
+    live(story, {"short": [(1.0, 0)], "main": [(5.0, 0)]}, restartPolicy="Never", containers=mains)
 
 
 def test_a_missing_image_is_waited_for() -> None:

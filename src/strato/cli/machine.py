@@ -32,6 +32,14 @@ def machine_options(command: F) -> F:
             show_default=True,
             help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
         ),
+        click.option(
+            "--gpus",
+            type=click.Choice(["all", "shared", "none"]),
+            default="all",
+            show_default=True,
+            help="NVIDIA GPUs of this machine's node: whole (nvidia.com/gpu), in shares for the plugin deviceshare "
+            "(volcano.sh/gpu-memory, volcano.sh/gpu-number), or not offered.",
+        ),
     )
     for option in reversed(options):
         command = option(command)

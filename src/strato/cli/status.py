@@ -52,6 +52,9 @@ def _written(report: Json) -> Iterator[str]:
     sandbox = report.get("sandbox")
     if sandbox:
         yield f"pods on {sandbox['name']}: {_ISOLATION[sandbox['isolation']]}; addresses in {sandbox['pod_network']}"
+        if sandbox.get("gpus"):
+            models = Counter(sandbox["gpus"])
+            yield f"gpus of {sandbox['name']}: " + ", ".join(f"{count} {model}" for model, count in models.items())
         yield from (f"warning: {warning}" for warning in sandbox["warnings"])
     yield _node_table(report["nodes"])
     yield "pods: " + (", ".join(f"{count} {phase}" for phase, count in report["pods"].items()) or "none")

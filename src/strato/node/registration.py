@@ -45,6 +45,8 @@ class NodeFacts:
     runtime: str = "hollow://1.0"
     kubelet_port: int = 0
     """Where an API server asks for logs; 0 is nowhere."""
+    outdated: Collection[str] = ()
+    """Names of resources and labels an earlier registration may have left: they go unless given now."""
     message: str = "node is posting ready status"
     """Message of the Ready condition."""
 
@@ -128,13 +130,16 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
     try:
         created = await cluster.create(catalog.NODE, body)
     except AlreadyExists:
-        metadata = {"labels": body["metadata"]["labels"], "annotations": dict(facts.annotations)}
+        gone = dict.fromkeys(facts.outdated)
+        metadata = {"labels": {**gone, **body["metadata"]["labels"]}, "annotations": dict(facts.annotations)}
+        status = body["status"]
+        amounts = {name: {**gone, **status[name]} for name in ("capacity", "allocatable")}
         await cluster.patch(catalog.NODE, facts.name, "", {"metadata": metadata}, patch_type=PatchType.MERGE)
         created = await cluster.patch(
             catalog.NODE,
             facts.name,
             "",
-            {"status": body["status"]},
+            {"status": {**status, **amounts}},
             patch_type=PatchType.STRATEGIC,
             subresource="status",
         )

@@ -31,6 +31,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     strict_images: bool
     pod_network: str
     """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""
+    gpus: str
+    """``all``, ``shared`` or ``none``, likewise."""
     host: str
     port: int
     """0 picks a free one."""

@@ -110,6 +110,7 @@ def build(
 def _sandbox_node(
     options: EmbeddedOptions, cluster: Cluster, informers: Informers, clock: Clock, random: Random
 ) -> SandboxNode:
+    from strato.node.sandbox.gpupool import Offer
     from strato.node.sandbox.node import SandboxNode
 
     return SandboxNode(
@@ -124,6 +125,7 @@ def _sandbox_node(
         strict_images=options.strict_images,
         own_network=options.pod_network != "host",
         way_out=options.pod_network == "nat",
+        gpus=Offer(options.gpus),
         labels={OURS: ""},
     )
 

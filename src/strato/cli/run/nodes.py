@@ -62,6 +62,7 @@ def node(
     node_memory: str,
     strict_images: bool,
     pod_network: str,
+    gpus: str,
     data_dir: Path | None,
     kubelet_port: int,
     client_ca_file: Path | None,
@@ -92,6 +93,7 @@ def node(
             members.append(Member(name="hollow nodes", work=hollow.run))
         if sandbox:
             from strato.client.informer import Informers
+            from strato.node.sandbox.gpupool import Offer
             from strato.node.sandbox.node import SandboxNode
 
             informers = Informers(cluster, clock, random)  # of all pods: hosts files name the peers on other nodes
@@ -107,6 +109,7 @@ def node(
                 strict_images=strict_images,
                 own_network=pod_network != "host",
                 way_out=pod_network == "nat",
+                gpus=Offer(gpus),
                 kubelet_port=kubelet_port,
             )
 

@@ -26,6 +26,9 @@ from strato.node.registration import NodeFacts, register_node
 from strato.node.restarts import Backoff
 from strato.node.sandbox import linux
 from strato.node.sandbox.cgroups import Cgroups
+from strato.node.sandbox.gpudriver import driver, look
+from strato.node.sandbox.gpupool import GpuPool, Offer
+from strato.node.sandbox.gpus import LABELS, MEMORY, RESOURCES, capacity, device_numbers, find, labels
 from strato.node.sandbox.hosts import Peer, hosts_file, peer_of
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logs import DiskLogs
@@ -65,6 +68,8 @@ class NodeSummary:
     """Whether CPU and memory limits are enforced."""
     way_out: bool
     """Whether pods reach what the machine reaches."""
+    gpus: tuple[str, ...]
+    """Models of the GPUs it offers."""
     substituted_containers: int
     """Containers that ran on the machine's root instead of their image."""
     warnings: tuple[str, ...]
@@ -89,6 +94,8 @@ class SandboxNode:
         own_network: Give pods network namespaces when privileges allow; they reach one another and this machine.
             False shares the machine's network, with one loopback address per pod.
         way_out: Let pods with their own network reach what the machine reaches, by address translation.
+        gpus: How the machine's NVIDIA GPUs are offered.
+        gpu_root: Where GPUs are looked for; anything but ``/`` is for tests.
         backoff: Waits between restarts of a container.
         refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
         kubelet_port: Where the composition root serves the logs to an API server; 0 is nowhere.
@@ -112,6 +119,8 @@ class SandboxNode:
         isolation: str = "",
         own_network: bool = True,
         way_out: bool = True,
+        gpus: Offer = Offer.ALL,
+        gpu_root: str = "/",
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
         kubelet_port: int = 0,
@@ -120,6 +129,8 @@ class SandboxNode:
         self._kubelet_port = kubelet_port
         self._own_network = own_network
         self._wants_way_out = way_out
+        self._gpu_offer, self._gpu_root = gpus, gpu_root
+        self._resources = dict(resources or {})
         self._cluster = cluster
         self._clock = clock
         self._backoff = backoff
@@ -138,12 +149,13 @@ class SandboxNode:
             runtime=self._runtime,
             layout=Layout(directory),
             images=ImageStore(directory),
-            cgroups=Cgroups(bridge_name(directory)),
+            cgroups=Cgroups(bridge_name(directory), note=Layout(directory).cgroups),
             node_name=name,
             host_ip=machine_address(),
             path=path if path is not None else default_path(),
-            allocatable=_capacity(_existing(directory), cpus, memory, resources or {}),
+            allocatable=_capacity(_existing(directory), cpus, memory, self._resources),
             strict_images=strict_images,
+            dev=gpu_root + "dev",
         )
         self._labels = {"node.kubernetes.io/instance-type": "sandbox", **(labels or {})}
         self._addresses = PodAddresses(loopback_block(directory))
@@ -172,6 +184,7 @@ class SandboxNode:
             pod_network=str(self._addresses.network),
             limits=self._machine.cgroups.enabled,
             way_out=self._machine.has_way_out or not self._machine.bridge,
+            gpus=tuple(gpu.model or gpu.device for gpu in self._machine.gpus.gpus),
             substituted_containers=self._machine.substituted,
             warnings=tuple(self._warnings),
         )
@@ -188,9 +201,10 @@ class SandboxNode:
         await self._runtime.open()
         try:
             await self._set_up_network()
+            await self._find_gpus()
             for warning in self._warnings:
                 _log.warning("%s", warning)
-            self._keep_addresses()
+            self._keep_what_pods_have()
             uid = await self._register()
             heartbeats = Heartbeats(self._cluster, self._clock, {self.name: uid})
             self.registered.set()
@@ -251,11 +265,32 @@ class SandboxNode:
                 f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}"
             )
 
-    def _keep_addresses(self) -> None:
+    async def _find_gpus(self) -> None:
+        machine, offer = self._machine, self._gpu_offer
+        where = driver(self._gpu_root)
+        seen = await look(where.smi, self._gpu_root)
+        machine.has_gpus = bool(device_numbers(seen.devices))
+        if offer is Offer.NONE or not (machine.has_gpus or seen.driver):
+            return
+        found = find(seen)
+        self._warnings += found.warnings
+        if "nvidia-uvm" not in seen.devices and found.gpus:
+            self._warnings.append("CUDA will not start in pods: /dev/nvidia-uvm is not there; sudo nvidia-modprobe -u")
+        offered = capacity(found.gpus, shared=offer is Offer.SHARED)
+        if offered.get(MEMORY) == "0":
+            self._warnings.append("GPUs are not shared: nobody says how much memory they have")
+            return
+        machine.gpus, machine.driver = GpuPool(found.gpus, offer), where
+        machine.allocatable = {**machine.allocatable, **offered, **self._resources}
+        self._labels = {**labels(found.gpus), **self._labels}
+
+    def _keep_what_pods_have(self) -> None:
         for uid in self._machine.layout.uids():
-            identity = self._machine.layout.pod(uid).identity()
+            place = self._machine.layout.pod(uid)
+            identity = place.identity()
             if identity.get("ip"):
                 self._addresses.keep(uid, identity["ip"])
+            self._machine.gpus.keep(uid, place.gpus())
 
     async def _register(self) -> str:
         facts = NodeFacts(
@@ -271,6 +306,7 @@ class SandboxNode:
             },
             runtime=f"strato://{self._runtime.isolation}",
             kubelet_port=self._kubelet_port,
+            outdated=(*RESOURCES, *LABELS),
             message="sandbox node is posting ready status",
         )
         while True:
@@ -301,6 +337,8 @@ class SandboxNode:
             worker.doom(float(grace if grace is not None else pod.spec.termination_grace_period_seconds))
         elif worker is None and not pod.is_finished:
             self._hire(pod)
+        elif worker is None:  # it ended in a former life, which was killed before it had cleared away
+            self._machine.gpus.release(uid)
 
     def _hire(self, pod: Pod) -> PodWorker:
         uid = pod.metadata.uid
@@ -349,6 +387,7 @@ class SandboxNode:
 
     def _forget(self, uid: str) -> None:
         self._addresses.release(uid)
+        self._machine.gpus.release(uid)
         self._machine.layout.remove_pod(uid)
 
     async def _remove_strangers(self) -> None:

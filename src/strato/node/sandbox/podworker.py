@@ -23,6 +23,7 @@ from strato.node.podstatus import (
     ContainerRecord,
     Ending,
     PodRecord,
+    phase_of,
     pod_status,
 )
 from strato.node.restarts import ALWAYS, Backoff, should_restart
@@ -37,6 +38,7 @@ REFRESH_SECONDS = 30.0
 """Between two looks whether the files of a pod's ConfigMaps, Secrets and tokens are still the newest."""
 KILL_PATIENCE_SECONDS = 5.0
 _KEPT_ATTEMPTS = 2
+_OVER = ("Succeeded", "Failed")
 _MESSAGE_BYTES = 4096
 
 _log = logging.getLogger(__name__)
@@ -93,6 +95,10 @@ class Sandbox(Protocol):
 
     def note_substitution(self) -> None:
         """Count a container that runs on the machine's root instead of its image."""
+        ...
+
+    def give_back_gpus(self) -> None:
+        """Let other pods have its GPUs."""
         ...
 
     async def release(self) -> None:
@@ -257,6 +263,8 @@ class PodWorker:
         while True:
             ended = await self._run_once(record, spec, attempt, begun)
             if not should_restart(policy, ended.exit_code):
+                if self._is_over():  # who hears of it may be here before this pod is cleared away
+                    self.sandbox.give_back_gpus()
                 self._submit(self)
                 return
             wait = self._backoff.next_wait(wait, ended.finished_at - ended.started_at)
@@ -264,6 +272,9 @@ class PodWorker:
             attempt += 1
             record.restart_count = attempt
             self.sandbox.drop_attempt(spec.name, attempt - _KEPT_ATTEMPTS)
+
+    def _is_over(self) -> bool:
+        return phase_of(self.record) in _OVER and all(run.ended.done() for run in self._runs.values())
 
     async def _back_off(self, record: ContainerRecord, spec: Container, wait: float) -> None:
         whose = f"{self.name}_{self.namespace}({self.uid})"

@@ -15,6 +15,7 @@ from typing import Any
 from strato.node.sandbox import linux
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "kfd", "dri")
+"""Of the machine's; NVIDIA's are given to containers one by one."""
 _LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
 PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
 """Of a container on the machine's root; what the machine has there is not shown."""
@@ -72,7 +73,7 @@ class RootBuilder:
         for path in ("/proc", "/sys", "/dev", "/etc"):
             self._mount_point(path, is_directory=True)
         linux.bind("/sys", self._root + "/sys", read_only=True)
-        self._devices()
+        self._devices(spec["devices"])
         if self._skeleton is not None:
             for path in PRIVATE_DIRECTORIES:
                 source = os.path.join(self._scratch, path.strip("/").replace("/", "-"))
@@ -80,17 +81,18 @@ class RootBuilder:
                 os.chmod(source, 0o1777 if "tmp" in path else 0o755)
                 self.place(source, path, read_only=False)
 
-    def _devices(self) -> None:
+    def _devices(self, granted: list[str]) -> None:
         dev = self._root + "/dev"
-        linux.mount("strato-dev", dev, "tmpfs", linux.MS_NOSUID, "mode=755")
-        present = [n for n in os.listdir("/dev") if n in _DEVICES or n.startswith("nvidia")]
-        for name in present:
-            target = f"{dev}/{name}"
-            if os.path.isdir(f"/dev/{name}"):
+        # Without device files of its own: CUDA, as root, makes the ones it misses.
+        linux.mount("strato-dev", dev, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
+        present = [f"/dev/{name}" for name in os.listdir("/dev") if name in _DEVICES]
+        for source in (*present, *granted):
+            target = f"{dev}/{os.path.basename(source)}"
+            if os.path.isdir(source):
                 os.mkdir(target)
             else:
                 os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC))
-            linux.bind(f"/dev/{name}", target)
+            linux.bind(source, target)
         for name, target in _LINKS:
             os.symlink(target, f"{dev}/{name}")
         os.mkdir(dev + "/pts")

@@ -83,6 +83,8 @@ class Launch:
     gid: int | None = None
     groups: Sequence[int] = field(default_factory=tuple)
     read_only_root: bool = False
+    devices: Sequence[str] = ()
+    """Device files that only this container gets, beside those all have."""
 
 
 class Runtime(Protocol):
@@ -257,6 +259,7 @@ class ProcessRuntime:
             "gid": launch.gid,
             "groups": list(launch.groups),
             "readOnlyRoot": launch.read_only_root,
+            "devices": list(launch.devices),
         }
         descriptor = os.open(os.path.join(launch.directory, "spec.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w") as file:

@@ -10,7 +10,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ from strato.errors import ApiError, MethodNotAllowed, NotFound
 from strato.node.images import ImageStore, choose
 from strato.node.sandbox.cgroups import Cgroups, Limits
 from strato.node.sandbox.environment import ConfigProblem, Place, References, command_line, environment
+from strato.node.sandbox.gpudriver import CONTROL_DEVICES, Driver
+from strato.node.sandbox.gpupool import GpuPool, Grant, variables
 from strato.node.sandbox.hosts import hostname_of
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.network import veth_name
@@ -66,6 +68,13 @@ class Machine:
     prefix_length: int = 20
     has_way_out: bool = False
     """Whether pods behind the bridge reach what the machine reaches."""
+    gpus: GpuPool = field(default_factory=GpuPool)
+    """Its GPUs that are offered, and who has them."""
+    has_gpus: bool = False
+    """Whether it has any: containers that get none are then told so."""
+    driver: Driver = field(default_factory=Driver)
+    dev: str = "/dev"
+    """Where its device files are."""
     strict_images: bool = False
     substituted: int = 0
     """Containers that ran on the machine's root instead of their image."""
@@ -113,6 +122,9 @@ class PodSandbox:
         """
         pod = self._pod
         self.place.write_identity(pod.metadata.namespace, pod.metadata.name, self.ip)
+        names = self._machine.gpus.take(pod)
+        if names:
+            self.place.write_gpus(names)
         self.write_hosts(hosts)
         self._write("hostname", self.hostname + "\n")
         self._write("resolv.conf", resolv_conf(pod.spec, self._reach))
@@ -280,10 +292,10 @@ class PodSandbox:
             ImageMissing: There is nothing to run it on.
         """
         machine, pod = self._machine, self._pod
-        variables = environment(pod, container, self._references, self._downward_place())
+        own = environment(pod, container, self._references, self._downward_place())
         base_env = {"PATH": machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
-        env = base_env | variables
-        argv = command_line(container, variables, (), ())
+        env = base_env | own
+        argv = command_line(container, own, (), ())
         choice = choose(machine.images, container.image, argv[0] if argv else "", env, strict=machine.strict_images)
         if choice.image is None:
             raise ImageMissing(choice.problem)
@@ -291,9 +303,14 @@ class PodSandbox:
             raise ImageMissing(f"container {container.name!r} names no command and image {container.image!r} has none")
         if choice.image.root and machine.runtime.isolation == "plain":
             raise ConfigProblem(f"image {container.image!r} cannot be used: this machine allows no namespaces")
-        mounts = self._mounts(container, variables, attempt)
+        mounts = self._mounts(container, own, attempt)
         if choice.image.is_host:
             mounts += interpreter_mounts({mount.target for mount in mounts})
+        grant = machine.gpus.grant(pod, container)
+        if machine.has_gpus:
+            env = self._gpu_variables(grant, own_root=bool(choice.image.root)) | env
+        if grant.gpus and choice.image.root:
+            mounts += machine.driver.mounts()
         key = f"{pod.metadata.uid}/{container.name}"
         security, pod_security = container.security_context, pod.spec.security_context
         return Launch(
@@ -318,7 +335,27 @@ class PodSandbox:
             ),
             groups=_groups(pod) if machine.runtime.isolation == "root" else (),
             read_only_root=bool(security and security.read_only_root_filesystem),
+            devices=self._devices(grant),
         ), choice.substituted
+
+    def _gpu_variables(self, grant: Grant, *, own_root: bool) -> dict[str, str]:
+        """Return what a container is told of its GPUs; what its ``env`` says comes before it, as with a kubelet."""
+        machine = self._machine
+        found = variables(grant, machine.gpus.gpus, fenced=machine.runtime.isolation != "plain")
+        folder = machine.driver.library_path(own_root=own_root) if grant.gpus else ""
+        return found | ({"LD_LIBRARY_PATH": folder} if folder else {})
+
+    def _devices(self, grant: Grant) -> list[str]:
+        if not grant.gpus:
+            return []
+        names = (*(gpu.device for gpu in grant.gpus), *CONTROL_DEVICES)
+        paths = [os.path.join(self._machine.dev, name) for name in names]
+        return [path for path in paths if os.path.exists(path)]
+
+    def give_back_gpus(self) -> None:
+        """Let other pods have its GPUs: no container of it runs any more."""
+        self._machine.gpus.release(self._pod.metadata.uid)
+        self.place.drop_gpus()
 
     def _mounts(self, container: Container, variables: Mapping[str, str], attempt: int) -> list[Mount]:
         mounts = mounts_of(container, self._locations, variables, self._payloads)
@@ -367,7 +404,8 @@ class PodSandbox:
         self._machine.substituted += 1
 
     async def release(self) -> None:
-        """Let go of namespaces and control groups; files and logs stay until the pod is deleted."""
+        """Let go of GPUs, namespaces and control groups; files and logs stay until the pod is deleted."""
+        self.give_back_gpus()
         if self._machine.runtime.isolation == "root":
             await self._machine.runtime.call(
                 "unpod", directory=self.place.namespaces, veth=self._veth if self._has_network else ""

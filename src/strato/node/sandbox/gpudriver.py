@@ -1,0 +1,139 @@
+"""What this machine shows of its NVIDIA GPUs, and where the driver's libraries lie.
+
+Reads files and asks ``nvidia-smi``; what it means is decided in `gpus`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+from dataclasses import dataclass
+
+from strato.node.sandbox.gpus import SMI_QUERY, Sighting
+from strato.node.sandbox.volumes import Mount
+
+CONTROL_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
+"""Device files every container with a GPU needs beside the card's own."""
+INSIDE = "/usr/local/nvidia"
+"""Where a container with a root of its own finds the driver's libraries, as on other clusters."""
+SMI_PATIENCE_SECONDS = 20.0
+"""A driver that is not kept loaded takes seconds to wake."""
+
+_OWN_FOLDERS = ("usr/local/nvidia/lib64", "usr/lib/wsl/lib")
+"""Folders with nothing but the driver; they are not on the linker's usual path."""
+_COMMON_FOLDERS = ("usr/lib/{machine}-linux-gnu", "usr/lib64", "usr/lib")
+_LIBRARY = re.compile(
+    r"lib(cuda|cudadebugger|nvidia-(ml|cfg|nvvm\d*|ptxjitcompiler|gpucomp|opencl|allocator))\.so[.\d]*"
+)
+_PROGRAM_FOLDERS = ("usr/bin", "usr/local/nvidia/bin", "usr/lib/wsl/lib")
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Where the driver's user-space part lies."""
+
+    folder: str = ""
+    """Its libraries; empty when there are none."""
+    is_own: bool = False
+    """Whether that folder is the driver's alone, so that the linker has to be told of it."""
+    smi: str = ""
+    """The program ``nvidia-smi``."""
+
+    def mounts(self) -> list[Mount]:
+        """Return what shows the driver to a container whose root is not this machine's."""
+        if not self.folder:
+            return []
+        names = sorted(name for name in os.listdir(self.folder) if _LIBRARY.fullmatch(name))
+        shown = [Mount(os.path.realpath(f"{self.folder}/{n}"), f"{INSIDE}/lib64/{n}", read_only=True) for n in names]
+        if self.smi:
+            shown.append(Mount(self.smi, f"{INSIDE}/bin/nvidia-smi", read_only=True))
+        return shown
+
+    def library_path(self, *, own_root: bool) -> str:
+        """Return the folder the linker has to be told of, empty for none.
+
+        Args:
+            own_root: The container's root is an image, not this machine's.
+        """
+        if not self.folder:
+            return ""
+        if own_root:
+            return f"{INSIDE}/lib64"
+        return self.folder if self.is_own else ""
+
+
+def driver(root: str = "/") -> Driver:
+    """Find the driver's libraries and programs.
+
+    Args:
+        root: Where the machine's files are; anything but ``/`` is for tests.
+    """
+    common = [folder.format(machine=os.uname().machine) for folder in _COMMON_FOLDERS]
+    folders = [
+        path for name in (*_OWN_FOLDERS, *common) if os.path.exists(os.path.join(path := root + name, "libcuda.so.1"))
+    ]
+    folder = folders[0] if folders else ""
+    return Driver(folder, folder.endswith(_OWN_FOLDERS), _program(root))
+
+
+def _program(root: str) -> str:
+    found = shutil.which("nvidia-smi") if root == "/" else None
+    places = (root + folder + "/nvidia-smi" for folder in _PROGRAM_FOLDERS)
+    return found or next((path for path in places if os.access(path, os.X_OK)), "")
+
+
+async def look(smi: str, root: str = "/") -> Sighting:
+    """Read what the machine shows. A machine without GPUs costs two looks at folders.
+
+    Args:
+        smi: The program ``nvidia-smi``; empty leaves it out.
+        root: Where the machine's files are; anything but ``/`` is for tests.
+    """
+    devices = tuple(name for name in _entries(root + "dev") if name.startswith("nvidia"))
+    records = root + "proc/driver/nvidia/gpus"
+    texts = tuple(_text(f"{records}/{name}/information") for name in sorted(_entries(records)))
+    if not texts and not any(name[6:].isdecimal() for name in devices):
+        return Sighting()
+    if not smi:
+        return Sighting(devices, texts)
+    try:
+        return Sighting(devices, texts, smi=await _ask(smi))
+    except (OSError, TimeoutError) as err:
+        return Sighting(devices, texts, smi_problem=str(err) or f"no answer within {SMI_PATIENCE_SECONDS:g} s")
+
+
+async def _ask(smi: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        smi,
+        *SMI_QUERY,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(SMI_PATIENCE_SECONDS):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    text = output.decode(errors="replace")
+    if process.returncode:
+        raise OSError(" ".join(text.split())[:200] or f"exit status {process.returncode}")
+    return text
+
+
+def _entries(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _text(path: str) -> str:
+    with contextlib.suppress(OSError), open(path, errors="replace") as file:
+        return file.read()
+    return ""

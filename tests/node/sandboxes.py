@@ -1,0 +1,92 @@
+"""The sandbox node with real processes, on the tiny API server of `fake_api`."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from strato.clock import SystemClock
+from strato.node.restarts import Backoff
+from strato.node.sandbox.node import SandboxNode
+from tests.node.fake_api import FakeApi
+
+QUICK = Backoff(base_seconds=0.05, cap_seconds=0.2)
+
+
+@dataclass(frozen=True)
+class Options:
+    follow: bool = False
+    previous: bool = False
+    timestamps: bool = False
+    tail_lines: int | None = None
+    since_seconds: float | None = None
+    since_time: float | None = None
+    limit_bytes: int | None = None
+
+
+async def until(what: Callable[[], bool], seconds: float = 120.0) -> None:
+    """Wait for real processes; the deadline only bounds a failing test."""
+    async with asyncio.timeout(seconds):
+        while not what():
+            await asyncio.sleep(0.01)
+
+
+class World:
+    def __init__(self, api: FakeApi, node: SandboxNode) -> None:
+        self.api = api
+        self.node = node
+
+    async def finished(self, name: str) -> dict[str, Any]:
+        await until(lambda: self.api.phase(name) in ("Succeeded", "Failed"))
+        return self.api.objects[f"/api/v1/namespaces/default/pods/{name}"]["status"]
+
+    async def log(self, name: str, container: str = "main", **options: Any) -> str:
+        uid = self.api.objects[f"/api/v1/namespaces/default/pods/{name}"]["metadata"]["uid"]
+        chunks = [c async for c in self.node.logs.read_log("default", name, uid, container, Options(**options))]
+        return b"".join(chunks).decode()
+
+    def sh(self, name: str, script: str, **spec: Any) -> None:
+        container = spec.pop("container", {})
+        main = {"name": "main", "image": "strato/host", "command": ["sh", "-c", script], **container}
+        self.api.create_pod(name, "here", containers=[main], **spec)
+
+    async def events(self) -> list[tuple[str, str]]:
+        await self.node._recorder.flush()
+        found = [o for key, o in self.api.objects.items() if "/events/" in key]
+        return [(o["reason"], o["message"]) for o in found]
+
+
+@asynccontextmanager
+async def running(path: Path, api: FakeApi, **options: Any) -> AsyncIterator[World]:
+    node = SandboxNode(
+        api.cluster(),
+        SystemClock(),
+        random.Random(1),
+        name="here",
+        data_dir=path,
+        **{"backoff": QUICK, **options},
+    )
+    task = asyncio.create_task(node.run())
+    try:
+        await until(lambda: node.registered.is_set() or task.done())
+        if task.done():
+            task.result()
+        yield World(api, node)
+    finally:
+        if task.done():
+            task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def GO_VOLUME(tmp_path: Path) -> dict[str, Any]:  # noqa: N802 - reads as a constant in its test
+    (tmp_path / "go").mkdir(exist_ok=True)
+    return {
+        "volumes": [{"name": "go", "hostPath": {"path": str(tmp_path / "go")}}],
+        "container": {"volumeMounts": [{"name": "go", "mountPath": "/go"}]},
+    }
