@@ -39,6 +39,20 @@ def test_job_runs_to_its_end_in_virtual_time() -> None:
     run_in_virtual_time(test, nodes="2x4cpu,8Gi")
 
 
+def test_jobs_with_gpus_run_one_after_the_other() -> None:
+    """The group's minResources name what a quota would charge too (requests.nvidia.com/gpu), which no node has."""
+
+    async def test(h: Harness) -> None:
+        for name in ("a", "b"):
+            await h.apply(vcjob(name).task("w", 1, gpus=1, run_seconds=10))
+        await h.eventually(lambda: len(h.placement()) == 1)
+        names = ("a", "b")
+        await h.eventually(lambda: all(h.job(n).status.state.phase == "Completed" for n in names), timeout_seconds=60)
+        assert h.clock.monotonic() > 20
+
+    run_in_virtual_time(test, nodes="1x4cpu,8Gi,1gpu")
+
+
 def test_gang_that_does_not_fit_waits_whole_and_starts_when_there_is_room() -> None:
     async def test(h: Harness) -> None:
         await h.apply(vcjob("big").task("w", 3, cpu="2", run_seconds=10))

@@ -101,6 +101,8 @@ def counts(name: str) -> bool:
         return True
     if name.startswith("count/"):
         return False
+    if name.startswith("requests.") and "kubernetes.io/" not in name:
+        return False  # what a quota charges; groups made by the job controller name it beside the resource itself
     return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))
 
 
