@@ -10,6 +10,7 @@ import pytest
 
 from strato.client import http
 from strato.client.config import ClusterConfig
+from strato.client.connection import Headers
 from strato.client.http import HttpCluster
 from strato.client.pool import Origin, Pool
 from strato.clock import SystemClock
@@ -146,6 +147,45 @@ async def test_answers_of_every_form_are_read(server: Scripted, client: HttpClus
 async def dead_after_one(peer: Peer) -> None:
     await peer.answer()
     await peer.request()  # the second one is taken and not answered
+
+
+HEADS = [
+    pytest.param({b"Content-Type": b"a/b"}, id="names as Go writes them"),
+    pytest.param({b"content-type": b"a/b"}, id="names in lower case, as proxies write them"),
+    pytest.param({b"CONTENT-TYPE": b"a/b"}, id="names in upper case"),
+]
+
+
+@pytest.mark.parametrize("fields", HEADS)
+def test_headers_are_found_however_their_names_are_written(fields: dict[bytes, bytes]) -> None:
+    headers = Headers({**fields, b"X-Other": b"1"})
+    assert headers.says(b"Content-Type") == b"a/b"
+    assert headers.says(b"Content-Length") is None
+    assert dict(headers) == {"content-type": "a/b", "x-other": "1"}
+    assert len(headers) == 2
+
+
+PATHS = [
+    pytest.param("/api/v1/pods/a-b.c_d~", b"/api/v1/pods/a-b.c_d~", id="one of plain letters goes as it is"),
+    pytest.param("/api/v1/pods/a b?c#d%", b"/api/v1/pods/a%20b%3Fc%23d%25", id="what would end it is quoted"),
+    pytest.param("/api/v1/pods/é", b"/api/v1/pods/%C3%A9", id="letters of other scripts are quoted"),
+    pytest.param("/api/v1/pods/a\n", b"/api/v1/pods/a%0A", id="the end of a line is quoted"),
+    pytest.param("/apis/rbac/roles/system:x@y", b"/apis/rbac/roles/system:x@y", id="signs that mean nothing stay"),
+]
+
+
+@pytest.mark.parametrize(("path", "written"), PATHS)
+async def test_paths_are_quoted_where_they_must_be(
+    server: Scripted, client: HttpCluster, path: str, written: bytes
+) -> None:
+    seen: list[bytes] = []
+
+    async def answer(peer: Peer) -> None:
+        seen.append(await peer.answer())
+
+    server.scripts = [answer]
+    await client.raw("GET", path)
+    assert seen[0].split(b" ")[1] == b"/some/prefix" + written
 
 
 async def test_read_on_a_connection_that_turns_out_dead_is_sent_again(server: Scripted, client: HttpCluster) -> None:

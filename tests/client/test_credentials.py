@@ -171,3 +171,5 @@ def test_tls_checks_the_name_unless_told_otherwise() -> None:
     assert lax.verify_mode is ssl.CERT_NONE
     with pytest.raises(UsageError, match="is not PEM"):
         tls_context(ClusterConfig(server="https://x", ca=b"junk"), None)
+    with pytest.raises(UsageError, match="is not PEM"):
+        tls_context(ClusterConfig(server="https://x", ca=b"junk", insecure_skip_tls_verify=True), None)

@@ -9,7 +9,7 @@ takes 71, and a scheduler sends two requests for every pod.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import cast
 
 import httptools
@@ -26,6 +26,40 @@ class BadAnswer(ConnectionError):
     """What came back is no answer, or only the beginning of one."""
 
 
+class Headers(Mapping[str, str]):
+    """The head of an answer; names are in lower case, and nothing is decoded before somebody asks."""
+
+    __slots__ = ("_decoded", "_fields")
+
+    def __init__(self, fields: Mapping[bytes, bytes]) -> None:
+        self._fields = fields
+        self._decoded: dict[str, str] | None = None
+
+    def __getitem__(self, name: str) -> str:
+        return self._all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all())
+
+    def __len__(self) -> int:
+        return len(self._all())
+
+    def says(self, canonical: bytes) -> bytes | None:
+        """Return a header's value; cheap where a server writes the name the usual way, ``Content-Type``."""
+        value = self._fields.get(canonical)
+        if value is None and (known := self.get(canonical.decode("latin-1").lower())) is not None:
+            return known.encode("latin-1")
+        return value
+
+    def _all(self) -> dict[str, str]:
+        if self._decoded is None:
+            self._decoded = {n.decode("latin-1").lower(): v.decode("latin-1") for n, v in self._fields.items()}
+        return self._decoded
+
+
+_NO_HEADERS = Headers({})
+
+
 class Answer:
     """What comes back to a request: a head, then a body that may still be coming."""
 
@@ -36,8 +70,7 @@ class Answer:
         self.streamed = streamed
         self.status = 0
         """0 until the head has arrived."""
-        self.headers: Mapping[str, str] = {}
-        """Names in lower case."""
+        self.headers = _NO_HEADERS
         self.body: list[bytes] = []
         self.size = 0
         self.complete = False
@@ -231,11 +264,11 @@ class Connection(asyncio.Protocol):
         answer = self._answer
         if answer is None or answer.status:
             raise BadAnswer("an answer that nobody asked for")
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in self._fields.items()}
+        headers = Headers(self._fields.copy())
         self._fields.clear()
         if status < 200:
             return
-        self._until_end = "content-length" not in headers and "transfer-encoding" not in headers
+        self._until_end = headers.says(b"Content-Length") is None and headers.says(b"Transfer-Encoding") is None
         answer.headers, answer.status = headers, status
 
     def on_body(self, body: bytes) -> None:

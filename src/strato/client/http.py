@@ -7,9 +7,11 @@ with Retry-After), and one attempt with fresh credentials after a 401.
 
 from __future__ import annotations
 
+import re
 import ssl
 import tempfile
 from collections.abc import AsyncIterator
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -26,6 +28,8 @@ from strato.errors import Unavailable, UsageError
 _MAX_CONNECTIONS = 128
 _OVERLOAD_RETRIES = 8
 _STREAM_SLACK_SECONDS = 30.0
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*", re.ASCII).fullmatch
+"""Nothing in it needs quoting; paths of nearly all objects are so."""
 
 
 class HttpCluster(WireCluster):
@@ -102,16 +106,16 @@ class HttpCluster(WireCluster):
         credential = await self._credentials.current()
         pool = self._pool_for(credential)
         message = self._message(request, credential)
-        connection = await pool.take(fresh=fresh)
+        connection = (None if fresh else pool.spare()) or await pool.take(fresh=fresh)
         try:
             answer = await connection.ask(message, self._silence_seconds(request, stream), stream=stream)
             streamed = stream and answer.status < 400
-            body = b"" if streamed else await answer.whole()
+            body = b"" if streamed else answer.take() if answer.complete else await answer.whole()
         except BaseException:
             connection.abort()
             pool.release(connection)
             raise
-        content_type = answer.headers.get("content-type", "application/json")
+        content_type = (answer.headers.says(b"Content-Type") or b"application/json").decode("latin-1")
         if streamed:
             return Response(answer.status, b"", content_type, answer.headers, self._chunks(pool, connection, answer))
         pool.release(connection)
@@ -143,14 +147,15 @@ class HttpCluster(WireCluster):
         """
         if credential is not self._headers_credential:
             self._headers, self._headers_credential = self._fixed_headers(credential), credential
-        target = self._place.path + quote(request.path, safe="/:@!$&'()*+,;=~")
+        path = request.path
+        target = self._place.path + (path if _PLAIN_PATH(path) else quote(path, safe="/:@!$&'()*+,;=~"))
         if request.query:
             target += "?" + urlencode(request.query, doseq=True)
-        lines = [f"{request.method} {target or '/'} HTTP/1.1", self._headers]
-        lines += [_header(name, value) for name, value in request.headers.items()]
+        head = f"{request.method} {target or '/'} HTTP/1.1\r\n{self._headers}\r\n"
+        head += _header_lines(tuple(request.headers.items()))
         if request.body or request.method != "GET":
-            lines.append(f"content-length: {len(request.body)}")
-        return "\r\n".join(lines).encode() + b"\r\n\r\n" + request.body
+            head += f"content-length: {len(request.body)}\r\n"
+        return f"{head}\r\n".encode() + request.body
 
     def _fixed_headers(self, credential: Credential) -> str:
         headers = [("host", self._place.netloc.rpartition("@")[2]), ("user-agent", self._user_agent)]
@@ -198,14 +203,20 @@ def tls_context(config: ClusterConfig, certificate: Certificate | None) -> ssl.S
         UsageError: A certificate or key cannot be used; the message says which.
     """
     try:
-        context = ssl.create_default_context(cadata=config.ca.decode("ascii") if config.ca else None)
+        given = config.ca.decode("ascii") if config.ca else None
+        if config.insecure_skip_tls_verify:
+            # without the system's authorities: OpenSSL would look for them, on disk, at every connection
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            if given:
+                context.load_verify_locations(cadata=given)  # a mistake in it is told all the same
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        else:
+            context = ssl.create_default_context(cadata=given)
     except (ssl.SSLError, UnicodeDecodeError) as error:
         raise UsageError(f"the certificate authority of {config.server} is not PEM: {error}") from error
     # Python ≥ 3.13 asks more of a CA than Go and OpenSSL do, and many clusters' CAs do not have it.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if config.insecure_skip_tls_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
     if certificate is not None:
         with tempfile.TemporaryDirectory(prefix="strato-") as directory:  # mode 0700; OpenSSL only reads files
             chain, key = Path(directory) / "chain.pem", Path(directory) / "key.pem"
@@ -225,6 +236,11 @@ def _retry_after_seconds(text: str) -> float:
         return max(0.0, float(text))
     except ValueError:
         return 1.0
+
+
+@lru_cache(maxsize=64)  # of a component's requests, most carry the same
+def _header_lines(headers: tuple[tuple[str, str], ...]) -> str:
+    return "".join(f"{_header(name, value)}\r\n" for name, value in headers)
 
 
 def _header(name: str, value: str) -> str:

@@ -44,6 +44,15 @@ class Pool:
         self._retired = False
         self._closed = False
 
+    def spare(self) -> Connection | None:
+        """Return a connection that is ready at once, None when there is none; give it back with `release`."""
+        if not self._idle or self._closed:
+            return None
+        connection = self._idle[-1]
+        if connection.usable and connection.loop.time() < connection.idle_since + _KEEP_SECONDS:
+            return self._idle.pop()
+        return None
+
     async def take(self, *, fresh: bool = False) -> Connection:
         """Return a connection for one request; give it back with `release`.
 
