@@ -28,6 +28,9 @@ from strato.errors import ApiError, InternalError, Unavailable
 _log = logging.getLogger(__name__)
 
 _LENGTH_BYTES = 4
+_FRAMES_AT_ONCE = 8
+"""Frames of one turn of the loop per write: a write costs as much as all the rest of a frame, and yet the other process
+should begin with the first ones while this one still makes the last."""
 
 
 class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
@@ -182,13 +185,15 @@ class Link(asyncio.Protocol):
         buffer = bytearray(_LENGTH_BYTES)
         _encode_into(frame, buffer, _LENGTH_BYTES)
         buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
-        if not self._leaving:  # a write costs as much as all the rest: one for the frames of one turn of the loop
+        if not self._leaving:
             asyncio.get_running_loop().call_soon(self._flush)
         self._leaving.append(buffer)
+        if len(self._leaving) >= _FRAMES_AT_ONCE:
+            self._flush()
 
     def _flush(self) -> None:
         leaving, self._leaving = self._leaving, []
-        if self._transport is not None and not self.closed.is_set():
+        if leaving and self._transport is not None and not self.closed.is_set():
             self._transport.write(leaving[0] if len(leaving) == 1 else b"".join(leaving))
 
     def data_received(self, data: bytes) -> None:
