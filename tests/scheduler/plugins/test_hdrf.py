@@ -107,6 +107,22 @@ def test_reclaiming(theirs: int, mine: int, gives: bool) -> None:
     assert [ssn.queue_key(q) for q in ssn.world.queues.values()] == before
 
 
+def test_a_queue_with_a_hungry_job_keeps_its_pods_in_a_full_cluster() -> None:
+    """A job that holds nothing is not saturated, so its part of the tree goes before one that has all it may get."""
+    objects: list[dict[str, Any]] = [worlds.node("n", cpu="10", memory="10Gi")]
+    objects += [queue("root/sci", "1/1"), worlds.group("want", 1, queue="root-sci"), *pods("want", 1, "1", "1Gi")]
+    for path, count in (("root/eng/dev", 4), ("root/eng/prod", 6)):
+        name = path.replace("/", "-")
+        objects += [queue(path, "1/1/1"), worlds.group(name, 0, queue=name, phase="Running")]
+        objects += pods(name, count, "1", "1Gi", phase="Running", nodeName="n")
+    asker, candidate = "want-0", "root-eng-prod-0"
+    ssn = asking.session(worlds.world(*objects), HDRF)
+    assert ssn.reclaimable(asking.task(ssn, asker), [asking.task(ssn, candidate)])
+    waiting = (worlds.group("more", 1, queue="root-eng-dev"), *pods("more", 1, "1", "1Gi"))
+    ssn = asking.session(worlds.world(*objects, *waiting), HDRF)
+    assert not ssn.reclaimable(asking.task(ssn, asker), [asking.task(ssn, candidate)])
+
+
 def test_shares_of_a_session_equal_shares_from_scratch() -> None:
     """Incremental: what events did to the tree is what a new session computes."""
     objects: list[dict[str, Any]] = [worlds.node("n", cpu="9", memory="20G")]

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import CPU, MEMORY, Vector
+from strato.scheduler.cache.resources import Vector
 from strato.scheduler.framework import FloatArray
 
 PATH_ANNOTATION = "volcano.sh/hierarchy"
@@ -140,9 +140,8 @@ class Tree:
         held, wanted = node.held, node.wanted
         if not len(node.jobs):
             held = wanted = np.zeros((0, len(self._total)))
-        asked_of = held != 0
-        asked_of[:, [CPU, MEMORY]] = True
-        served = (wanted != 0) & (((held != 0) & (held >= wanted)) | (asked_of & ~self._demanding))
+        # only what a job holds something of counts: one that holds nothing is hungry, however full the cluster is
+        served = (wanted != 0) & (held != 0) & ((held >= wanted) | ~self._demanding)
         saturated = np.append(served.any(axis=1), [child.saturated for child in children]).astype(np.bool_)
         shares = np.append(self._shares(held), [child.share for child in children])
         amounts = np.vstack([held, *[child.allocated for child in children]])
