@@ -270,6 +270,29 @@ async def test_too_much_memory_is_an_oom_kill(world: World) -> None:
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
 
 
+async def test_limits_are_in_the_groups_of_a_running_container_and_go_with_the_pod(world: World) -> None:
+    """Of version 2 or 1, whichever this machine lets us write."""
+    if not world.node.summary().limits:
+        pytest.skip("control groups cannot be written here")
+    resources = {"limits": {"cpu": "500m", "memory": "64Mi"}, "requests": {"cpu": "250m", "memory": "64Mi"}}
+    world.sh("p", "sleep 1000", container={"resources": resources})
+    await until(lambda: world.api.phase("p") == "Running")
+    uid = world.api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
+    cgroups = world.node._machine.cgroups
+    want = {
+        "unified": {"cpu.max": "50000 100000", "cpu.weight": "10", "memory.max": "67108864"},
+        "cpu": {"cpu.cfs_quota_us": "50000", "cpu.shares": "256"},
+        "memory": {"memory.limit_in_bytes": "67108864"},
+    }
+    groups = {hierarchy: Path(home) / uid for hierarchy, home in cgroups._homes.items()}
+    for hierarchy, group in groups.items():
+        assert {name: (group / "main" / name).read_text().strip() for name in want[hierarchy]} == want[hierarchy]
+    assert cgroups.processes(f"{uid}/main")
+    await world.api.cluster().delete(catalog.POD, "p", "default", grace_period_seconds=1)
+    await until(lambda: world.api.phase("p") == "gone")
+    assert not any(group.exists() for group in groups.values())
+
+
 async def test_followed_logs_end_with_the_container(world: World) -> None:
     world.sh("p", "echo one; sleep 0.3; echo two")
     await until(lambda: world.api.phase("p") == "Running")
