@@ -1,4 +1,4 @@
-"""Pods per second from creation to running, and the time one pod takes on an idle cluster.
+"""Pods per second from creation to running and to the end, and the time one pod takes on an idle cluster.
 
     python -m benchmarks.end_to_end [--quick] [--kubeconfig FILE]
 
@@ -137,6 +137,50 @@ async def throughput(
     }
 
 
+async def lives(running: Running, name: str, jobs: int, replicas: int) -> dict[str, Any]:
+    """Measure whole lives, from the first POST to the end of the last job; every pod runs a tenth of a second."""
+    cluster = HttpCluster(kubeconfig.load([running.kubeconfig]), SystemClock())
+    ended: set[str] = set()
+
+    async def follow() -> None:
+        version = (await cluster.list(catalog.VCJOB, "default")).resource_version
+        while len(ended) < jobs:
+            async for batch in cluster.watch(catalog.VCJOB, "default", resource_version=version):
+                for event in batch:
+                    version = event.object["metadata"]["resourceVersion"]
+                    if event.object.get("status", {}).get("state", {}).get("phase") == "Completed":
+                        ended.add(event.object["metadata"]["name"])
+                if len(ended) == jobs:
+                    return
+
+    gate = asyncio.Semaphore(16)
+
+    async def post(number: int) -> None:
+        async with gate:
+            body = job(f"{name}-{number}", replicas, name, ["sleep", "0.1"])
+            await cluster.create(catalog.VCJOB, body, "default")
+
+    try:
+        task = asyncio.create_task(follow())
+        await asyncio.sleep(0.3)
+        cpu, started = running.cpu_seconds(), time.monotonic()
+        await asyncio.gather(*(post(number) for number in range(jobs)))
+        async with asyncio.timeout(600):
+            await task
+        seconds, cpu = time.monotonic() - started, running.cpu_seconds() - cpu
+    finally:
+        await cluster.close()
+    pods = jobs * replicas
+    return {
+        "workload": name,
+        "jobs": jobs,
+        "pods": pods,
+        "all ended s": seconds,
+        "pods/s": pods / seconds,
+        "cpu s": cpu,
+    }
+
+
 async def latency(path: Path, samples: int) -> dict[str, Any]:
     """Measure one pod at a time on an idle cluster, from the POST's start to the watch event of its binding."""
     cluster = HttpCluster(kubeconfig.load([path]), SystemClock())
@@ -174,6 +218,11 @@ def main() -> None:
                 with embedded(*options) as running:
                     row = asyncio.run(throughput(running, running.kubeconfig, *workload))
                     rows.append({"nodes": nodes, "ready s": running.ready_seconds, **row})
+        whole = []
+        for name, jobs, replicas in (("many-jobs", 1000, 10), ("one-wide-job", 1, 5000)):
+            with embedded("--no-sandbox", "--hollow-nodes", "1000") as running:
+                whole.append(asyncio.run(lives(running, name, jobs, replicas)))
+        publish("lives", whole, "bar: 1,000 jobs of 10 pods at 1,000 pods/s")
         with embedded("--no-sandbox", "--hollow-nodes", "1000") as running:
             waits.append({"nodes": 1000, **asyncio.run(latency(running.kubeconfig, 30))})
     publish("end_to_end", rows)

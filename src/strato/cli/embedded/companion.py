@@ -199,6 +199,8 @@ def main(arguments: list[str]) -> None:
     end.set_inheritable(False)
     options = msgspec.json.decode(arguments[2], type=EmbeddedOptions)
     run_loop(lambda: _main(end, options))
+    logging.shutdown()
+    os._exit(0)  # everything is written; who waits for us need not wait for the interpreter to take itself apart
 
 
 if __name__ == "__main__":
