@@ -92,7 +92,8 @@ def annotated(path: str) -> dict[str, Any]:
     return made
 
 
-def test_a_queue_that_wants_only_what_has_run_out_is_saturated_though_it_holds_nothing() -> None:
+def test_a_queue_that_holds_nothing_is_hungry_though_what_it_wants_has_run_out() -> None:
+    """Volcano calls a job saturated by the resources it holds, and one that holds none by none."""
     objects: list[dict[str, Any]] = [worlds.node("n", cpu="2", memory="8Gi")]
     for path in ("root/full", "root/late", "root/spare"):
         name = path.replace("/", "-")
@@ -102,4 +103,5 @@ def test_a_queue_that_wants_only_what_has_run_out_is_saturated_though_it_holds_n
     objects += [worlds.pod("easy", "root-spare", cpu="", memory="1Gi")]
     ssn = asking.session(worlds.world(*objects), {"name": "drf", "enableHierarchy": True})
     keys = {name: ssn.queue_key(ssn.world.queues[name]) for name in ("root-late", "root-spare")}
-    assert keys["root-spare"] < keys["root-late"]
+    assert keys["root-late"][:-1] == keys["root-spare"][:-1]
+    assert keys["root-late"] < ssn.queue_key(ssn.world.queues["root-full"])
