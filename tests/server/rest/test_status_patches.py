@@ -84,6 +84,51 @@ CASES: dict[str, tuple[str, str, Any]] = {
     "a pod's status, not by its subresource": (f"{PODS}/q", MERGE, {"status": RUNNING}),
     "a queue's status": (f"{QUEUES}/default/status", MERGE, {"status": {"state": "Open", "running": 1}}),
     "a queue's status of a wrong type": (f"{QUEUES}/default/status", MERGE, {"status": {"running": "one"}}),
+    "a queue's status replaced": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": {"state": "Open", "running": 1}}),
+    ),
+    "a queue's status replaced without a uid": (
+        f"{QUEUES}/default/status",
+        JSON,
+        [{"op": "replace", "path": "/status", "value": {"state": "Open"}}],
+    ),
+    "a queue's status replaced, for another uid": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": {"state": "Open", "running": 1}}, uid="x"),
+    ),
+    "a queue's status replaced by one of a wrong type": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": {"running": "one"}}),
+    ),
+    "a queue's status replaced by one with what no schema names": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": {"state": "Open", "foo": 1}}),
+    ),
+    "a queue's status replaced by no object": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations({"op": "add", "path": "/status", "value": []}),
+    ),
+    "a queue's status replaced by nothing": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations({"op": "add", "path": "/status"}),
+    ),
+    "a queue's status removed": (f"{QUEUES}/default/status", JSON, _operations({"op": "remove", "path": "/status"})),
+    "a queue's status replaced, then changed": (
+        f"{QUEUES}/default/status",
+        JSON,
+        _operations(
+            {"op": "add", "path": "/status", "value": {"state": "Open", "running": 1}},
+            {"op": "add", "path": "/status/running", "value": 2},
+        ),
+    ),
+    "no operation on a queue's status": (f"{QUEUES}/default/status", JSON, []),
 }
 
 

@@ -39,6 +39,8 @@ class StructuralSchema:
         self._default = _default(schema)
         self._valid = _valid(schema)
         self._rules = rules.compiled(schema)
+        self.has_rules = self._rules is not None
+        """Whether it holds rules in CEL, which may compare with what was there."""
         metadata = (schema.get("properties") or {}).get("metadata") or {}
         about_all = ("x-kubernetes-validations", "allOf", "anyOf", "oneOf", "not")
         self.spares_metadata = metadata.keys() <= {"type", "description"} and not any(map(schema.get, about_all))
