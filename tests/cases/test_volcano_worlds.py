@@ -26,6 +26,7 @@ _GROUPS = {
     "Queue": "scheduling.volcano.sh/v1beta1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "HyperNode": "topology.volcano.sh/v1alpha1",
+    "Numatopology": "nodeinfo.volcano.sh/v1alpha1",
 }
 _TOGGLES = (
     "enableBestNode enableJobEnqueued enableJobOrder enableJobPipelined enableJobReady enableJobStarving"
