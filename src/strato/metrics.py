@@ -24,7 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as _Sample
 
-__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry", "Sample", "Spread"]
+__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry", "Sample", "Spread", "Spreads"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -72,6 +72,31 @@ class Spread:
         return list(zip(bounds, accumulate(self._counts), strict=True)), self._sum
 
 
+class Spreads:
+    """A `Spread` for each combination of labels' values that was asked for.
+
+    Args:
+        buckets: Upper bounds, ascending.
+    """
+
+    __slots__ = ("_buckets", "_made")
+
+    def __init__(self, buckets: Sequence[float]) -> None:
+        self._buckets = buckets
+        self._made: dict[tuple[str, ...], Spread] = {}
+
+    def of(self, *values: str) -> Spread:
+        """Return the spread of these values, in the order of the labels."""
+        spread = self._made.get(values)
+        if spread is None:
+            spread = self._made[values] = Spread(self._buckets)
+        return spread
+
+    def items(self) -> list[tuple[tuple[str, ...], Spread]]:
+        """Return values and spreads."""
+        return list(self._made.items())
+
+
 class Registry:
     """Creates metrics once by name and renders them all."""
 
@@ -112,17 +137,22 @@ class Registry:
         self, name: str, help_text: str, label: str, values: Sequence[str], buckets: Sequence[float]
     ) -> list[Spread]:
         """Return one `Spread` for each value of a label."""
-        made = {value: Spread(buckets) for value in values}
+        made = self.spread_by(name, help_text, (label,), buckets)
+        return [made.of(value) for value in values]
+
+    def spread_by(self, name: str, help_text: str, labels: Sequence[str], buckets: Sequence[float]) -> Spreads:
+        """Return a `Spread` for any values of some labels."""
+        made = Spreads(buckets)
 
         def rendered() -> Iterable[Metric]:
-            family = HistogramMetricFamily(name, help_text, labels=[label])
-            for value, spread in made.items():
+            family = HistogramMetricFamily(name, help_text, labels=list(labels))
+            for values, spread in made.items():
                 counts, total = spread.rendered()
-                family.add_metric([value], counts, total)
+                family.add_metric(values, counts, total)
             return (family,)
 
         self._collector.register(_Families(rendered))
-        return list(made.values())
+        return made
 
     def collect(self, source: Callable[[], Iterable[Sample]]) -> None:
         """Ask ``source`` for counters whenever metrics are rendered: for paths too hot for a locked counter."""

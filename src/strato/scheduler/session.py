@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from operator import attrgetter, itemgetter
 from time import perf_counter
 from typing import Any, Literal
@@ -22,7 +23,6 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
 from strato.scheduler.framework import (
     PERMIT,
-    POINTS,
     REJECT,
     Evictor,
     FloatArray,
@@ -46,7 +46,41 @@ from strato.scheduler.topology.proximity import Proximity
 
 Fn = Callable[..., Any]
 _BY_DEFAULT, _BY_KEY = attrgetter("order"), itemgetter(0)
+_BY_PODS = ("filter_task", "score", "score_task", "batch_score")
+"""Extension points that may look at what runs on a node."""
 VictimFn = Callable[[Task, Sequence[Task]], tuple[Sequence[Task], int]]
+
+
+class _Tiers(dict[str, list[list[Fn]]]):
+    """By extension point and tier who answers there, worked out when it is asked for: most points never are.
+
+    Args:
+        guard: Calls the plugins.
+        opened: By tier the plugins with the points they answer.
+    """
+
+    def __init__(self, guard: Guard, opened: Sequence[Sequence[tuple[Plugin, Sequence[str]]]]) -> None:
+        super().__init__()
+        self._guard = guard
+        self._opened = opened
+
+    def __missing__(self, point: str) -> list[list[Fn]]:
+        wrap = self._guard.wrap
+        found = [[wrap(plugin, point) for plugin, points in tier if point in points] for tier in self._opened]
+        self[point] = answering = [fns for fns in found if fns]
+        return answering
+
+
+class _Flat(dict[str, list[Fn]]):
+    """By extension point who answers there, whatever the tier."""
+
+    def __init__(self, tiers: Mapping[str, list[list[Fn]]]) -> None:
+        super().__init__()
+        self._tiers = tiers
+
+    def __missing__(self, point: str) -> list[Fn]:
+        found = self[point] = [fn for fns in self._tiers[point] for fn in fns]
+        return found
 
 
 class Notes:
@@ -128,17 +162,19 @@ class Session:
         guard = self.guard
         made = [[(option, guard.make(option)) for option in tier] for tier in config.tiers]
         for _, plugin in (pair for plugins in made for pair in plugins):
-            for name in guard.call(plugin, "resources", otherwise=()) if plugin is not None else ():
-                self.world.column(name)
-        tiers: dict[str, list[list[Fn]]] = {point: [] for point in POINTS}
+            if plugin is not None and type(plugin).resources is not Plugin.resources:
+                for name in guard.call(plugin, "resources", otherwise=()):
+                    self.world.column(name)
+        opened: list[list[tuple[Plugin, Sequence[str]]]] = []
         for plugins in made:
-            for found in tiers.values():
-                found.append([])
+            opened.append([])
             for option, plugin in plugins:
-                if plugin is not None:
-                    self._open(option, plugin, tiers)
-        self.tiers = tiers = {point: [fns for fns in found if fns] for point, found in tiers.items()}
-        flat = {point: [fn for fns in found for fn in fns] if found else [] for point, found in tiers.items()}
+                if plugin is not None and self._open(option, plugin):
+                    off = plugin.off_points()
+                    points = [point for point in option.points if point not in off] if off else option.points
+                    opened[-1].append((plugin, points))
+        self.tiers: Mapping[str, list[list[Fn]]] = _Tiers(guard, opened)
+        flat: dict[str, list[Fn]] = _Flat(self.tiers)
         shards = self.world.shards
         if shards.mode == HARD:
             flat["filter"] = [shards.filter, *flat["filter"]]
@@ -157,41 +193,44 @@ class Session:
         self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
         self._proximities = flat["proximity"]
         self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
-        self._job_keys = [guard.wrap_each(fn.__self__, "job_order") for fn in self._job_orders]  # type: ignore[attr-defined] # bound methods
-        self._task_keys = [guard.wrap_each(fn.__self__, "task_order") for fn in self._task_orders]  # type: ignore[attr-defined] # bound methods
         self._queue_orders = flat["queue_order"]
         self.queue_keys_move = any(fn.__self__.hierarchy for fn in self._queue_orders)  # type: ignore[attr-defined] # bound methods
         self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
-        self._missing_sub = [guard.wrap(fn.__self__, "missing_until_sub_ready") for fn in flat["sub_job_ready"]]  # type: ignore[attr-defined] # bound methods
         self._missing = [guard.wrap(fn.__self__, "missing_until_ready") for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
         predicates_on = any(fn.__self__.limits_pods for fn in flat["filter"] if hasattr(fn.__self__, "limits_pods"))  # type: ignore[attr-defined] # bound methods
         if predicates_on:
             self.kernel_flags |= kernels.LIMIT_PODS
+        looking = {getattr(fn, "__self__", None) for point in _BY_PODS for fn in flat[point]}
         self._watchers = [
             guard.wrap(plugin, "watches_pods") if hasattr(plugin, "watches_pods") else None
             for plugin in self.plugins
-            if any(
-                getattr(fn, "__self__", None) is plugin
-                for point in ("filter_task", "score", "score_task", "batch_score")
-                for fn in flat[point]
-            )
+            if plugin in looking
         ]
 
-    def _open(self, option: PluginOption, plugin: Plugin, tiers: dict[str, list[list[Fn]]]) -> None:
-        """Open a plugin and note its extension points in the last tier, unless it fails."""
+    @cached_property
+    def _job_keys(self) -> list[Callable[[Sequence[Any]], list[Any]]]:
+        return [self.guard.wrap_each(fn.__self__, "job_order") for fn in self._job_orders]  # type: ignore[attr-defined] # bound methods
+
+    @cached_property
+    def _task_keys(self) -> list[Callable[[Sequence[Any]], list[Any]]]:
+        return [self.guard.wrap_each(fn.__self__, "task_order") for fn in self._task_orders]  # type: ignore[attr-defined] # bound methods
+
+    @cached_property
+    def _missing_sub(self) -> list[Fn]:
+        return [self.guard.wrap(fn.__self__, "missing_until_sub_ready") for fn in self._flat["sub_job_ready"]]  # type: ignore[attr-defined] # bound methods
+
+    def _open(self, option: PluginOption, plugin: Plugin) -> bool:
+        """Open a plugin; return whether it takes part."""
         plugin.hierarchy = option.toggles["enableHierarchy"]
         began = perf_counter()
         self.guard.call(plugin, "open", self)
         self.opened.append((plugin.name, perf_counter() - began))
         if self.guard.is_out(plugin):
-            return
+            return False
         self.plugins.append(plugin)
         if option.toggles["enablePreemptable"] or option.toggles["enabledAllocatable"]:
             self.simulates = self.simulates or answers(plugin, "filter_neighbours")
-        off = plugin.off_points()
-        for point in option.points:
-            if point not in off:
-                tiers[point][-1].append(self.guard.wrap(plugin, point))
+        return True
 
     # -- the world -----------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from strato.api.core import ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
@@ -311,8 +313,9 @@ class Accounts:
             job.inqueue = self.reserved_of(job)
             if job.inqueue is not None:
                 queue.inqueue += job.inqueue
-            job.elastic = self._elastic_of(job)
-            queue.elastic += job.elastic
+            if job.allocated_count or job.counts[PIPELINED]:  # who holds nothing has nothing to spare
+                job.elastic = self._elastic_of(job)
+                queue.elastic += job.elastic
         self._unsettled.clear()
 
     def _unshare(self, job: Job, queue: Queue) -> None:
@@ -336,7 +339,8 @@ class Accounts:
     def _elastic_of(self, job: Job) -> Vector:
         if job.min_resources is None:
             return job.used.copy()
-        return (job.used - job.min_resources).clip(min=0)
+        spare: Vector = np.maximum(job.used - job.min_resources, 0)
+        return spare
 
     def deduct_gated(self, job: Job, amount: Vector) -> Vector:
         """Subtract the requests of gated tasks (other than by the queue gate), not below zero."""
@@ -386,4 +390,5 @@ def _count_parts(job: Job, tasks: Sequence[Task], old: int, new: int) -> None:
 
 def _left(job: Job) -> Vector:
     assert job.min_resources is not None
-    return (job.min_resources - job.used).clip(min=0)
+    left: Vector = np.maximum(job.min_resources - job.used, 0)
+    return left

@@ -257,6 +257,7 @@ def water_fill(queues: Sequence[Attributes], total: FloatArray) -> None:
             grown += np.maximum(new - old, 0.0)
             shrunk += np.maximum(old - new, 0.0)
         remaining = np.maximum(remaining + shrunk - grown, 0.0)
-        spare = np.delete(remaining, PODS)
-        if (spare < 0.1).all() or np.array_equal(remaining, before):
+        nothing = remaining < 0.1
+        nothing[PODS] = True
+        if nothing.all() or np.array_equal(remaining, before):
             return

@@ -38,10 +38,10 @@ class Measures:
             "Snapshot and open",
             buckets=exponential(1, 5000, 20),
         )
-        self._action = registry.histogram(
+        self._action = registry.spread_by(
             "volcano_action_scheduling_latency_milliseconds", "Per action", ("action",), exponential(1, 2000, 20)
         )
-        self._plugin = registry.histogram(
+        self._plugin = registry.spread_by(
             "volcano_plugin_scheduling_latency_milliseconds",
             "Opening and closing a plugin",
             ("plugin", "OnSession"),
@@ -91,11 +91,11 @@ class Measures:
     def took(self, part: str, name: str, seconds: float) -> None:
         """Note how long a part of a cycle took; fits `strato.scheduler.cycle.Observe`."""
         if part == "action":
-            self._action.labels(name).observe(seconds * 1000)
+            self._action.of(name).observe(seconds * 1000)
         elif part == "session":
             self._open.observe(seconds * 1000)
         else:
-            self._plugin.labels(name, part).observe(seconds * 1000)
+            self._plugin.of(name, part).observe(seconds * 1000)
 
     def decided(self, binds: Iterable[Bind], now: float) -> None:
         """Note which pods got a node, and which jobs have all of theirs."""
