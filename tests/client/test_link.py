@@ -135,6 +135,35 @@ async def test_a_stream_brings_whole_lines_until_its_end() -> None:
     await close(asking, answering)
 
 
+async def test_much_that_arrives_at_once_is_read_in_pieces_of_whole_lines_with_turns_between() -> None:
+    lines = Lines()
+    asking, answering, _ = await pair(lines.answer)
+    whole = b"".join(b"%06d" % number + b"x" * 993 + b"\n" for number in range(1000))
+    lines.queue.put_nowait(whole)
+    for line in (b"one\n", b"two\n", None):
+        lines.queue.put_nowait(line)
+    response = await asking.handle(Request("GET", "/watch"))
+    assert response.stream is not None
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counter = asyncio.ensure_future(count())
+    await answering.handle(Request("GET", "/"))  # everything is on this side now
+    before = turns
+    chunks = [chunk async for chunk in response.stream]
+    counter.cancel()
+    assert b"".join(chunks) == whole + b"one\ntwo\n"
+    assert all(chunk.endswith(b"\n") for chunk in chunks)
+    assert 10 <= len(chunks) <= 20
+    assert turns - before >= len(chunks) - 1
+    await close(asking, answering)
+
+
 async def test_closing_a_stream_frees_it_at_the_other_end() -> None:
     lines = Lines()
     asking, answering, _ = await pair(lines.answer)

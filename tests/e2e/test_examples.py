@@ -53,7 +53,7 @@ def _plain(text: str) -> str:
 
 def missing_programs(text: str) -> list[str]:
     """Return the programs that a manifest says it needs and that are not here."""
-    found = re.search(r"^# Needs ([\w, ]+) on this machine", text, re.MULTILINE)
+    found = re.search(r"^# Needs ([\w, -]+) on this machine", text, re.MULTILINE)
     wanted = re.split(r", | and ", found[1]) if found else []
     return [name for name in wanted if shutil.which(name, path="/usr/sbin:/usr/local/bin:/usr/bin:/bin") is None]
 

@@ -5,8 +5,8 @@ Whoever holds the other end says as whom it asks, so the socket must come from a
 ends are the same: each may ask, and each answers when it was given a handler.
 
 A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the kind. Requests are
-begun in the order in which they were sent; answers come in any order. A streamed chunk arrives whole or joined with its
-neighbours, so that whole lines stay whole.
+begun in the order in which they were sent; answers come in any order. Long chunks of a stream are handed on in
+pieces of whole lines.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _LENGTH_BYTES = 4
 _FRAMES_AT_ONCE = 8
 """Frames of one turn of the loop per write: a write costs as much as all the rest of a frame, and yet the other process
 should begin with the first ones while this one still makes the last."""
+_SLICE_BYTES = 64 * 1024
+"""Of a stream at a time, and the rest of its last line."""
 
 
 class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
@@ -294,11 +296,17 @@ class _Stream:
         self._link, self._number = link, number
         self._chunks: deque[bytes] = deque()
         self._waiting: asyncio.Future[None] | None = None
+        self._left_some = False
         self._ended = False
         self._error: Unavailable | None = None
 
     def feed(self, chunk: bytes) -> None:
-        self._chunks.append(chunk)
+        start = 0
+        while (cut := chunk.find(b"\n", start + _SLICE_BYTES) + 1) > 0:
+            self._chunks.append(chunk[start:cut])
+            start = cut
+        if start < len(chunk):
+            self._chunks.append(chunk[start:] if start else chunk)
         self._wake()
 
     def end(self, error: Unavailable | None = None) -> None:
@@ -313,7 +321,13 @@ class _Stream:
         return self
 
     async def __anext__(self) -> bytes:
-        """Return everything that has arrived since the last call."""
+        """Return the next lines.
+
+        Of much that has arrived at once (all that one commit made visible, say) only some, and with a turn of the loop
+        in between: the requests that the first ones give rise to are on their way while the others are looked at.
+        """
+        if self._left_some:
+            await asyncio.sleep(0)
         while not self._chunks:
             if self._error is not None:
                 raise self._error
@@ -324,8 +338,12 @@ class _Stream:
                 await self._waiting
             finally:
                 self._waiting = None
-        chunks, self._chunks = self._chunks, deque()
-        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+        taken = [self._chunks.popleft()]
+        size = len(taken[0])
+        while self._chunks and (size := size + len(self._chunks[0])) <= _SLICE_BYTES:
+            taken.append(self._chunks.popleft())
+        self._left_some = bool(self._chunks)
+        return taken[0] if len(taken) == 1 else b"".join(taken)
 
     async def aclose(self) -> None:
         """Tell the other end that no more is wanted."""
