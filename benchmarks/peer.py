@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.e2e.gobuild import build
 from tests.e2e.worlds import KubeWorld
 
+from strato.scheduler.config import DEFAULT_TEXT
+
 _SOURCE = Path(__file__).parent / "volcano"
 _REQUESTS_PER_SECOND = "2000"
 
@@ -39,5 +41,8 @@ class VolcanoWorld(KubeWorld):
         programs = volcano_programs()
         common = [f"--kubeconfig={self.kubeconfig}", "--leader-elect=false"]
         common += [f"--kube-api-qps={_REQUESTS_PER_SECOND}", f"--kube-api-burst={_REQUESTS_PER_SECOND}"]
-        self._spawn("scheduler", [str(programs / "scheduler"), *common, f"--cache-dump-dir={self.directory}"])
+        configuration = self.directory / "volcano-scheduler.yaml"
+        configuration.write_text(DEFAULT_TEXT)  # its own built-in one; without a file it complains in every cycle
+        placed = [f"--scheduler-conf={configuration}", f"--cache-dump-dir={self.directory}"]
+        self._spawn("scheduler", [str(programs / "scheduler"), *common, *placed])
         self._spawn("controllers", [str(programs / "controller-manager"), *common])
