@@ -15,8 +15,6 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import msgspec
-
 from strato.api import catalog
 from strato.api.core import Event
 from strato.api.meta import Object
@@ -44,25 +42,9 @@ _REMOTE_SENDERS = 4
 T = TypeVar("T")
 
 
-class _Regarding(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename="camel"):
-    """``involvedObject``, as it is written."""
-
-    api_version: str = ""
-    kind: str = ""
-    namespace: str = ""
-    name: str = ""
-    uid: str = ""
-    resource_version: str = ""
-    field_path: str = ""
-
-    @property
-    def identity(self) -> tuple[str, str, str, str]:
-        return self.kind, self.namespace, self.name, self.uid
-
-
 class _Happened(NamedTuple):
     at: float
-    regarding: _Regarding
+    regarding: ObjectReference
     type: str
     reason: str
     message: str
@@ -218,7 +200,7 @@ class EventRecorder:
 
     def _correlate(self, happened: _Happened) -> tuple[Hashable, str]:
         """Return what repeats of this event share, and the message to write."""
-        group = (happened.regarding.identity, happened.type, happened.reason)
+        group = (_identity(happened.regarding), happened.type, happened.reason)
         similar = self._similar.get(group)
         if similar is None or happened.at - similar.since > _SIMILAR_WINDOW_SECONDS:
             similar = self._similar.put(group, _Similar(happened.at))
@@ -228,7 +210,7 @@ class EventRecorder:
         return group, f"(combined from similar events): {happened.message}"
 
     def _is_spam(self, happened: _Happened) -> bool:
-        identity = happened.regarding.identity
+        identity = _identity(happened.regarding)
         bucket = self._buckets.get(identity)
         if bucket is None:
             bucket = self._buckets.put(identity, _Bucket(_SPAM_BURST, happened.at))
@@ -267,35 +249,30 @@ class EventRecorder:
             self._dropped.labels(self._component).inc()
 
 
-def _reference(regarding: Object | ObjectReference | Mapping[str, Any]) -> _Regarding:
+def _reference(regarding: Object | ObjectReference | Mapping[str, Any]) -> ObjectReference:
+    if isinstance(regarding, ObjectReference):
+        return regarding
     if isinstance(regarding, Object):
         kind, metadata = kind_of(type(regarding)), regarding.metadata
-        return _Regarding(
-            kind.api_version,
-            kind.name,
-            metadata.namespace,
-            metadata.name,
-            metadata.uid,
-            metadata.resource_version,
-            "",
-        )
-    if isinstance(regarding, ObjectReference):
-        return _Regarding(
-            regarding.api_version,
-            regarding.kind,
-            regarding.namespace,
-            regarding.name,
-            regarding.uid,
-            regarding.resource_version,
-            regarding.field_path,
+        return ObjectReference(
+            api_version=kind.api_version,
+            kind=kind.name,
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
         )
     place = regarding.get("metadata", regarding)
-    return _Regarding(
-        regarding.get("apiVersion", ""),
-        regarding.get("kind", ""),
-        place.get("namespace", ""),
-        place.get("name", ""),
-        place.get("uid", ""),
-        place.get("resourceVersion", ""),
-        regarding.get("fieldPath", ""),
+    return ObjectReference(
+        api_version=regarding.get("apiVersion", ""),
+        kind=regarding.get("kind", ""),
+        namespace=place.get("namespace", ""),
+        name=place.get("name", ""),
+        uid=place.get("uid", ""),
+        resource_version=place.get("resourceVersion", ""),
+        field_path=regarding.get("fieldPath", ""),
     )
+
+
+def _identity(reference: ObjectReference) -> tuple[str, str, str, str]:
+    return reference.kind, reference.namespace, reference.name, reference.uid
