@@ -121,6 +121,22 @@ class Lines:
             self.closed.set()
 
 
+class Slow:
+    """An answer that never comes."""
+
+    def __init__(self) -> None:
+        self.begun, self.cancelled = asyncio.Event(), asyncio.Event()
+
+    async def answer(self, request: Request) -> Response:
+        del request
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.cancelled.set()
+        raise AssertionError
+
+
 async def test_a_stream_brings_whole_lines_until_its_end() -> None:
     lines = Lines()
     asking, answering, _ = await pair(lines.answer)
@@ -178,44 +194,40 @@ async def test_closing_a_stream_frees_it_at_the_other_end() -> None:
 
 
 async def test_giving_up_a_request_cancels_it_at_the_other_end() -> None:
-    begun, cancelled = asyncio.Event(), asyncio.Event()
-
-    async def answer(request: Request) -> Response:
-        del request
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        raise AssertionError
-
-    asking, answering, _ = await pair(answer)
+    slow = Slow()
+    asking, answering, _ = await pair(slow.answer)
     task = asyncio.ensure_future(asking.handle(Request("GET", "/slow")))
-    await begun.wait()
+    await slow.begun.wait()
     task.cancel()
-    await asyncio.wait_for(cancelled.wait(), 10)
+    await asyncio.wait_for(slow.cancelled.wait(), 10)
     assert task.cancelled() or task.done()
+    await close(asking, answering)
+
+
+async def test_a_request_given_up_before_it_began_is_forgotten_too() -> None:
+    slow = Slow()
+    asking, answering, _ = await pair(slow.answer)
+    task = asyncio.ensure_future(asking.handle(Request("GET", "/slow")))
+    await asyncio.sleep(0)
+    task.cancel()  # both frames leave in one write, so the other end takes them in one turn
+    await asyncio.gather(task, return_exceptions=True)
+    await answering.handle(Request("GET", "/"))  # its answer comes behind what was sent before
+    await a_few_turns()
+    assert answering._serving == {}
     await close(asking, answering)
 
 
 async def test_when_the_other_end_goes_everything_that_waits_hears_of_it() -> None:
     lines = Lines()
-    begun, cancelled = asyncio.Event(), asyncio.Event()
+    slow = Slow()
 
     async def answer(request: Request) -> Response:
-        if request.path == "/watch":
-            return await lines.answer(request)
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-        raise AssertionError
+        return await (lines if request.path == "/watch" else slow).answer(request)
 
     asking, answering, _ = await pair(answer)
     response = await asking.handle(Request("GET", "/watch"))
     waiting = asyncio.ensure_future(asking.handle(Request("GET", "/slow")))
-    await begun.wait()
+    await slow.begun.wait()
     await answering.close()
     with pytest.raises(Unavailable, match="the other process is gone"):
         await waiting
@@ -224,7 +236,7 @@ async def test_when_the_other_end_goes_everything_that_waits_hears_of_it() -> No
         await anext(response.stream)
     with pytest.raises(Unavailable, match="the other process is gone"):
         await asking.handle(Request("GET", "/again"))
-    assert cancelled.is_set()
+    assert slow.cancelled.is_set()
     assert lines.closed.is_set()
     await asking.close()
 

@@ -150,7 +150,7 @@ class Link(asyncio.Protocol):
         except Unavailable:
             pass  # nobody is left to hear it
         finally:
-            del self._serving[number]
+            self._serving.pop(number, None)
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
@@ -233,7 +233,7 @@ class Link(asyncio.Protocol):
             if stream is not None:
                 stream.end(Unavailable(frame.error) if frame.error else None)
         else:
-            task = self._serving.get(number)
+            task = self._serving.pop(number, None)  # a task that has not begun yet would not do that itself
             if task is not None:
                 task.cancel()
 
