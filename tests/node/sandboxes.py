@@ -6,27 +6,16 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from strato.clock import SystemClock
 from strato.node.restarts import Backoff
 from strato.node.sandbox.node import SandboxNode
+from strato.server.logs import LogOptions
 from tests.node.fake_api import FakeApi
 
 QUICK = Backoff(base_seconds=0.05, cap_seconds=0.2)
-
-
-@dataclass(frozen=True)
-class Options:
-    follow: bool = False
-    previous: bool = False
-    timestamps: bool = False
-    tail_lines: int | None = None
-    since_seconds: float | None = None
-    since_time: float | None = None
-    limit_bytes: int | None = None
 
 
 async def until(what: Callable[[], bool], seconds: float = 120.0) -> None:
@@ -47,7 +36,7 @@ class World:
 
     async def log(self, name: str, container: str = "main", **options: Any) -> str:
         uid = self.api.objects[f"/api/v1/namespaces/default/pods/{name}"]["metadata"]["uid"]
-        chunks = [c async for c in self.node.logs.read_log("default", name, uid, container, Options(**options))]
+        chunks = [c async for c in self.node.logs.read_log("default", name, uid, container, LogOptions(**options))]
         return b"".join(chunks).decode()
 
     def sh(self, name: str, script: str, **spec: Any) -> None:

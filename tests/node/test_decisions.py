@@ -31,7 +31,7 @@ from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import PodAddresses, choose_block
 from strato.node.sandbox.volumes import File, Inputs, payload, write_payload
-from tests.node.sandboxes import Options
+from strato.server.logs import LogOptions
 
 SLEEPS = [
     pytest.param(["sleep", "5"], 5.0, id="plain sleep"),
@@ -287,7 +287,7 @@ async def test_logs_read_back_what_was_written(chunks: list[bytes]) -> None:
             writer.write("stdout", chunk)
         writer.close()
         logs = DiskLogs(layout, VirtualClock())
-        read = b"".join([piece async for piece in logs.read_log("ns", "p", "u", "m", Options())])
+        read = b"".join([piece async for piece in logs.read_log("ns", "p", "u", "m", LogOptions())])
         assert read == b"".join(chunks)
 
 
@@ -297,7 +297,7 @@ async def test_a_followed_log_loses_nothing_when_it_is_rotated(tmp_path: Path) -
     os.makedirs(os.path.dirname(path))
     writer = LogWriter(path, max_bytes=400, max_files=5)
     writer.write("stdout", b"first\n")
-    chunks = DiskLogs(layout, clock).read_log("ns", "p", "u", "m", Options(follow=True))
+    chunks = DiskLogs(layout, clock).read_log("ns", "p", "u", "m", LogOptions(follow=True))
     read = [await anext(chunks)]
     for number in range(5):  # more than is left in the file
         writer.write("stdout", b"%d%s\n" % (number, b"x" * 60))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import json
 import logging
 import os
 import signal
@@ -67,7 +66,7 @@ class Companion:
             response = await self._link.handle(Request("GET", _READY))
         except Unavailable:
             await asyncio.Event().wait()  # `run` says why
-        summary: dict[str, Any] | None = json.loads(response.body)
+        summary: dict[str, Any] | None = msgspec.json.decode(response.body)
         return summary
 
     async def metrics(self) -> bytes:
@@ -161,15 +160,10 @@ async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
 async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None:
     from strato.cli.embedded.parts import build
     from strato.cli.serving import make_random, run_together
-    from strato.client.informer import Informers
     from strato.client.local import LocalCluster
     from strato.clock import SystemClock
-    from strato.server.auth import bootstrap
 
-    clock, random = SystemClock(), make_random()
-    # One set of informers serves all parts of this process: an event is decoded once.
-    informers = Informers(LocalCluster(server, bootstrap.ADMIN), clock, random)
-    built = build(options, lambda user: LocalCluster(server, user), informers, clock, random, parts.metrics)
+    built = build(options, lambda user: LocalCluster(server, user), SystemClock(), make_random(), parts.metrics)
 
     async def announce() -> None:
         parts.ready.set_result(await built.ready())
@@ -180,7 +174,7 @@ async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None
     try:
         await run_together(members, parts.stop)
     finally:
-        await informers.stop()
+        await built.informers.stop()
 
 
 def main(arguments: list[str]) -> None:

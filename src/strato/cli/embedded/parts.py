@@ -36,6 +36,8 @@ _log = logging.getLogger(__name__)
 class Parts:
     """Everything that runs beside the server; nothing has started."""
 
+    informers: Informers
+    """One set serves all parts: an event is decoded once. To be stopped after the parts."""
     members: Sequence[Part]
     milestones: Sequence[asyncio.Event]
     node: SandboxNode | None
@@ -50,7 +52,6 @@ class Parts:
 def build(
     options: EmbeddedOptions,
     client: Callable[[User], Cluster],
-    informers: Informers,
     clock: Clock,
     random: Random,
     metrics: Registry,
@@ -64,6 +65,7 @@ def build(
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.flow.loading import load
 
+    informers = Informers(client(bootstrap.ADMIN), clock, random)
     scheduler = Scheduler(
         client(bootstrap.SCHEDULER),
         informers,
@@ -104,7 +106,7 @@ def build(
         milestones.append(node.registered)
     members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
     milestones.append(scheduler.ready)
-    return Parts(members, milestones, node)
+    return Parts(informers, members, milestones, node)
 
 
 def _sandbox_node(

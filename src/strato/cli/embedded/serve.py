@@ -16,10 +16,8 @@ from strato.cli.apiserver import Api, open_api
 from strato.cli.embedded.options import EmbeddedOptions, Part
 from strato.cli.home import Home
 from strato.cli.serving import make_random, run_together, stop_on_signals
-from strato.client.informer import Informers
 from strato.clock import Clock, SystemClock
 from strato.metrics import Registry
-from strato.server.auth import bootstrap
 
 if TYPE_CHECKING:
     from strato.cli.embedded.companion import Companion
@@ -48,7 +46,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         data_dir=None if options.in_memory else Path(options.data_dir),
         other_metrics=companion.metrics if companion is not None else None,
     )
-    informers = Informers(api.client(bootstrap.ADMIN), clock, random)
+    parts: Parts | None = None
     stop, announced = asyncio.Event(), asyncio.Event()
     members: list[Part] = []
     try:
@@ -59,7 +57,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
             members.append(("parts", companion.run))
             ready: Ready = companion.ready
         else:
-            parts = _parts(options, api, informers, clock, random, metrics)
+            parts = _parts(options, api, clock, random, metrics)
             members.extend(parts.members)
             ready = parts.ready
         members.append(("announcement", partial(_announce, home, api.address, ready, announced)))
@@ -68,16 +66,15 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         with stop_on_signals(stop):
             await run_together([(name, run()) for name, run in members], stop)
     finally:
-        await informers.stop()
+        if parts is not None:
+            await parts.informers.stop()
         await api.close()
 
 
-def _parts(
-    options: EmbeddedOptions, api: Api, informers: Informers, clock: Clock, random: Random, metrics: Registry
-) -> Parts:
+def _parts(options: EmbeddedOptions, api: Api, clock: Clock, random: Random, metrics: Registry) -> Parts:
     from strato.cli.embedded.parts import build  # only where the other process does not load it
 
-    return build(options, api.client, informers, clock, random, metrics)
+    return build(options, api.client, clock, random, metrics)
 
 
 def _logs(home: Home, clock: Clock) -> LogSource:
