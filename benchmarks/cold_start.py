@@ -26,7 +26,7 @@ import uvloop
 from benchmarks.report import publish
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
@@ -70,26 +70,27 @@ def history(nodes: int, jobs: int, running: int, pods: int) -> Iterator[tuple[Ki
         yield catalog.POD, f"bench/p{p}", {"metadata": {"annotations": annotations}, "spec": spec, "status": status}
 
 
-def put(store: Store, kind: Kind, key: str, body: Json) -> asyncio.Future[None]:
+def put(store: Store, kind: Kind, key: str, body: Json) -> None:
     """Write an object past the API, as an API server would have stored it."""
     namespace, _, name = key.rpartition("/")
     metadata = {"name": name, "uid": f"{kind.plural}-{name}", "creationTimestamp": CREATED, "generation": 1}
     metadata |= {"namespace": namespace} if namespace else {}
     metadata |= {"resourceVersion": str(store.next_revision()), **body.get("metadata", {})}
     whole = {"apiVersion": kind.api_version, "kind": kind.name, **body, "metadata": metadata}
-    return store.write(kind.resource, key, msgspec.json.encode(whole))
+    store.write(kind.resource, key, msgspec.json.encode(whole))
 
 
 async def fill(path: Path, nodes: int, jobs: int, running: int, pods: int) -> None:
     """Write the history into a journal."""
     server, journal = open_server(SystemClock(), Random(1), path)
     assert journal is not None
-    last = [put(server.store, *one) for one in history(nodes, jobs, running, pods)][-1]
-    await last
+    for one in history(nodes, jobs, running, pods):
+        put(server.store, *one)
+    await server.store.settled()
     journal.close()
 
 
-class Watched:
+class Watched(Handler):
     """A server that notes its first answered bind."""
 
     def __init__(self, server: ApiServer) -> None:
@@ -111,7 +112,7 @@ async def start(path: Path) -> dict[str, float]:
     assert journal is not None
     times = {"server s": time.monotonic() - began, "server cpu s": time.process_time() - cpu}
     watched = Watched(server)
-    cluster = LocalCluster(watched, User("system:admin", ("system:masters",)))
+    cluster = LocalCluster(watched, User("system:admin", ("system:masters",)), ahead=True)
     informers = Informers(cluster, clock, Random(2))
     scheduler = Scheduler(cluster, informers, clock, Random(3))
     running = asyncio.create_task(scheduler.run())

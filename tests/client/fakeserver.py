@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from strato.api.wire import Request, Response
+from strato.api.wire import Handler, Request, Response
 from strato.errors import Unavailable
 
 PATH = re.compile(
@@ -23,7 +23,7 @@ PATH = re.compile(
 )
 
 
-class FakeServer:
+class FakeServer(Handler):
     def __init__(self) -> None:
         self.revision = 100
         self.compacted = 0

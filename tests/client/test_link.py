@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.client.link import Link, connect
 from strato.errors import Unavailable
 
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Scripted:
+class Scripted(Handler):
     """A handler that notes what it was asked."""
 
     def __init__(self, answer: Answer) -> None:
@@ -53,6 +53,65 @@ async def test_a_request_arrives_as_it_was_sent_and_so_does_its_answer() -> None
     assert handler.asked == [sent]
     assert got == Response(201, b"\x00\xffbody", "text/plain", {"x-path": "/api/v1/pods"})
     await close(asking, answering)
+
+
+async def test_requests_asked_together_are_answered_in_their_order_and_briefly_where_that_is_enough() -> None:
+    async def answer(request: Request) -> Response:
+        return await echo(request) if request.path != "/bad" else Response(404, b"no such thing")
+
+    asking, answering, handler = await pair(answer)
+    sent = [
+        Request("POST", "/a", body=b"1"),
+        Request("PATCH", "/b", body=b"2", brief=True),
+        Request("PATCH", "/bad", body=b"3", brief=True),
+    ]
+    got = await asking.handle_all(sent)
+    assert handler.asked == sent
+    assert [(one.status, one.body) for one in got] == [(201, b"1"), (201, b""), (404, b"no such thing")]
+    await close(asking, answering)
+
+
+async def test_writes_ahead_of_one_turn_share_a_frame_and_each_hears_its_own_answer() -> None:
+    together: list[int] = []
+
+    class Counting(Scripted):
+        async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+            together.append(len(requests))
+            return await super().handle_all(requests)
+
+    near, far = socket.socketpair()
+    handler = Counting(echo)
+    asking, answering = await connect(near), await connect(far, handler)
+    bodies = [b"%d" % number for number in range(11)]
+    got = await asyncio.gather(*(asking.handle(Request("POST", "/x", body=body, ahead=True)) for body in bodies))
+    assert [one.body for one in got] == bodies
+    assert together == [8, 3]
+    impatient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"given up", ahead=True)))
+    patient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"kept", ahead=True)))
+    await asyncio.sleep(0)
+    impatient.cancel()
+    assert (await patient).body == b"kept"
+    with pytest.raises(asyncio.CancelledError):
+        await impatient
+    await close(asking, answering)
+
+
+async def test_all_who_asked_together_hear_that_the_other_end_is_gone() -> None:
+    async def never(request: Request) -> Response:
+        await asyncio.Event().wait()
+        return await echo(request)
+
+    asking, answering, _ = await pair(never)
+    waiting = [asyncio.ensure_future(asking.handle_all([Request("POST", "/a")]))]
+    single = asyncio.ensure_future(asking.handle(Request("POST", "/b", ahead=True)))
+    await a_few_turns()
+    await answering.close()
+    for one in (*waiting, single):
+        with pytest.raises(Unavailable):
+            await one
+    with pytest.raises(Unavailable):
+        await asking.handle(Request("POST", "/b", ahead=True))
+    await close(asking)
 
 
 @settings(max_examples=40, deadline=None)

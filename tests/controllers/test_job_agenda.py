@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -12,6 +13,7 @@ from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.client.local import LocalCluster
 from strato.controllers.job.agenda import COALESCING_SECONDS, Agenda
+from strato.errors import ApiError
 from tests.controllers.world import ADMIN, World, play, task, vcjob
 
 
@@ -65,11 +67,20 @@ class Counting(LocalCluster):
         super().__init__(world.server, ADMIN)
         self.requests: Counter[str] = Counter()
 
-    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+    def count(self, request: Request) -> None:
         kind = next((part for part in request.path.split("/") if part in ("jobs", "podgroups", "pods")), "")
-        if kind and not stream:
+        if kind:
             self.requests[f"{request.method} {kind}"] += 1
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        if not stream:
+            self.count(request)
         return await super().exchange(request, stream=stream)
+
+    async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+        for request in requests:
+            self.count(request)
+        return await super().exchange_all(requests)
 
 
 @pytest.mark.parametrize("replicas", [1, 30], ids=["a job of one pod", "a gang of thirty"])

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.client.local import LocalCluster
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ def merge(target: Json, patch: Json) -> None:
             target[key] = value
 
 
-class FakeApi:
+class FakeApi(Handler):
     """Paths are keys: ``/api/v1/namespaces/d/pods/x``."""
 
     def __init__(self) -> None:

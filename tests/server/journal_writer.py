@@ -29,7 +29,8 @@ async def write(store: Store, rng: random.Random, writer: int) -> None:
         revision = store.next_revision()
         say(f"try {revision} {key} {'delete' if deletes else 'put'}")
         body = None if deletes else f"{revision} {'x' * rng.randrange(2000)}".encode()
-        await store.write("things", key, body, b"gone" if deletes else None)
+        store.write("things", key, body, b"gone" if deletes else None)
+        assert await store.settled() is None
         say(f"done {revision}")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.clock import SystemClock
 from strato.errors import Unauthorized
 from strato.metrics import Registry
@@ -24,7 +24,7 @@ from strato.server.auth.identity import Authenticator
 from strato.server.auth.tokens import Tokens
 
 
-class Core:
+class Core(Handler):
     """A core that echoes who asked for what, and streams without end."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, Forbidden
 from strato.server import http
 from strato.server.auth import bootstrap
@@ -73,7 +73,7 @@ def test_refused(fields: list[tuple[str, str]], error: type[ApiError], words: st
 
 
 async def test_a_request_goes_on_as_the_one_named_in_its_headers() -> None:
-    class Core:
+    class Core(Handler):
         async def handle(self, request: Request) -> Response:
             assert request.user is not None
             return Response(200, f"{request.user.name} {request.user.groups}".encode())

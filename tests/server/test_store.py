@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from strato.errors import Gone, Unavailable
+from strato.errors import ApiError, Gone, Unavailable
 from strato.server import store as stores
-from strato.server.store import Change, Event, Store
+from strato.server.store import Change, Store
 
 T = TypeVar("T")
 KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in "xy" for name in "abc"])
@@ -30,7 +30,7 @@ class Slow:
         self.waiting.append(change)
 
 
-def replayed(contents: dict[str, bytes], events: list[Event]) -> dict[str, bytes]:
+def replayed(contents: dict[str, bytes], events: list[Change]) -> dict[str, bytes]:
     """Return what a reader has who saw ``contents`` and then the events."""
     seen = dict(contents)
     for event in events:
@@ -55,10 +55,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.latest: dict[str, bytes] = {}
         self.history: dict[int, dict[str, bytes]] = {self.first: {}}
         """Durable contents by revision."""
+        self.written: dict[int, None] = {}
+        """Revisions of all changes, durable or not."""
         self.changed: list[int] = []
         """Revisions of durable changes."""
-        self.futures: list[tuple[int, asyncio.Future[None]]] = []
-        self.watchers: list[tuple[stores.Watcher, dict[str, bytes]]] = []
+        self.waiting: list[tuple[int, asyncio.Task[ApiError | None]]] = []
+        self.watchers: list[tuple[stores.Watcher, bool, dict[str, bytes]]] = []
+        """With whether they run ahead, and what they have seen."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(main)
@@ -68,6 +71,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.kept, stores.EVENTS_KEPT = stores.EVENTS_KEPT, EVENTS_KEPT
 
     def teardown(self) -> None:
+        for _, waiting in self.waiting:
+            waiting.cancel()
+        self.run(asyncio.sleep(0))
         stores.EVENTS_KEPT = self.kept
         self.loop.close()
 
@@ -83,11 +89,15 @@ class StoreMachine(RuleBasedStateMachine):
         self._write(data.draw(st.sampled_from(sorted(self.latest))), None)
 
     def _write(self, key: str, body: bytes | None) -> None:
-        async def write() -> asyncio.Future[None]:
-            return self.store.write("things", key, body, b"last" if body is None else None)
+        async def write() -> asyncio.Task[ApiError | None]:
+            self.store.write("things", key, body, b"last" if body is None else None)
+            waiting = asyncio.ensure_future(self.store.settled())
+            await asyncio.sleep(0)
+            return waiting
 
         revision = self.store.next_revision()
-        self.futures.append((revision, self.run(write())))
+        self.waiting.append((revision, self.run(write())))
+        self.written[revision] = None
         if body is None:
             del self.latest[key]
         else:
@@ -109,6 +119,8 @@ class StoreMachine(RuleBasedStateMachine):
 
         async def commit() -> None:
             self.store.committed(batch)
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
 
         self.run(commit())
 
@@ -131,31 +143,33 @@ class StoreMachine(RuleBasedStateMachine):
         assert list(keys) == sorted(wanted)
         assert {key: body_of(key) for key in keys} == wanted
 
-    @rule(data=st.data())
-    def watch_from_any_revision(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), ahead=st.booleans())
+    def watch_from_any_revision(self, data: st.DataObject, ahead: bool) -> None:
         revision = data.draw(st.sampled_from(sorted(self.history)))
         try:
-            watcher, missed = self.store.watch("things", revision)
+            watcher, missed = self.store.watch("things", revision, ahead=ahead)
         except Gone:
             assert self._is_compacted(revision)
             return
         assert not self._is_compacted(revision)
-        assert [event.revision for event in missed] == [one for one in self.changed if one > revision]
-        self.watchers.append((watcher, replayed(self.history[revision], missed)))
+        told = list(self.written) if ahead else self.changed
+        assert [event.revision for event in missed] == [one for one in told if one > revision]
+        self.watchers.append((watcher, ahead, replayed(self.history[revision], missed)))
 
     @precondition(lambda self: self.watchers)
     @rule(data=st.data())
     def a_watcher_reads(self, data: st.DataObject) -> None:
         position = data.draw(st.integers(0, len(self.watchers) - 1))
-        watcher, seen = self.watchers[position]
+        watcher, ahead, seen = self.watchers[position]
         watcher.wake()
-        self.watchers[position] = (watcher, replayed(seen, self.run(watcher.take())))
-        assert self.watchers[position][1] == self.history[max(self.history)]
+        now = replayed(seen, self.run(watcher.take()))
+        self.watchers[position] = (watcher, ahead, now)
+        assert now == (self.latest if ahead else self.history[max(self.history)])
 
     @precondition(lambda self: self.watchers)
     @rule(data=st.data())
     def a_watcher_leaves(self, data: st.DataObject) -> None:
-        watcher, _ = self.watchers.pop(data.draw(st.integers(0, len(self.watchers) - 1)))
+        watcher, _, _ = self.watchers.pop(data.draw(st.integers(0, len(self.watchers) - 1)))
         watcher.close()
 
     @rule(ahead=st.integers(1, 3))
@@ -177,12 +191,14 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def writers_are_answered_when_their_write_is_durable(self) -> None:
-        for revision, future in self.futures:
-            assert future.done() == (revision <= self.store.published)
+        for revision, waiting in self.waiting:
+            assert waiting.done() == (revision <= self.store.published)
 
     @invariant()
     def nobody_is_kept_who_has_left(self) -> None:
-        assert self.store.bucket("things").watchers == {watcher for watcher, _ in self.watchers}
+        bucket = self.store.bucket("things")
+        assert bucket.watchers == {watcher for watcher, ahead, _ in self.watchers if not ahead}
+        assert bucket.ahead == {watcher for watcher, ahead, _ in self.watchers if ahead}
 
 
 TestStoreMachine = StoreMachine.TestCase
@@ -196,20 +212,26 @@ async def test_a_watcher_that_does_not_read_is_cut_off_and_let_go(monkeypatch: p
     for number in range(4):
         store.write("things", f"k{number}", b"v")
     assert await watcher.take() == []
-    assert watcher.overflowed
+    assert watcher.is_cut_off
     assert store.bucket("things").watchers == set()
 
 
 async def test_a_failed_journal_answers_everybody_and_keeps_what_is_durable() -> None:
     store, journal = Store(), Slow()
     store.use_journal(journal)
-    kept = store.write("things", "a", b"1")
+    store.write("things", "a", b"1")
+    kept = asyncio.ensure_future(store.settled())
+    await asyncio.sleep(0)
     store.committed(journal.waiting)
-    lost = store.write("things", "b", b"2")
+    ahead, _ = store.watch("things", store.revision, ahead=True)
+    store.write("things", "b", b"2")
+    lost = asyncio.ensure_future(store.settled())
+    await asyncio.sleep(0)
     store.failed(Unavailable("disk full"))
-    await kept
-    with pytest.raises(Unavailable):
-        await lost
+    assert await kept is None
+    assert isinstance(await lost, Unavailable)
+    assert await ahead.take() == []
+    assert ahead.is_cut_off, "what it was told has never come about"
     with pytest.raises(Unavailable):
         store.write("things", "c", b"3")
     assert store.bucket("things").latest("b") is None
@@ -220,14 +242,14 @@ async def test_a_subscriber_that_writes_is_published_after_what_it_answers() -> 
     store = Store()
     seen: list[tuple[str, str]] = []
 
-    def echo(resource: str, event: Event) -> None:
+    def echo(resource: str, event: Change) -> None:
         seen.append((resource, event.key))
         if resource == "things":
             store.write("echoes", event.key, event.body)
 
     for resource in ("things", "echoes"):
         store.on_publish(resource, echo)
-    await store.write("things", "a", b"1")
+    store.write("things", "a", b"1")
     assert seen == [("things", "a"), ("echoes", "a")]
     assert store.bucket("echoes").latest("a") == b"1"
 
@@ -236,11 +258,11 @@ async def test_a_subscriber_that_fails_does_not_stop_the_others(caplog: pytest.L
     store = Store()
     seen: list[str] = []
 
-    def fail(resource: str, event: Event) -> None:
+    def fail(resource: str, event: Change) -> None:
         raise ValueError(resource)
 
     store.on_publish("things", fail)
     store.on_publish("things", lambda _resource, event: seen.append(event.key))
-    await store.write("things", "a", b"1")
+    store.write("things", "a", b"1")
     assert seen == ["a"]
     assert "a subscriber failed" in caplog.text

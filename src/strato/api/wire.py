@@ -7,6 +7,7 @@ one or more whole lines (JSON holds no raw newline, so a frame is a line).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
@@ -21,7 +22,7 @@ class User(msgspec.Struct, frozen=True, cache_hash=True):
     uid: str = ""
 
 
-class Request(msgspec.Struct):
+class Request(msgspec.Struct, array_like=True):
     """One request. Header names are lower case; ``path`` is decoded and carries no query."""
 
     method: str
@@ -31,6 +32,11 @@ class Request(msgspec.Struct):
     body: bytes = b""
     user: User | None = None
     """None until the transport has authenticated; in-process clients set their identity themselves."""
+    ahead: bool = False
+    """Whether who asks dies with the server, and may run ahead of its disk: a write is answered, and a watch is told of
+    changes, before they are durable. Only clients of the server's own process and its companion set it."""
+    brief: bool = False
+    """Whether the body of a success is of no interest."""
 
     def param(self, name: str, default: str = "") -> str:
         """Return the first value of a query parameter."""
@@ -62,3 +68,7 @@ class Handler(Protocol):
     async def handle(self, request: Request) -> Response:
         """Answer one request. Errors become ``Status`` responses; only cancellation escapes."""
         ...
+
+    async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Answer writes, begun in order."""
+        return await asyncio.gather(*(self.handle(request) for request in requests))

@@ -44,8 +44,8 @@ class Api:
     """``https://host:port``, as this machine reaches it."""
 
     def client(self, user: User) -> LocalCluster:
-        """Return a client in this process."""
-        return LocalCluster(self.server, user)
+        """Return a client for a part that lives and dies with this process."""
+        return LocalCluster(self.server, user, ahead=True)
 
     async def close(self) -> None:
         """Answer what is under way, stop listening, finish the journal."""

@@ -6,18 +6,27 @@ parameters, bodies, decoding, errors) is here, so that the in-process and the HT
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar
+
+import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.wire import Request, Response
-from strato.client.cluster import Cluster, Json, ListPage, PatchType, WatchEvent
+from strato.client.cluster import Binding, Cluster, Created, Json, ListPage, Patch, PatchType, WatchEvent
 from strato.client.codec import codec_of, decode_error, delete_options, encode, kind_of, query_of
-from strato.errors import Unavailable
+from strato.errors import ApiError, Unavailable
 
+
+class _Born(msgspec.Struct, gc=False):
+    metadata: Created
+
+
+_decode_born = msgspec.json.Decoder(_Born).decode
 _JSON_HEADERS = {"accept": "application/json"}
 _JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
 _PATCH_HEADERS = {kind: {"accept": "application/json", "content-type": kind.value} for kind in PatchType}
@@ -27,6 +36,7 @@ class WireCluster(Cluster):
     """A `Cluster` whose transport is one method. Results are typed by the `Cluster` protocol's overloads."""
 
     remote: bool = True
+    at_once: int = 1
 
     chunks_are_whole_lines: ClassVar[bool] = False
     """Whether the transport keeps the server's promise that a streamed chunk ends with a newline."""
@@ -42,6 +52,17 @@ class WireCluster(Cluster):
         Raises:
             Unavailable: There was no answer.
         """
+
+    async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+        """Send writes, begun in order, and return their answers; errors are returned, not raised."""
+
+        async def one(request: Request) -> Response | ApiError:
+            try:
+                return answered(await self.exchange(request))
+            except ApiError as error:
+                return error
+
+        return await asyncio.gather(*(one(request) for request in requests))
 
     async def get(self, kind: type[Object] | Kind, name: str, namespace: str = "") -> Any:
         """Read one object."""
@@ -187,19 +208,37 @@ class WireCluster(Cluster):
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         """POST a Binding of the pod to the node."""
-        metadata: Json = {"name": pod, "namespace": namespace}
-        if uid:
-            metadata["uid"] = uid
-        if annotations:
-            metadata["annotations"] = dict(annotations)
-        body = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": metadata,
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-        }
-        path = catalog.POD.path(namespace, pod, "binding")
-        await self._call(Request("POST", path, {}, _JSON_BODY_HEADERS, encode(body)))
+        await self._call(_bind_request(Binding(namespace, pod, node, uid, annotations)))
+
+    async def create_all(
+        self, kind: Kind, bodies: Sequence[Mapping[str, Any]], namespace: str
+    ) -> Sequence[Created | ApiError]:
+        """Create objects of one kind in one namespace."""
+        path = kind.path(namespace)
+        answers = await self.exchange_all(
+            [Request("POST", path, {}, _JSON_BODY_HEADERS, encode(body)) for body in bodies]
+        )
+        return [answer if isinstance(answer, ApiError) else _decode_born(answer.body).metadata for answer in answers]
+
+    async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
+        """Bind pods."""
+        return _failures(await self.exchange_all([_bind_request(binding) for binding in bindings]))
+
+    async def patch_all(
+        self,
+        kind: Kind,
+        patches: Sequence[Patch],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+    ) -> Sequence[ApiError | None]:
+        """Patch objects of one kind."""
+        headers = _PATCH_HEADERS[patch_type]
+        requests = [
+            Request("PATCH", kind.path(namespace, name, subresource), {}, headers, encode(body), brief=True)
+            for namespace, name, body in patches
+        ]
+        return _failures(await self.exchange_all(requests))
 
     async def raw(
         self,
@@ -261,6 +300,31 @@ async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         yield whole
     if any(part.strip() for part in partial):
         raise Unavailable("the watch was cut off inside a frame")
+
+
+def answered(response: Response) -> Response | ApiError:
+    """Return the answer to a write, or the error it carries."""
+    return response if response.status < 400 else decode_error(response.body, response.status)
+
+
+def _failures(answers: Sequence[Response | ApiError]) -> Sequence[ApiError | None]:
+    return [answer if isinstance(answer, ApiError) else None for answer in answers]
+
+
+def _bind_request(binding: Binding) -> Request:
+    namespace, pod, node, uid, annotations = binding
+    metadata: Json = {"name": pod, "namespace": namespace}
+    if uid:
+        metadata["uid"] = uid
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": metadata,
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+    }
+    return Request("POST", catalog.POD.path(namespace, pod, "binding"), {}, _JSON_BODY_HEADERS, encode(body))
 
 
 async def _whole_body(response: Response) -> bytes:

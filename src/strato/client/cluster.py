@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar, overload
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 import msgspec
 
 from strato.api.kinds import Kind
 from strato.api.meta import Object
+from strato.errors import ApiError
 
 V = TypeVar("V", bound=Object)
 T_co = TypeVar("T_co", covariant=True)
@@ -46,6 +47,32 @@ class WatchEvent(msgspec.Struct, Generic[T_co], frozen=True, gc=False):
 
     type: EventType
     object: T_co
+
+
+class Binding(NamedTuple):
+    """A pod and its node."""
+
+    namespace: str
+    pod: str
+    node: str
+    uid: str = ""
+    annotations: Mapping[str, str] | None = None
+    """Put on the pod as well."""
+
+
+class Patch(NamedTuple):
+    """A change of one object of a known kind."""
+
+    namespace: str
+    name: str
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+
+class Created(msgspec.Struct, frozen=True, gc=False):
+    """What the server gave to a new object."""
+
+    uid: str
+    resource_version: str = msgspec.field(name="resourceVersion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +216,32 @@ class Cluster(Protocol):
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         """POST a Binding of the pod to the node."""
+        ...
+
+    at_once: int
+    """How many writes `create_all`, `bind_all` and `patch_all` should be given. They begin them in order, wait for all,
+    and say of each what came of it: nothing is raised. Without a network between they cost much less than one by one;
+    with one, nothing is gained by waiting for the slowest."""
+
+    async def create_all(
+        self, kind: Kind, bodies: Sequence[Mapping[str, Any]], namespace: str
+    ) -> Sequence[Created | ApiError]:
+        """Create objects of one kind in one namespace."""
+        ...
+
+    async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
+        """Bind pods."""
+        ...
+
+    async def patch_all(
+        self,
+        kind: Kind,
+        patches: Sequence[Patch],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+    ) -> Sequence[ApiError | None]:
+        """Patch objects of one kind."""
         ...
 
     async def raw(

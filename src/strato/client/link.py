@@ -17,12 +17,12 @@ import logging
 import socket
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
 from strato.api.status import to_status
-from strato.api.wire import Handler, Request, Response, User
+from strato.api.wire import Handler, Request, Response
 from strato.errors import ApiError, InternalError, Unavailable
 
 _log = logging.getLogger(__name__)
@@ -37,12 +37,26 @@ _SLICE_BYTES = 64 * 1024
 
 class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
     number: int
-    method: str
-    path: str
-    query: Mapping[str, Sequence[str]]
-    headers: Mapping[str, str]
+    request: Request
+
+
+class _AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
+    number: int
+    requests: list[Request]
+
+
+class _AnswerAll(msgspec.Struct, tag=6, array_like=True, gc=False):
+    number: int
+    responses: list[_Whole]
+
+
+class _Whole(msgspec.Struct, array_like=True, gc=False):
+    """An answer that is no stream."""
+
+    status: int
     body: bytes
-    user: User | None
+    content_type: str
+    headers: Mapping[str, str]
 
 
 class _Answer(msgspec.Struct, tag=1, array_like=True, gc=False):
@@ -72,12 +86,12 @@ class _Leave(msgspec.Struct, tag=4, array_like=True, gc=False):
     number: int
 
 
-_Frame = _Ask | _Answer | _Chunk | _End | _Leave
+_Frame = _Ask | _Answer | _Chunk | _End | _Leave | _AskAll | _AnswerAll
 _decode = msgspec.msgpack.Decoder(_Frame).decode
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
 
-class Link(asyncio.Protocol):
+class Link(asyncio.Protocol, Handler):
     """One end of a socket between two processes; made by `connect`. It is the `Handler` of the other process.
 
     Args:
@@ -93,6 +107,9 @@ class Link(asyncio.Protocol):
         self._have = 0
         self._need = _LENGTH_BYTES
         self._asked: dict[int, asyncio.Future[Response]] = {}
+        self._asked_all: dict[int, Sequence[asyncio.Future[Response]] | asyncio.Future[Sequence[Response]]] = {}
+        self._gathered: list[Request] = []
+        self._gathered_for: list[asyncio.Future[Response]] = []
         self._streams: dict[int, _Stream] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._writable = asyncio.Event()
@@ -108,10 +125,10 @@ class Link(asyncio.Protocol):
         Raises:
             Unavailable: The other end is gone.
         """
+        if request.ahead and request.method != "GET":
+            return await self._together(request)
         number = next(self._numbers)
-        self._send(
-            _Ask(number, request.method, request.path, request.query, request.headers, request.body, request.user)
-        )
+        self._send(_Ask(number, request))
         answer: asyncio.Future[Response]
         answer = self._asked[number] = asyncio.get_running_loop().create_future()
         try:
@@ -124,6 +141,38 @@ class Link(asyncio.Protocol):
                 self._leave(number)
             raise
 
+    def _together(self, request: Request) -> asyncio.Future[Response]:
+        """Ask in one frame with others of this turn of the loop: writes that wait for no disk are answered at once."""
+        self._check_open()
+        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        if not self._gathered:
+            asyncio.get_running_loop().call_soon(self._send_gathered)
+        self._gathered.append(request)
+        self._gathered_for.append(answer)
+        if len(self._gathered) >= _FRAMES_AT_ONCE:
+            self._send_gathered()
+        return answer
+
+    def _send_gathered(self) -> None:
+        if not self._gathered or self.closed.is_set():
+            return
+        number = next(self._numbers)
+        requests, self._gathered = self._gathered, []
+        self._asked_all[number], self._gathered_for = self._gathered_for, []
+        self._send(_AskAll(number, requests))
+
+    async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Ask the other end for several things at once.
+
+        Raises:
+            Unavailable: The other end is gone.
+        """
+        number = next(self._numbers)
+        self._send(_AskAll(number, list(requests)))
+        answers: asyncio.Future[Sequence[Response]]
+        answers = self._asked_all[number] = asyncio.get_running_loop().create_future()
+        return await answers
+
     def _leave(self, number: int) -> None:
         if not self.closed.is_set():
             self._send(_Leave(number))
@@ -134,11 +183,38 @@ class Link(asyncio.Protocol):
 
     # Answering
 
+    async def _serve_all(self, ask: _AskAll) -> None:
+        try:
+            responses = await self._responses(ask.requests)
+            wholes = [
+                _Whole(
+                    response.status,
+                    b"" if request.brief and response.status < 400 else response.body,
+                    response.content_type,
+                    response.headers,
+                )
+                for request, response in zip(ask.requests, responses, strict=True)
+            ]
+            self._send(_AnswerAll(ask.number, wholes))
+        except Unavailable:
+            pass  # nobody is left to hear it
+        finally:
+            self._serving.pop(ask.number, None)
+
+    async def _responses(self, requests: Sequence[Request]) -> Sequence[Response]:
+        if self._handler is None:
+            return [_refusal(request) for request in requests]
+        try:
+            return await self._handler.handle_all(requests)
+        except Exception as error:  # as for one
+            _log.exception("%d requests failed, %s %s first", len(requests), requests[0].method, requests[0].path)
+            return [_failure(InternalError(repr(error)))] * len(requests)
+
     async def _serve(self, ask: _Ask) -> None:
         number = ask.number
         stream: AsyncIterator[bytes] | None = None
         try:
-            response = await self._response(ask)
+            response = await self._response(ask.request)
             stream = response.stream
             self._send(
                 _Answer(
@@ -167,23 +243,25 @@ class Link(asyncio.Protocol):
             return str(error) or repr(error)
         return ""
 
-    async def _response(self, ask: _Ask) -> Response:
+    async def _response(self, request: Request) -> Response:
         if self._handler is None:
-            return _failure(InternalError(f"{ask.method} {ask.path}: this end of the link answers nothing"))
-        request = Request(ask.method, ask.path, ask.query, ask.headers, ask.body, ask.user)
+            return _refusal(request)
         try:
             return await self._handler.handle(request)
         except ApiError as error:
             return _failure(error)
         except Exception as error:  # the last net: who asks must not wait for ever
-            _log.exception("%s %s failed", ask.method, ask.path)
-            return _failure(InternalError(f"{ask.method} {ask.path}: {error!r}"))
+            _log.exception("%s %s failed", request.method, request.path)
+            return _failure(InternalError(f"{request.method} {request.path}: {error!r}"))
 
     # Frames
 
-    def _send(self, frame: _Frame) -> None:
+    def _check_open(self) -> None:
         if self._transport is None or self.closed.is_set():
             raise Unavailable("the other process is gone")
+
+    def _send(self, frame: _Frame) -> None:
+        self._check_open()
         buffer = bytearray(_LENGTH_BYTES)
         _encode_into(frame, buffer, _LENGTH_BYTES)
         buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
@@ -228,6 +306,10 @@ class Link(asyncio.Protocol):
             self._answered(frame)
         elif isinstance(frame, _Ask):
             self._serving[number] = asyncio.get_running_loop().create_task(self._serve(frame))
+        elif isinstance(frame, _AskAll):
+            self._serving[number] = asyncio.get_running_loop().create_task(self._serve_all(frame))
+        elif isinstance(frame, _AnswerAll):
+            self._answered_all(frame)
         elif isinstance(frame, _End):
             stream = self._streams.pop(number, None)
             if stream is not None:
@@ -248,6 +330,19 @@ class Link(asyncio.Protocol):
             stream = self._streams[answer.number] = _Stream(self, answer.number)
         waiting.set_result(Response(answer.status, answer.body, answer.content_type, answer.headers, stream))
 
+    def _answered_all(self, answers: _AnswerAll) -> None:
+        responses = [
+            Response(whole.status, whole.body, whole.content_type, whole.headers) for whole in answers.responses
+        ]
+        waiting = self._asked_all.pop(answers.number, ())
+        if isinstance(waiting, asyncio.Future):
+            if not waiting.done():
+                waiting.set_result(responses)
+            return
+        for one, response in zip(waiting, responses, strict=True):
+            if not one.done():
+                one.set_result(response)
+
     # The socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -259,11 +354,16 @@ class Link(asyncio.Protocol):
         self.closed.set()
         self._writable.set()
         gone = Unavailable("the other process is gone")
-        for waiting in self._asked.values():
+        everybody: list[asyncio.Future[Any]] = [*self._asked.values(), *self._gathered_for]
+        for together in self._asked_all.values():
+            everybody.extend((together,) if isinstance(together, asyncio.Future) else together)
+        for waiting in everybody:
             if not waiting.done():
                 waiting.set_exception(gone)
                 waiting.exception()  # who asked may be gone as well
         self._asked.clear()
+        self._asked_all.clear()
+        self._gathered_for.clear()
         for stream in self._streams.values():
             stream.end(gone)
         self._streams.clear()
@@ -350,6 +450,10 @@ class _Stream:
         self._link._forget_stream(self._number, ended=self._ended)  # noqa: SLF001 - two halves of one thing
         self._ended = True
         self._chunks.clear()
+
+
+def _refusal(request: Request) -> Response:
+    return _failure(InternalError(f"{request.method} {request.path}: this end of the link answers nothing"))
 
 
 def _failure(error: ApiError) -> Response:

@@ -6,11 +6,12 @@ and the decoding of views are those of the remote client.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from strato.api.wire import Handler, Request, Response, User
-from strato.client.calls import WireCluster
-from strato.errors import Unavailable
+from strato.client.calls import WireCluster, answered
+from strato.errors import ApiError, Unavailable
 
 
 class LocalCluster(WireCluster):
@@ -19,21 +20,36 @@ class LocalCluster(WireCluster):
     Args:
         handler: The server's core.
         user: The identity of every request; the server authorises it like any other.
+        ahead: Whether who asks dies with the server, and need not wait for its disk (`strato.server.store`).
     """
 
     remote: bool = False
     chunks_are_whole_lines: ClassVar[bool] = True
 
-    def __init__(self, handler: Handler, user: User) -> None:
+    at_once: int = 64
+
+    def __init__(self, handler: Handler, user: User, *, ahead: bool = False) -> None:
         self._handler: Handler | None = handler
         self._user = user
+        self._ahead = ahead
 
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
         """Hand the request to the server's core."""
         if self._handler is None:
             raise Unavailable("this client is closed")
-        request.user = self._user
+        request.user, request.ahead = self._user, self._ahead
         return await self._handler.handle(request)
+
+    async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+        """Hand the requests to the server's core together."""
+        if self._handler is None:
+            return [Unavailable("this client is closed")] * len(requests)
+        for request in requests:
+            request.user, request.ahead = self._user, self._ahead
+        try:
+            return [answered(response) for response in await self._handler.handle_all(requests)]
+        except Unavailable as error:
+            return [error] * len(requests)
 
     async def close(self) -> None:
         """Forget the server."""

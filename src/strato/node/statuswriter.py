@@ -7,10 +7,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import msgspec
-
 from strato.api import catalog
-from strato.client.cluster import Cluster, PatchType
+from strato.client.cluster import Cluster, Patch
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, Gone, InternalError, NotFound, TooManyRequests, Unavailable
 from strato.node.timers import Timers
@@ -61,7 +59,6 @@ class StatusWriter:
         self._on_written = on_written
         self._concurrency = concurrency
         self._queue: asyncio.Queue[Subject] = asyncio.Queue()
-        self._encode = msgspec.json.Encoder().encode
 
     def submit(self, subject: Subject) -> None:
         """Ask for a write; asking again before it happened costs nothing."""
@@ -74,44 +71,49 @@ class StatusWriter:
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._concurrency):
+            for _ in range(max(2, self._concurrency // self._cluster.at_once)):
                 group.create_task(self._work())
 
     async def _work(self) -> None:
         while True:
-            subject = await self._queue.get()
-            subject.queued, subject.writing = False, True
-            retry = False
-            try:
-                await self._write(subject)
-                self._on_written(subject, True)
-            except _GONE:
-                self._on_written(subject, False)
-            except _PASSING as err:
-                _log.debug("a pod status is written later: pod=%s/%s error=%s", subject.namespace, subject.name, err)
-                retry = True
-            except ApiError as err:
-                _log.warning("a pod status was refused: pod=%s/%s error=%s", subject.namespace, subject.name, err)
-                self._on_written(subject, True)
-            finally:
-                subject.writing = False
-            if retry:
-                subject.queued = True
-                self._timers.after(RETRY_SECONDS, self._queue.put_nowait, subject)
-            elif subject.queued:
-                self._queue.put_nowait(subject)
+            subjects = [await self._queue.get()]
+            while len(subjects) < self._cluster.at_once and not self._queue.empty():
+                subjects.append(self._queue.get_nowait())
+            now = self._clock.now()
+            written: list[Subject] = []
+            patches: list[Patch] = []
+            for subject in subjects:
+                subject.queued, subject.writing = False, True
+                status = subject.next_write(now)
+                if status is None:
+                    self._written(subject, await self._delete(subject))
+                else:
+                    written.append(subject)
+                    body = {"metadata": {"uid": subject.uid}, "status": status}
+                    patches.append(Patch(subject.namespace, subject.name, body))
+            errors = await self._cluster.patch_all(catalog.POD, patches, subresource="status") if patches else ()
+            for subject, error in zip(written, errors, strict=True):
+                self._written(subject, error)
 
-    async def _write(self, subject: Subject) -> None:
-        status = subject.next_write(self._clock.now())
-        if status is None:
+    async def _delete(self, subject: Subject) -> ApiError | None:
+        try:
             await self._cluster.delete(
                 catalog.POD, subject.name, subject.namespace, uid=subject.uid, grace_period_seconds=0
             )
+        except ApiError as error:
+            return error
+        return None
+
+    def _written(self, subject: Subject, error: ApiError | None) -> None:
+        """Tell of a write and see to the next one."""
+        subject.writing = False
+        if isinstance(error, _PASSING):
+            _log.debug("a pod status is written later: pod=%s/%s error=%s", subject.namespace, subject.name, error)
+            subject.queued = True
+            self._timers.after(RETRY_SECONDS, self._queue.put_nowait, subject)
             return
-        # raw: the answer, a whole pod, is of no interest and need not be decoded.
-        await self._cluster.raw(
-            "PATCH",
-            f"/api/v1/namespaces/{subject.namespace}/pods/{subject.name}/status",
-            body=self._encode({"metadata": {"uid": subject.uid}, "status": status}),
-            content_type=PatchType.MERGE.value,
-        )
+        if error is not None and not isinstance(error, _GONE):
+            _log.warning("a pod status was refused: pod=%s/%s error=%s", subject.namespace, subject.name, error)
+        self._on_written(subject, not isinstance(error, _GONE))
+        if subject.queued:
+            self._queue.put_nowait(subject)

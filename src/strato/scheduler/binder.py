@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from strato.api import catalog
 from strato.api.core import Pod
-from strato.client.cluster import Cluster, PatchType
+from strato.client.cluster import Binding, Cluster, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
@@ -87,7 +87,7 @@ class Binder:
         self._binds.extend(binds)
         if choices:
             self._choices.update(choices)
-        self._wake_workers(len(binds))
+        self._wake_workers(-(-len(binds) // self._cluster.at_once))
 
     def evict(self, evictions: list[Eviction]) -> None:
         """Remove pods."""
@@ -124,11 +124,11 @@ class Binder:
             self._busy += 1
             try:
                 if self._binds:
-                    bind = self._binds.popleft()
-                    if bind.task.reservation is not None:
-                        self._prepare(bind)
-                    else:
-                        await self._bind(bind)
+                    binds = self._next_binds()
+                    if len(binds) == 1:
+                        await self._bind(binds[0])
+                    elif binds:
+                        await self._bind_all(binds)
                 else:
                     await self._write(self._writes.popleft())
             finally:
@@ -147,63 +147,87 @@ class Binder:
 
     # -- binds ---------------------------------------------------------------------------------------------------------
 
-    def _prepare(self, bind: Bind) -> None:
-        """Get a pod's claims ready and bind it then; aside, because volumes may take minutes and workers are few."""
+    def _aside(self, work: Coroutine[Any, Any, None], bind: Bind) -> None:
+        """Go on with a bind beside the workers, who are few: volumes may take minutes, and so may attempts."""
+
+        async def counted() -> None:
+            try:
+                await work
+            finally:
+                self._busy -= 1
+
         assert self._group is not None
         self._busy += 1
-        self._group.create_task(self._bind_with_claims(bind), name=f"binder {bind.task.key}")
+        self._group.create_task(counted(), name=f"binder {bind.task.key}")
 
     async def _bind_with_claims(self, bind: Bind) -> None:
+        """Get a pod's claims ready and bind it then."""
         given = bind.task.reservation
+        if given is None or not given.stands:
+            return
+        began = self._clock.monotonic()
         try:
-            if given is None or not given.stands:
-                return
-            began = self._clock.monotonic()
-            try:
-                await self._claims.prepare(bind.task, given, bind.node)
-            except StratoError as error:
-                await self._failed(bind, error, f"execute preBind for pod {bind.task.key} failed: {error}")
-            else:
-                if self._staged is not None:
-                    self._staged(bind.task, "PreBind", self._clock.monotonic() - began)
-                await self._bind(bind)
-            if not given.stands:
-                await self._claims.undo(bind.task, given)
-        finally:
-            self._busy -= 1
+            await self._claims.prepare(bind.task, given, bind.node)
+        except StratoError as error:
+            await self._failed(bind, error, f"execute preBind for pod {bind.task.key} failed: {error}")
+        else:
+            if self._staged is not None:
+                self._staged(bind.task, "PreBind", self._clock.monotonic() - began)
+            await self._bind(bind)
+        if not given.stands:
+            await self._claims.undo(bind.task, given)
 
-    async def _bind(self, bind: Bind) -> None:
-        task = bind.task
-        why = self._choices.pop(task.key, None) if self._choices else None
+    def _next_binds(self) -> list[Bind]:
+        """Take the next binds that can be sent; those whose pods have claims go aside."""
+        binds: list[Bind] = []
+        while self._binds and len(binds) < self._cluster.at_once:
+            bind = self._binds.popleft()
+            if bind.task.reservation is not None:
+                self._aside(self._bind_with_claims(bind), bind)
+            else:
+                binds.append(bind)
+        return binds
+
+    async def _bind_all(self, binds: Sequence[Bind]) -> None:
+        """Bind pods with one call; what did not come about at once is tried again one by one."""
+        began = self._clock.monotonic()
+        answers = await self._cluster.bind_all([_binding(bind) for bind in binds])
+        for bind, error in zip(binds, answers, strict=True):
+            if error is None:
+                self._done(bind, began)
+            else:
+                self._aside(self._bind(bind, error), bind)
+
+    async def _bind(self, bind: Bind, error: ApiError | None = None) -> None:
+        """Bind a pod; ``error`` is what came of a first attempt."""
         began = self._clock.monotonic()
         for attempt in range(_ATTEMPTS):
-            try:
-                await self._cluster.bind(
-                    task.namespace, task.name, bind.node, uid=task.uid, annotations=task.bind_annotations()
-                )
-            except (Unavailable, TooManyRequests) as error:
-                if attempt == _ATTEMPTS - 1:
-                    return await self._failed(bind, error)
-                await self._clock.sleep(error.retry_after_seconds or 0.05 * 2**attempt)
-            except ApiError as error:
+            if attempt or error is None:
+                (error,) = await self._cluster.bind_all([_binding(bind)])
+            if error is None:
+                return self._done(bind, began)
+            if attempt == _ATTEMPTS - 1 or not isinstance(error, Unavailable | TooManyRequests):
                 return await self._failed(bind, error)
-            else:
-                if self._failures:
-                    self._failures.pop(task.key, None)
-                text = f"Successfully assigned {task.key} to {bind.node}"
-                if why is not None:
-                    text += f" ({why})"
-                if self._staged is not None:
-                    self._staged(task, "Bind", self._clock.monotonic() - began)
-                self._recorder.event(task.pod, NORMAL, "Scheduled", text)
-                if self._bound is not None:
-                    self._bound(task)
-                return None
+            await self._clock.sleep(error.retry_after_seconds or 0.05 * 2**attempt)
         return None
+
+    def _done(self, bind: Bind, began: float) -> None:
+        task = bind.task
+        if self._failures:
+            self._failures.pop(task.key, None)
+        text = f"Successfully assigned {task.key} to {bind.node}"
+        if self._choices and (why := self._choices.pop(task.key, None)) is not None:
+            text += f" ({why})"
+        if self._staged is not None:
+            self._staged(task, "Bind", self._clock.monotonic() - began)
+        self._recorder.event(task.pod, NORMAL, "Scheduled", text)
+        if self._bound is not None:
+            self._bound(task)
 
     async def _failed(self, bind: Bind, error: StratoError, message: str = "") -> None:
         """Tell the pod, wait, read it anew, and let it be decided again."""
         task = bind.task
+        self._choices.pop(task.key, None)
         if self._world.tasks.get(task.key) is not task:
             return
         _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
@@ -318,3 +342,8 @@ class Binder:
             patch_type=PatchType.STRATEGIC,
             subresource="status",
         )
+
+
+def _binding(bind: Bind) -> Binding:
+    task = bind.task
+    return Binding(task.namespace, task.name, bind.node, task.uid, task.bind_annotations())

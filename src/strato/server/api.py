@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import method_not_supported, not_found, to_status
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError, BadRequest, Forbidden, InternalError, MethodNotAllowed, NotFound
 from strato.metrics import Registry as Metrics
@@ -39,6 +39,7 @@ from strato.server.store import Store
 _log = logging.getLogger(__name__)
 
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+_READING = frozenset(("GET", "HEAD"))
 _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 """What is done in one namespace only: a bulk delete never reaches over all of them."""
 _OBJECT_VERBS = frozenset(("get", "update", "patch", "delete"))
@@ -56,7 +57,7 @@ class Pages(Protocol):
         ...
 
 
-class ApiServer:
+class ApiServer(Handler):
     """The server's core.
 
     Args:
@@ -112,16 +113,49 @@ class ApiServer:
         self._logs.source = source
 
     async def handle(self, request: Request) -> Response:
-        """Answer one request; every error becomes a ``Status``."""
+        """Answer one request; every error becomes a ``Status``.
+
+        What a write answers could be taken back by a crash until it is durable: here, and only here, answers wait for
+        the disk. Who runs ahead of it waits before reading instead, to find what was answered already.
+        """
+        reads = request.method in _READING
+        if reads and request.ahead:
+            await self.store.settled()
+        answer = self._answer(request)
+        response = answer if isinstance(answer, Response) else await self._awaited(request, answer)
+        if reads or request.ahead or response.status >= 400:
+            return response
+        failure = await self.store.settled()
+        return response if failure is None else error_response(failure)
+
+    async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Answer writes in order; those that wait for the disk wait for it once."""
+        responses = [self.write(request) for request in requests]
+        if all(request.ahead for request in requests):
+            return responses
+        failure = await self.store.settled()
+        if failure is None:
+            return responses
+        return [response if response.status >= 400 else error_response(failure) for response in responses]
+
+    def write(self, request: Request) -> Response:
+        """Do what a request asks that is no mere reading; the answer holds once the store has settled."""
+        answer = self._answer(request)
+        assert isinstance(answer, Response), "only what is read from elsewhere is waited for"
+        return answer
+
+    def _answer(self, request: Request) -> Response | Awaitable[Response]:
+        """Answer a request, and count it; a log that lies elsewhere is still to be waited for."""
         verb = resource = ""
+        answer: Response | Awaitable[Response]
         try:
             target = parse_path(request.path)
             if target is None:
-                response = self._page(request)
+                answer = self._page(request)
             else:
                 served = self.registry.find(target.group, target.version, target.plural)
                 if served is None:
-                    response = self._page(request)
+                    answer = self._page(request)
                 elif target.namespace and not served.kind.namespaced:
                     raise NotFound("the server could not find the requested resource")
                 else:
@@ -130,17 +164,18 @@ class ApiServer:
                     verb = verb_of(request.method, bool(target.name), is_watch)
                     resource = served.kind.plural
                     self._authorize(request.user or ANONYMOUS, verb, target)
-                    response = await self._dispatch(request, target, served, verb)
-        except ApiError as error:
-            response = error_response(error)
-        except RecursionError:
-            response = error_response(BadRequest("the object provided is nested too deeply"))
-        except Exception:
-            _log.exception("a request failed: method=%s path=%s", request.method, request.path)
-            response = error_response(InternalError(f"internal error on {request.method} {request.path}"))
-        key = (verb, resource, response.status)
+                    answer = self._dispatch(request, target, served, verb)
+        except Exception as error:
+            answer = _failure(request, error)
+        key = (verb, resource, answer.status if isinstance(answer, Response) else 200)
         self._counts[key] = self._counts.get(key, 0) + 1
-        return response
+        return answer
+
+    async def _awaited(self, request: Request, answer: Awaitable[Response]) -> Response:
+        try:
+            return await answer
+        except Exception as error:
+            return _failure(request, error)
 
     def _collect(self) -> Iterable[Sample]:
         """Tell the metrics how many requests there were; counting itself is one dict entry per request."""
@@ -175,16 +210,18 @@ class ApiServer:
             details={"kind": shown, "name": name, "group": group},
         )
 
-    async def _dispatch(self, request: Request, target: ResourcePath, served: Served, verb: str) -> Response:
+    def _dispatch(
+        self, request: Request, target: ResourcePath, served: Served, verb: str
+    ) -> Response | Awaitable[Response]:
         kind = served.kind
         if target.subresource:
-            return await self._dispatch_subresource(request, target, served, verb)
+            return self._dispatch_subresource(request, target, served, verb)
         if verb not in kind.verbs or (verb in _OBJECT_VERBS) is not bool(target.name):
             raise _not_allowed(served, verb)
         if verb in _NAMESPACED_VERBS and kind.namespaced and not target.namespace:
             raise MethodNotAllowed(_NOT_ALLOWED)
         if kind is catalog.BINDING:
-            return await self._binder.create(request, target, self._pods)
+            return self._binder.create(request, target, self._pods)
         if verb == "create":
             review = self._reviews.answer(request, target, kind)
             if review is not None:
@@ -197,38 +234,38 @@ class ApiServer:
             case "watch":
                 return self._reader.watch(request, target, served)
             case "create":
-                return await self._writer.create(request, target, served)
+                return self._writer.create(request, target, served)
             case "update":
-                return await self._writer.update(request, target, served)
+                return self._writer.update(request, target, served)
             case "patch":
-                return await self._writer.patch(request, target, served)
+                return self._writer.patch(request, target, served)
             case "delete":
-                return await self._deleter.delete(request, target, served)
+                return self._deleter.delete(request, target, served)
             case "deletecollection":
-                return await self._deleter.delete_collection(request, target, served)
+                return self._deleter.delete_collection(request, target, served)
         raise _not_allowed(served, verb)
 
-    async def _dispatch_subresource(
+    def _dispatch_subresource(
         self, request: Request, target: ResourcePath, served: Served, verb: str
-    ) -> Response:
+    ) -> Response | Awaitable[Response]:
         kind, sub = served.kind, target.subresource
         if sub == "status" and kind.has_status:
             match verb:
                 case "get":
                     return self._reader.get(request, target, served)
                 case "update":
-                    return await self._writer.update(request, target, served)
+                    return self._writer.update(request, target, served)
                 case "patch":
-                    return await self._writer.patch(request, target, served)
+                    return self._writer.patch(request, target, served)
         elif sub == "scale" and kind.scale_paths is not None:
-            return await self._scale.handle(request, target, served, verb)
+            return self._scale.handle(request, target, served, verb)
         elif kind.group == "" and kind.plural == "pods":
             if sub == "binding" and verb == "create":
-                return await self._binder.bind(request, target, served)
+                return self._binder.bind(request, target, served)
             if sub == "log" and verb == "get":
-                return await self._logs.read(request, target, served)
+                return self._logs.read(request, target, served)
             if sub == "eviction" and verb == "create":
-                return await self._evictor.evict(request, target, served)
+                return self._evictor.evict(request, target, served)
             if sub in _NEED_A_KUBELET or sub.startswith("proxy/"):
                 raise ApiError(
                     f"pods/{sub.partition('/')[0]} is not served by the embedded API server; pods of its sandbox node "
@@ -239,7 +276,7 @@ class ApiServer:
         elif sub == "token" and verb == "create" and kind is catalog.SERVICEACCOUNT:
             return self._tokens.create(request, target, served)
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":
-            return await self._writer.update(request, target, served)
+            return self._writer.update(request, target, served)
         if sub in kind.subresources or (sub == "status" and kind.has_status):
             raise _not_allowed(served, verb)
         if sub == "scale" and served.is_custom:
@@ -249,6 +286,16 @@ class ApiServer:
 
 def _not_allowed(served: Served, verb: str) -> MethodNotAllowed:
     return method_not_supported(served.kind, verb) if served.is_custom else MethodNotAllowed(_NOT_ALLOWED)
+
+
+def _failure(request: Request, error: Exception) -> Response:
+    """Return what a request is answered that went wrong; a bug of ours is logged."""
+    if isinstance(error, ApiError):
+        return error_response(error)
+    if isinstance(error, RecursionError):
+        return error_response(BadRequest("the object provided is nested too deeply"))
+    _log.error("a request failed: method=%s path=%s", request.method, request.path, exc_info=error)
+    return error_response(InternalError(f"internal error on {request.method} {request.path}"))
 
 
 def error_response(error: ApiError, headers: Mapping[str, str] | None = None) -> Response:

@@ -13,7 +13,7 @@ from strato.clock import format_time
 from strato.server import definitions
 from strato.server.objects import Json, at_revision
 from strato.server.rest.state import State
-from strato.server.store import Event
+from strato.server.store import Change
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
@@ -63,7 +63,7 @@ class CustomKinds:
             state.registry.serve_crd(crd)
         state.store.on_publish(catalog.CUSTOMRESOURCEDEFINITION.resource, self._observe)
 
-    def _observe(self, resource: str, event: Event) -> None:
+    def _observe(self, resource: str, event: Change) -> None:
         del resource
         if event.body is not None:
             self._state.registry.serve_crd(_decode(event.body))

@@ -26,7 +26,7 @@ from strato.server.rest.state import AdmitAll, State
 from strato.server.rest.tokens import Tokens
 from strato.server.rootca import RootCertificates
 from strato.server.seed import seed
-from strato.server.store import Event, Store
+from strato.server.store import Change, Store
 
 
 def in_memory_server(
@@ -129,7 +129,7 @@ class _RoleReader:
         for kind in (catalog.ROLE, catalog.ROLEBINDING, catalog.CLUSTERROLE, catalog.CLUSTERROLEBINDING):
             store.on_publish(kind.resource, self._observe)
 
-    def _observe(self, resource: str, event: Event) -> None:
+    def _observe(self, resource: str, event: Change) -> None:
         del resource
         self.rbac_revision = event.revision
 

@@ -13,8 +13,7 @@ from strato.api import catalog
 from strato.clock import parse_time
 from strato.server.objects import at_revision
 from strato.server.rest.state import State
-from strato.server.seed import retrieved
-from strato.server.store import Event
+from strato.server.store import Change
 
 LIFE_SECONDS = 3600.0
 _AT_LEAST_SECONDS = 30.0
@@ -51,7 +50,7 @@ class EventExpiry:
                 found.append(_Due(parse_time(text) + LIFE_SECONDS, kind.resource, key, row.revision))
         return found
 
-    def _observe(self, resource: str, event: Event) -> None:
+    def _observe(self, resource: str, event: Change) -> None:
         if event.body is not None:
             self._due.append(_Due(self._state.clock.now() + LIFE_SECONDS, resource, event.key, event.revision))
             self._arm()
@@ -71,6 +70,6 @@ class EventExpiry:
             # Whoever has written it since has given it another hour.
             if row is not None and row.revision == due.revision and due.key not in bucket.pending:
                 last = at_revision(row.body, store.next_revision())
-                store.write(due.resource, due.key, None, last).add_done_callback(retrieved)
+                store.write(due.resource, due.key, None, last)
         if not store.has_failed:
             self._arm()

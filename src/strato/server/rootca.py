@@ -5,7 +5,7 @@ from __future__ import annotations
 from strato.api import catalog
 from strato.server.rest.state import State
 from strato.server.seed import ensure
-from strato.server.store import Event
+from strato.server.store import Change
 
 NAME = "kube-root-ca.crt"
 
@@ -25,12 +25,12 @@ class RootCertificates:
         state.store.on_publish(catalog.NAMESPACE.resource, self._namespace_changed)
         state.store.on_publish(catalog.CONFIGMAP.resource, self._config_map_changed)
 
-    def _namespace_changed(self, resource: str, event: Event) -> None:
+    def _namespace_changed(self, resource: str, event: Change) -> None:
         del resource
         if event.previous is None:
             self._publish(event.key)
 
-    def _config_map_changed(self, resource: str, event: Event) -> None:
+    def _config_map_changed(self, resource: str, event: Change) -> None:
         del resource
         if event.previous is not None and event.key.endswith(f"/{NAME}"):
             self._publish(event.key.partition("/")[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -51,13 +50,7 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
         if _content(obj) == _content(old):
             return
     metadata["resourceVersion"] = str(state.store.next_revision())
-    state.store.write(kind.resource, key, encode(obj)).add_done_callback(retrieved)
-
-
-def retrieved(future: asyncio.Future[None]) -> None:
-    """Take note of a write that nobody waits for; the journal has already told why it failed."""
-    if not future.cancelled():
-        future.exception()
+    state.store.write(kind.resource, key, encode(obj))
 
 
 def _kind_of(obj: Json) -> Kind:

@@ -1,8 +1,12 @@
 """The store: objects in memory, one global revision, a ring of events per resource, durable through a journal.
 
 A write is decided against the newest state (`latest`), made durable by the journal, and only then published:
-readers and watchers never see what a crash could take back, and whoever waited for the write is answered after
-its commit. Without a journal publishing follows at once.
+readers and watchers never see what a crash could take back, and whoever waits for the write (`settled`) is answered
+after its commit. Without a journal publishing follows at once.
+
+Watchers that die with this process (the cluster's own controllers, scheduler and nodes) may run ahead: they are told
+of a change when it is written. What they do in consequence is written after it, and the journal keeps the order: what
+a crash takes back it takes back with all that came of it.
 
 Bodies are JSON bytes with their ``resourceVersion`` inside, shared by readers, watchers and the journal.
 """
@@ -11,14 +15,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
-from strato.errors import Gone, InvariantError
+from strato.errors import ApiError, Gone, InvariantError
 
 _log = logging.getLogger(__name__)
 
@@ -38,64 +42,70 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     revision: int
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One published change; ``body`` is None for a deletion, ``previous`` None for a creation."""
-
-    revision: int
-    key: str
-    body: bytes | None
-    previous: bytes | None
-    tombstone: bytes | None
-    """The last state of a deleted object, with the revision of its deletion."""
-
-
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One write on its way: what the journal makes durable."""
+    """One write: what the journal makes durable and watchers are told.
+
+    ``body`` is None for a deletion, ``previous`` None for a creation.
+    """
 
     resource: str
     key: str
     revision: int
     body: bytes | None
-    tombstone: bytes | None
+    previous: bytes | None = None
+    tombstone: bytes | None = None
+    """The last state of a deleted object, with the revision of its deletion."""
 
 
 class Journal(Protocol):
-    """Makes changes durable, in order."""
+    """Makes changes durable, in order, and tells the store (`Store.committed`)."""
 
     def append(self, change: Change) -> None:
-        """Take a change; ``on_commit`` hears of it once it is durable."""
+        """Take a change."""
         ...
 
 
 class Watcher:
-    """A reader of one resource's events. Buffers a bounded number; a reader too slow for that is cut off."""
+    """A reader of one resource's changes. Buffers a bounded number; a reader too slow for that is cut off.
+
+    Args:
+        group: The watchers it is one of.
+        bucket: What it watches.
+    """
 
     LIMIT = 65_536
 
-    def __init__(self, bucket: Bucket) -> None:
-        self._bucket = bucket
-        self._events: list[Event] = []
+    def __init__(self, group: set[Watcher], bucket: Bucket) -> None:
+        self._group, self._bucket = group, bucket
+        self._events: list[Change] = []
         self._ready = asyncio.Event()
-        self.overflowed = False
+        self.is_cut_off = False
+        """Whether changes were missed: too many to keep, or they never came about."""
+        group.add(self)
 
-    def offer(self, events: Sequence[Event]) -> None:
-        """Take published events."""
+    def offer(self, events: Sequence[Change]) -> None:
+        """Take changes."""
         if len(self._events) + len(events) > self.LIMIT:
-            self.overflowed = True
-            self._events.clear()
-            self._bucket.watchers.discard(self)
+            self.cut_off()
         else:
             self._events.extend(events)
+            self._ready.set()
+
+    def cut_off(self) -> None:
+        """Give this watcher nothing more; it must list again."""
+        self.is_cut_off = True
+        self._events.clear()
+        self.close()
         self._ready.set()
 
-    async def take(self) -> list[Event]:
-        """Wait for events and return all there are; empty after an overflow."""
+    async def take(self) -> list[Change]:
+        """Wait for changes and return all there are; empty after a cut."""
         await self._ready.wait()
         self._ready.clear()
         events, self._events = self._events, []
         return events
 
-    def shared(self, events: Sequence[Event], make: Callable[[], bytes]) -> bytes:
+    def shared(self, events: Sequence[Change], make: Callable[[], bytes]) -> bytes:
         """Return what ``make`` makes of events of this resource, made once for all watchers that read the same ones.
 
         Watchers woken together read together, so that remembering the last is enough.
@@ -114,7 +124,7 @@ class Watcher:
 
     def close(self) -> None:
         """Stop receiving."""
-        self._bucket.watchers.discard(self)
+        self._group.discard(self)
 
 
 class Bucket:
@@ -124,14 +134,17 @@ class Bucket:
         self.resource = resource
         self.objects: dict[str, Row] = {}
         """What is durable: all that readers see."""
-        self.pending: dict[str, tuple[int, bytes | None]] = {}
-        """Newest undurable state by key: what conflicts are decided on."""
-        self.events: deque[Event] = deque()
+        self.pending: dict[str, Change] = {}
+        """Newest undurable change by key: what conflicts are decided on."""
+        self.events: deque[Change] = deque()
         self.compacted = revision
         """Events up to here are no longer kept."""
         self.newest = 0
         """Revision of the newest event there was."""
         self.watchers: set[Watcher] = set()
+        """Those who are told what is durable."""
+        self.ahead: set[Watcher] = set()
+        """Those who are told what is written."""
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._sorted: list[str] = []
         self._changed: dict[str, None] = {}
@@ -146,7 +159,7 @@ class Bucket:
         """Return the newest state of an object, durable or not."""
         found = self.pending.get(key)
         if found is not None:
-            return found[1]
+            return found.body
         row = self.objects.get(key)
         return None if row is None else row.body
 
@@ -154,6 +167,12 @@ class Bucket:
         """Return the keys that begin with ``prefix`` in order."""
         keys, low, high = self.span(prefix)
         return keys[low:high] if prefix else keys
+
+    def newest_keys(self, prefix: str = "") -> list[str]:
+        """Return the keys of the newest state, durable or not: the durable ones in order, then what is being made."""
+        pending = {key: change.body for key, change in self.pending.items() if key.startswith(prefix)}
+        keys = [key for key in self.keys(prefix) if pending.get(key, b"") is not None]
+        return keys + [key for key, body in pending.items() if body is not None and key not in self.objects]
 
     def span(self, prefix: str = "") -> tuple[Sequence[str], int, int]:
         """Return all keys in order, and where those with ``prefix`` begin and end."""
@@ -208,30 +227,25 @@ class Bucket:
 
         return sorted(then), body_of
 
-    def publish(self, change: Change) -> Event:
+    def publish(self, change: Change) -> None:
         """Make a durable change visible."""
         key, body = change.key, change.body
-        row = self.objects.get(key)
         if body is None:
-            if row is None:
+            if self.objects.pop(key, None) is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
-            del self.objects[key]
             self._changed[key] = None
         else:
             self.objects[key] = Row(body, change.revision)
-            if row is None:
+            if change.previous is None:
                 self._changed[key] = None
-        waiting = self.pending.get(key)
-        if waiting is not None and waiting[0] == change.revision:
+        if self.pending.get(key) is change:
             del self.pending[key]
         self.newest = change.revision
-        event = Event(change.revision, key, body, row.body if row else None, change.tombstone)
-        self.events.append(event)
+        self.events.append(change)
         if len(self.events) > EVENTS_KEPT:
             self.compacted = self.events.popleft().revision
-        return event
 
-    def events_after(self, revision: int) -> list[Event]:
+    def events_after(self, revision: int) -> list[Change]:
         """Return the kept events newer than ``revision``.
 
         Raises:
@@ -239,18 +253,13 @@ class Bucket:
         """
         if revision < self.compacted:
             raise Gone(f"too old resource version: {revision} ({self.compacted})")
-        newer: list[Event] = []
+        newer: list[Change] = []
         for event in reversed(self.events):
             if event.revision <= revision:
                 break
             newer.append(event)
         newer.reverse()
         return newer
-
-
-class _Waiter(msgspec.Struct, gc=False):
-    revision: int
-    future: asyncio.Future[None]
 
 
 class Store:
@@ -268,17 +277,18 @@ class Store:
         self._first_revision = revision
         self._buckets: dict[str, Bucket] = {}
         self._journal: Journal | None = None
-        self._waiters: deque[_Waiter] = deque()
-        self._failure: Exception | None = None
+        self._undurable: deque[Change] = deque()
+        self._waiters: deque[tuple[int, asyncio.Future[ApiError | None]]] = deque()
+        self._failure: ApiError | None = None
         self._publishing: deque[Change] = deque()
-        self._subscribers: dict[str, list[Callable[[str, Event], None]]] = {}
+        self._subscribers: dict[str, list[Callable[[str, Change], None]]] = {}
 
     def use_journal(self, journal: Journal) -> None:
         """Make every further write durable before it is published."""
         self._journal = journal
 
-    def on_publish(self, resource: str, subscriber: Callable[[str, Event], None]) -> None:
-        """Call ``subscriber(resource, event)`` for every published change of a resource, before it is answered."""
+    def on_publish(self, resource: str, subscriber: Callable[[str, Change], None]) -> None:
+        """Call ``subscriber(resource, change)`` for every published change of a resource, before it is answered."""
         self._subscribers.setdefault(resource, []).append(subscriber)
 
     @property
@@ -305,10 +315,8 @@ class Store:
         """Return the revision that the next `write` will carry; encode it into the body."""
         return self.revision + 1
 
-    def write(
-        self, resource: str, key: str, body: bytes | None, tombstone: bytes | None = None
-    ) -> asyncio.Future[None]:
-        """Write an object (None deletes) and return a future that ends when it is durable and visible.
+    def write(self, resource: str, key: str, body: bytes | None, tombstone: bytes | None = None) -> None:
+        """Write an object (None deletes). `settled` waits until that is durable and visible.
 
         ``body`` must carry `next_revision`; nothing may await between that call and this one.
 
@@ -318,42 +326,47 @@ class Store:
         if self._failure is not None:
             raise self._failure
         self.revision += 1
-        change = Change(resource, key, self.revision, body, tombstone)
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        bucket = self.bucket(resource)
+        change = Change(resource, key, self.revision, body, bucket.latest(key), tombstone)
         if self._journal is None:
             self._publish((change,))
-            future.set_result(None)
-            return future
-        self.bucket(resource).pending[key] = (self.revision, body)
-        self._waiters.append(_Waiter(self.revision, future))
-        self._journal.append(change)
-        return future
+        else:
+            bucket.pending[key] = change
+            self._undurable.append(change)
+            self._journal.append(change)
+            for watcher in tuple(bucket.ahead):
+                watcher.offer((change,))
 
-    async def settled(self, resource: str, key: str) -> None:
-        """Wait until the newest state of an object is durable: whoever answers with it must not tell too much."""
-        waiting = self.bucket(resource).pending.get(key)
-        if waiting is not None:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            insort(self._waiters, _Waiter(waiting[0], future), key=lambda waiter: waiter.revision)
-            await future
+    async def settled(self) -> ApiError | None:
+        """Wait until all that has been written is durable and visible; return why that will never be."""
+        if not self._undurable:
+            return None
+        future: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
+        self._waiters.append((self.revision, future))
+        return await future
 
     def committed(self, changes: Sequence[Change]) -> None:
         """Publish what the journal has made durable and answer the writers; called on the loop's thread."""
+        for _ in changes:
+            self._undurable.popleft()
         self._publish(changes)
         last = changes[-1].revision
-        while self._waiters and self._waiters[0].revision <= last:
-            future = self._waiters.popleft().future
+        while self._waiters and self._waiters[0][0] <= last:
+            future = self._waiters.popleft()[1]
             if not future.done():
                 future.set_result(None)
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: ApiError) -> None:
         """Answer every waiting writer with an error, and every later one: the journal cannot be written any more."""
         self._failure = error
+        self._undurable.clear()
         for bucket in self._buckets.values():
             bucket.pending.clear()
-        for waiter in self._waiters:
-            if not waiter.future.done():
-                waiter.future.set_exception(error)
+            for watcher in tuple(bucket.ahead):
+                watcher.cut_off()
+        for _, future in self._waiters:
+            if not future.done():
+                future.set_result(error)
         self._waiters.clear()
 
     def _publish(self, changes: Sequence[Change]) -> None:
@@ -362,24 +375,24 @@ class Store:
         queue.extend(changes)
         if len(queue) > len(changes):
             return  # called by a subscriber: the loop below is running
-        by_bucket: dict[str, list[Event]] = {}
+        by_bucket: dict[str, list[Change]] = {}
         while queue:
             change = queue[0]
-            event = self.bucket(change.resource).publish(change)
+            self.bucket(change.resource).publish(change)
             self.published = change.revision
-            by_bucket.setdefault(change.resource, []).append(event)
+            by_bucket.setdefault(change.resource, []).append(change)
             for subscriber in self._subscribers.get(change.resource, ()):
                 try:
-                    subscriber(change.resource, event)
+                    subscriber(change.resource, change)
                 except Exception:
                     _log.exception("a subscriber failed: resource=%s key=%s", change.resource, change.key)
             queue.popleft()
         for resource, events in by_bucket.items():
-            for watcher in list(self._buckets[resource].watchers):
+            for watcher in tuple(self._buckets[resource].watchers):
                 watcher.offer(events)
 
-    def watch(self, resource: str, revision: int) -> tuple[Watcher, list[Event]]:
-        """Return a watcher and the events it missed since ``revision``.
+    def watch(self, resource: str, revision: int, *, ahead: bool = False) -> tuple[Watcher, list[Change]]:
+        """Return a watcher and the changes it missed since ``revision``; ``ahead``: of what is written, durable or not.
 
         Raises:
             Gone: Those are no longer kept, or the revision has never been given out.
@@ -388,6 +401,7 @@ class Store:
             raise Gone(f"too large resource version: {revision} ({self.published})")
         bucket = self.bucket(resource)
         missed = bucket.events_after(revision)
-        watcher = Watcher(bucket)
-        bucket.watchers.add(watcher)
-        return watcher, missed
+        if not ahead or self._journal is None:
+            return Watcher(bucket.watchers, bucket), missed
+        missed += [change for change in self._undurable if change.resource == resource and change.revision > revision]
+        return Watcher(bucket.ahead, bucket), missed

@@ -12,7 +12,7 @@ from strato.api.status import to_status
 from strato.errors import Gone
 from strato.server.fields import Filter
 from strato.server.objects import at_revision
-from strato.server.store import Event, Store, Watcher
+from strato.server.store import Change, Store, Watcher
 
 BOOKMARK_SECONDS = 60.0
 _INITIAL_AT_ONCE = 512
@@ -51,7 +51,7 @@ class Watch:
         wanted: Filter,
         *,
         prefix: str,
-        missed: Sequence[Event],
+        missed: Sequence[Change],
         initial: Sequence[bytes] = (),
         mark_initial_end: bool = False,
         bookmarks: bool = False,
@@ -105,7 +105,7 @@ class Watch:
                 events = await self._watcher.take()
                 if self._bookmarks:
                     timers.pop().cancel()
-                if self._watcher.overflowed:
+                if self._watcher.is_cut_off:
                     yield error_frame(Gone("the watch was too slow and missed events; list again"))
                     return
                 chunk = self._chunk(events)
@@ -136,7 +136,7 @@ class Watch:
         encoded = msgspec.json.encode(body)
         return frame(b"BOOKMARK", self._shown(encoded) if self._render_bookmarks else encoded)
 
-    def _chunk(self, events: Sequence[Event]) -> bytes:
+    def _chunk(self, events: Sequence[Change]) -> bytes:
         if not events:
             return b""
         prefix, wanted = self._prefix, self._wanted
@@ -148,12 +148,12 @@ class Watch:
             return self._watcher.shared(events, lambda: b"".join([self._everything(event) for event in events]))
         return b"".join([self._selected(event) for event in events])
 
-    def _everything(self, event: Event) -> bytes:
+    def _everything(self, event: Change) -> bytes:
         if event.body is None:
             return frame(b"DELETED", self._shown(event.tombstone or b"{}"))
         return frame(b"MODIFIED" if event.previous is not None else b"ADDED", self._shown(event.body))
 
-    def _selected(self, event: Event) -> bytes:
+    def _selected(self, event: Change) -> bytes:
         matches = self._wanted.matches_shared
         before = event.previous is not None and matches(event.previous)
         if event.body is not None and matches(event.body):

@@ -115,7 +115,7 @@ class Companion:
         self._end.close()
 
 
-class _Parts:
+class _Parts(Handler):
     """What the server's process asks this one; a `Handler`."""
 
     def __init__(self) -> None:
@@ -163,7 +163,9 @@ async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None
     from strato.client.local import LocalCluster
     from strato.clock import SystemClock
 
-    built = build(options, lambda user: LocalCluster(server, user), SystemClock(), make_random(), parts.metrics)
+    built = build(
+        options, lambda user: LocalCluster(server, user, ahead=True), SystemClock(), make_random(), parts.metrics
+    )
 
     async def announce() -> None:
         parts.ready.set_result(await built.ready())

@@ -19,7 +19,7 @@ from cryptography import x509
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.meta import Key
-from strato.api.wire import Request, Response, User
+from strato.api.wire import Handler, Request, Response, User
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, Forbidden, NotFound, Unauthorized, UsageError
@@ -57,7 +57,7 @@ class LogDoor:
             raise UsageError(f"--client-ca-file {str(self.client_ca)!r}: cannot be used: {error}") from error
 
 
-class NodeLogs:
+class NodeLogs(Handler):
     """Answers an API server; a `Handler` without a transport.
 
     Args:

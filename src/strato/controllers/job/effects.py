@@ -26,7 +26,7 @@ from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import for_each
-from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
+from strato.errors import AlreadyExists, ApiError, Conflict, NotFound, StratoError
 
 CONCURRENT_WRITES = 64
 """Writes in flight per job: enough to fill one group commit of the embedded server."""
@@ -113,26 +113,35 @@ class JobEffects:
         """Create replicas of one task concurrently; returns what failed. A pod of ours that exists is taken over."""
         job = record.job
         assert job is not None
-        status, namespace = job.status, job.metadata.namespace
+        meta, version, retry_count = job.metadata, job.status.version, job.status.retry_count
+        failures: list[StratoError] = []
 
-        async def create(index: int) -> None:
-            body = blueprint.pod(index, status.version, status.retry_count)
-            try:
-                pod = await self._cluster.create(Pod, body, namespace)
-            except AlreadyExists:
-                pod = await self._cluster.get(Pod, body["metadata"]["name"], namespace)
-                state = PodState.from_view(pod)
-                if state is None or pod.metadata.annotation(terms.JOB_NAME) != record.key.name:
-                    raise NameTaken(namespace, pod.metadata.name) from None
-                record.put_pod(state)
-                return
-            if record.knows_pod(blueprint.name, pod.metadata.name, pod.metadata.uid):
-                return  # the watch was faster
+        async def create(some: Sequence[int]) -> None:
+            bodies = [blueprint.pod(index, version, retry_count) for index in some]
+            answers = await self._cluster.create_all(catalog.POD, bodies, meta.namespace)
+            for index, body, answer in zip(some, bodies, answers, strict=True):
+                name = body["metadata"]["name"]
+                if isinstance(answer, AlreadyExists):
+                    failures.extend(await for_each([name], take_over, 1))
+                elif isinstance(answer, ApiError):
+                    failures.append(answer)
+                elif not record.knows_pod(blueprint.name, name, answer.uid):  # otherwise the watch was faster
+                    partition = body["metadata"]["labels"].get(terms.PARTITION_ID, "")
+                    record.assume_pod(
+                        PodState.created(answer, name, blueprint.name, index, (meta.uid, version), partition)
+                    )
+
+        async def take_over(name: str) -> None:
+            pod = await self._cluster.get(Pod, name, meta.namespace)
             state = PodState.from_view(pod)
-            assert state is not None, "a pod we built is a pod of ours"
-            record.assume_pod(state)
+            if state is None or pod.metadata.annotation(terms.JOB_NAME) != record.key.name:
+                raise NameTaken(meta.namespace, name)
+            record.put_pod(state)
 
-        return await for_each(indexes, create, CONCURRENT_WRITES)
+        size = self._cluster.at_once
+        parts = [indexes[start : start + size] for start in range(0, len(indexes), size)]
+        failures.extend(await for_each(parts, create, CONCURRENT_WRITES))
+        return failures
 
     async def delete_pods(self, record: JobRecord, pods: Sequence[PodState]) -> list[StratoError]:
         """Delete pods concurrently; returns what failed."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from strato.api.core import Pod
+from strato.client.cluster import Created
 from strato.controllers.job import terms
 from strato.controllers.job.terms import JOB_API_VERSION, JOB_KIND
 
@@ -56,6 +57,18 @@ class PodState:
         self.exit_code = 0
         self.job_uid = ""
         self.job_version = 0
+
+    @classmethod
+    def created(
+        cls, answer: Created, name: str, task: str, index: int, job: tuple[str, int], partition: str
+    ) -> PodState:
+        """Return a pod that was just created for a job, given by its uid and version."""
+        state = cls(name, task, index)
+        state.uid = answer.uid
+        state.revision = revision_of(answer.resource_version)
+        state.job_uid, state.job_version = job
+        state.partition = partition
+        return state
 
     @classmethod
     def from_view(cls, pod: Pod) -> PodState | None:

@@ -18,7 +18,7 @@ from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
-from strato.errors import ApiError
+from strato.errors import ApiError, NotFound
 from strato.node.heartbeats import Heartbeats
 from strato.node.images import ImageStore
 from strato.node.records import record_of
@@ -364,6 +364,8 @@ class SandboxNode:
 
     async def _employ(self, worker: PodWorker) -> None:
         try:
+            if not self._cluster.remote:
+                await self._wait_until_durable(worker)
             await worker.run()
             if not worker.stopped:
                 await worker.wait_deleted()
@@ -371,6 +373,22 @@ class SandboxNode:
             raise
         except Exception:  # one pod's trouble must not stop the node
             _log.exception("a pod worker failed: pod=%s/%s", worker.namespace, worker.name)
+
+    async def _wait_until_durable(self, worker: PodWorker) -> None:
+        """Read the pod, which tells what is on the server's disk, where the watch tells more.
+
+        All else that runs ahead of the disk a crash takes back; what a process has done it does not.
+        """
+        while True:
+            try:
+                await self._cluster.get(Pod, worker.name, worker.namespace)
+            except NotFound:
+                return  # the watch will say so
+            except ApiError as err:
+                _log.debug("a pod begins later: pod=%s/%s error=%s", worker.namespace, worker.name, err)
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                return
 
     def _on_written(self, worker: PodWorker, exists: bool) -> None:
         if worker.stopped:

@@ -30,7 +30,7 @@ class Binder:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    async def bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Set the pod's node, merge the binding's annotations and mark the pod scheduled."""
         kind, state = served.kind, self._state
         key = object_key(kind, target.namespace, target.name)
@@ -41,7 +41,7 @@ class Binder:
                 request, target, body, state.store.next_revision(), lambda pod: _mark_scheduled(pod, now)
             )
             if done is not None:
-                await state.store.write(kind.resource, key, done)
+                state.store.write(kind.resource, key, done)
                 return Response(201, _SUCCESS)
         if request.query:
             check_options(request, "CreateOptions")
@@ -79,17 +79,17 @@ class Binder:
         if request.query.get("dryRun"):
             return Response(201, _SUCCESS)
         mine["resourceVersion"] = str(state.store.next_revision())
-        await state.store.write(kind.resource, key, encode(pod))
+        state.store.write(kind.resource, key, encode(pod))
         return Response(201, _SUCCESS)
 
-    async def create(self, request: Request, target: ResourcePath, pods: Served) -> Response:
+    def create(self, request: Request, target: ResourcePath, pods: Served) -> Response:
         """Bind the pod that a binding posted to ``bindings`` is named after."""
         binding = objects.read_body(request.body, request.headers.get("content-type", ""))
         metadata = binding.get("metadata") if isinstance(binding, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if not isinstance(name, str) or not name:
             raise invalid(catalog.BINDING, "", [required("metadata.name", "name or generateName is required")])
-        return await self.bind(request, target._replace(plural="pods", name=name), pods)
+        return self.bind(request, target._replace(plural="pods", name=name), pods)
 
 
 def _refused(name: str, text: str) -> Conflict:

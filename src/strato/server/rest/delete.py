@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +38,7 @@ class Deleter:
     def __init__(self, state: State, reader: Reader) -> None:
         self._state, self._reader = state, reader
 
-    async def delete(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def delete(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Delete an object, now or once its finalizers and its grace period allow."""
         kind = served.kind
         request, options = _read_options(request)
@@ -49,19 +48,21 @@ class Deleter:
             raise forbidden(kind, target.name, "this namespace may not be deleted")
         question = storing.question(request, target, kind, "DELETE", None, old)
         self._state.admission.validate(question, self._state)
-        body, gone = await self.remove(request, kind, target, old, options)
+        body, gone = self.remove(request, kind, target, old, options)
         if gone and not strategy_of(served).returns_deleted:
             return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
         return shown(request, kind, body, now=self._state.clock.now())
 
-    async def delete_collection(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def delete_collection(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Delete all selected objects of a namespace (or of a cluster-scoped kind); answer what they were."""
         kind = served.kind
         request, options = _read_options(request)
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
         bucket = self._state.bucket(kind)
-        revision, found, waiting = self._state.store.published, [], []
-        for key in bucket.keys(f"{target.namespace}/" if target.namespace else ""):
+        revision = self._state.store.published
+        found: list[bytes] = []
+        doomed: list[tuple[ResourcePath, Json]] = []
+        for key in bucket.newest_keys(f"{target.namespace}/" if target.namespace else ""):
             body = bucket.latest(key)
             if body is None or not wanted.matches(body):
                 continue
@@ -70,11 +71,12 @@ class Deleter:
             one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
             question = storing.question(request, one, kind, "DELETE", None, old)
             self._state.admission.validate(question, self._state)
-            waiting.append(self.remove(request, kind, one, old, options))
-        await asyncio.gather(*waiting)
+            doomed.append((one, old))
+        for one, old in doomed:
+            self.remove(request, kind, one, old, options)
         return self._reader.listed(request, served, found, {"resourceVersion": str(revision)})
 
-    async def remove(
+    def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json
     ) -> tuple[bytes, bool]:
         """Mark or remove an object; return its last state and whether it is gone."""
@@ -88,15 +90,14 @@ class Deleter:
             obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
             metadata.setdefault("deletionTimestamp", format_time(now))
             if obj == old:
-                await self._state.store.settled(kind.resource, key)
                 return encode(old), False
-            return await storing.store(self._state, request, kind, key, obj), False
+            return storing.store(self._state, request, kind, key, obj), False
         if grace == 0 and not metadata.get("finalizers"):
             if kind is catalog.POD:
                 if "deletionTimestamp" not in metadata:
                     metadata["generation"] = metadata.get("generation", 0) + 1
                 metadata["deletionTimestamp"], metadata["deletionGracePeriodSeconds"] = format_time(now), 0
-            return await storing.remove(self._state, request, kind, key, obj), True
+            return storing.remove(self._state, request, kind, key, obj), True
         if "deletionTimestamp" not in metadata:
             metadata["deletionTimestamp"] = format_time(now + grace)
             metadata["deletionGracePeriodSeconds"] = grace
@@ -107,9 +108,8 @@ class Deleter:
             metadata["deletionGracePeriodSeconds"] = grace
             metadata["deletionTimestamp"] = format_time(now + grace)
         elif obj == old:
-            await self._state.store.settled(kind.resource, key)
             return encode(old), False
-        return await storing.store(self._state, request, kind, key, obj), False
+        return storing.store(self._state, request, kind, key, obj), False
 
 
 def _read_options(request: Request) -> tuple[Request, Json]:

@@ -38,7 +38,7 @@ class Evictor:
     def __init__(self, state: State, deleter: Deleter) -> None:
         self._state, self._deleter = state, deleter
 
-    async def evict(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def evict(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Delete a pod unless a disruption budget is used up.
 
         Raises:
@@ -61,12 +61,12 @@ class Evictor:
             self._check_budgets(target.namespace, pod)
         check_preconditions(kind, target.name, options, pod)
         if pod["spec"].get("nodeName") and phase not in FINISHED:
-            pod = await self._mark(request, kind, target, pod)
-        await self._deleter.remove(request, kind, target, pod, options)
+            pod = self._mark(request, kind, target, pod)
+        self._deleter.remove(request, kind, target, pod, options)
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
         return Response(201, encode(done))
 
-    async def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> Json:
+    def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> Json:
         """Say on the pod why it will be gone: its owner may treat disruptions unlike failures."""
         status = pod.setdefault("status", {})
         conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
@@ -82,7 +82,7 @@ class Evictor:
         )
         status["conditions"] = conditions
         key = object_key(kind, target.namespace, target.name)
-        await storing.store(self._state, request, kind, key, pod)
+        storing.store(self._state, request, kind, key, pod)
         if storing.is_dry_run(request):
             return pod
         latest = self._state.require(kind, target.namespace, target.name)

@@ -16,7 +16,7 @@ from strato.server.rest.state import State
 from strato.server.schema import typed
 
 
-async def create(
+def create(
     state: State, request: Request, target: ResourcePath, metadata: Json, plan: Plan, known: Known
 ) -> Response | None:
     """Create an object and answer it; None when the long way has to be taken.
@@ -50,7 +50,7 @@ async def create(
     body = b"".join((plan.head, encode(metadata), known.tail))
     if len(body) > objects.MAX_BODY_BYTES:
         raise objects.too_large(kind, obj)
-    await state.store.write(kind.resource, key, body)
+    state.store.write(kind.resource, key, body)
     return storing.answer(state, request, kind, body, warnings, status=201)
 
 

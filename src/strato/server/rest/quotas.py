@@ -11,7 +11,6 @@ Source: the admission plug-in ResourceQuota of Kubernetes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -26,7 +25,6 @@ from strato.api.status import forbidden
 from strato.api.usage import Usage, pod_usage
 from strato.server.objects import Json, encode
 from strato.server.rest.state import State, object_key
-from strato.server.seed import retrieved
 
 _ZERO = Quantity(0)
 
@@ -57,7 +55,7 @@ def charge(state: State, kind: Kind, namespace: str, obj: Json, *, dry_run: bool
         }
         quota["metadata"]["resourceVersion"] = str(state.store.next_revision())
         key = object_key(catalog.RESOURCEQUOTA, namespace, name)
-        state.store.write(catalog.RESOURCEQUOTA.resource, key, encode(quota)).add_done_callback(retrieved)
+        state.store.write(catalog.RESOURCEQUOTA.resource, key, encode(quota))
 
 
 def _may_use_more(kind: Kind, obj: Json, old: Json) -> bool:
@@ -73,12 +71,8 @@ def _any(state: State) -> bool:
     return bool(bucket.objects or bucket.pending)
 
 
-def _keys(state: State, kind: Kind, namespace: str) -> Iterator[str]:
-    """Yield the keys of a namespace's objects, durable or not."""
-    bucket, prefix = state.bucket(kind), f"{namespace}/"
-    pending = {key: body for key, (_, body) in bucket.pending.items() if key.startswith(prefix)}
-    yield from (key for key in bucket.keys(prefix) if pending.get(key, b"") is not None)
-    yield from (key for key, body in pending.items() if body is not None and key not in bucket.objects)
+def _keys(state: State, kind: Kind, namespace: str) -> list[str]:
+    return state.bucket(kind).newest_keys(f"{namespace}/")
 
 
 def _quotas(state: State, namespace: str) -> list[tuple[str, Json]]:
@@ -131,7 +125,7 @@ def _used(state: State, kind: Kind, namespace: str, quota: ResourceQuota, asked:
             return {key: _amount(quota.status.used[key]) for key in asked}
         counted = _pods(state, namespace, quota.spec)  # a new quota, which nobody has counted yet
         return {key: counted.get(key, _ZERO) for key in asked}
-    keys = list(_keys(state, kind, namespace))
+    keys = _keys(state, kind, namespace)
     used = {key: Quantity(NANO * len(keys)) for key in asked if counts_ones(key)}
     if len(used) < len(asked):
         bodies = [state.latest(kind, namespace, key.partition("/")[2]) for key in keys]

@@ -156,7 +156,7 @@ class Reader:
             initial, _, _ = self._select(kind, target.namespace, wanted, "", 0)
         elif asked not in ("", "0"):
             revision = _revision(asked)
-        watcher, missed = store.watch(kind.resource, revision)
+        watcher, missed = store.watch(kind.resource, revision, ahead=request.ahead)
         watch = Watch(
             store,
             kind,

@@ -26,7 +26,7 @@ class Scale:
     def __init__(self, state: State, writer: Writer) -> None:
         self._state, self._writer = state, writer
 
-    async def handle(self, request: Request, target: ResourcePath, served: Served, verb: str) -> Response:
+    def handle(self, request: Request, target: ResourcePath, served: Served, verb: str) -> Response:
         """Answer get, update and patch of a scale."""
         kind = served.kind
         obj = self._state.require(kind, target.namespace, target.name)
@@ -68,7 +68,7 @@ class Scale:
             encode(patch),
             request.user,
         )
-        scaled = await self._writer.patch(inner, target._replace(subresource=""), served)
+        scaled = self._writer.patch(inner, target._replace(subresource=""), served)
         return Response(200, encode(_scale_of(kind.scale_paths, msgspec.json.decode(scaled.body))))
 
 

@@ -84,7 +84,7 @@ def free_key(state: State, kind: Kind, metadata: Json) -> str:
     raise error
 
 
-async def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
+def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> bytes:
     """Give the object the next revision and write it; a dry run stops before, and leaves the revision there was."""
     is_dry = is_dry_run(request)
     if not is_dry:
@@ -94,11 +94,11 @@ async def store(state: State, request: Request, kind: Kind, key: str, obj: Json)
         raise objects.too_large(kind, obj)
     if is_dry:
         return body
-    await state.store.write(kind.resource, key, body)
+    state.store.write(kind.resource, key, body)
     return body
 
 
-async def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, last: Json | None = None) -> bytes:
+def remove(state: State, request: Request, kind: Kind, key: str, obj: Json, *, last: Json | None = None) -> bytes:
     """Delete the object; its last state gets the revision of the deletion. A dry run does not.
 
     Watchers are shown ``last`` where that is another state than what is answered.
@@ -110,7 +110,7 @@ async def remove(state: State, request: Request, kind: Kind, key: str, obj: Json
         tombstone = body
         if last is not None:
             tombstone = encode({**last, "metadata": {**last["metadata"], "resourceVersion": revision}})
-        await state.store.write(kind.resource, key, None, tombstone)
+        state.store.write(kind.resource, key, None, tombstone)
     return body
 
 

@@ -1,7 +1,7 @@
 """create, update and patch.
 
-A write is decided synchronously against the newest state and handed to the store in the same step, so that nothing
-can come between; only the answer waits, for the commit.
+A write is decided against the newest state and handed to the store in the same step, so that nothing can come between;
+only its answer waits for the commit (`ApiServer.handle`).
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class Writer:
 
     # create
 
-    async def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Create an object and answer it."""
         lesson = None
         if not request.query and request.headers.get("content-type") == "application/json":
             found = self._alike.recognise(served, target.namespace, request.body)
             if isinstance(found, tuple):
-                response = await quickcreate.create(self._state, request, target, *found)
+                response = quickcreate.create(self._state, request, target, *found)
                 if response is not None:
                     return response
             else:
                 lesson = found
         obj, warnings = self._read(request, target, served, "CreateOptions")
-        return await self._create(request, target, served, obj, warnings, lesson)
+        return self._create(request, target, served, obj, warnings, lesson)
 
-    async def _create(
+    def _create(
         self,
         request: Request,
         target: ResourcePath,
@@ -99,14 +99,14 @@ class Writer:
             crd.prepare(obj, self._state.clock.now())
         key = storing.free_key(self._state, kind, metadata)
         quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request))
-        body = await storing.store(self._state, request, kind, key, obj)
+        body = storing.store(self._state, request, kind, key, obj)
         if lesson is not None and not warnings:
             lesson.learn(body)
         return storing.answer(self._state, request, kind, body, warnings, status=201)
 
     # update and patch
 
-    async def update(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def update(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Replace an object; some kinds are created when there is none."""
         kind = served.kind
         obj, warnings = self._read(request, target, served, "UpdateOptions")
@@ -123,17 +123,17 @@ class Writer:
             if not strategy.created_by_update or target.subresource or obj["metadata"].get("uid"):
                 raise not_found(kind, target.name)
             obj["metadata"].pop("resourceVersion", None)
-            return await self._create(request, target, served, obj, warnings)
+            return self._create(request, target, served, obj, warnings)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
         uid = obj["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(kind, target.name, text)
-        body = await self._replace(request, target, served, obj, old)
+        body = self._replace(request, target, served, obj, old)
         return storing.answer(self._state, request, kind, body, warnings)
 
-    async def patch(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def patch(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Change an object by a patch."""
         kind = served.kind
         media = request.headers.get("content-type", "").split(";", 1)[0].strip()
@@ -145,10 +145,8 @@ class Writer:
         key = object_key(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(key)
         if body is not None and (result := statuspatch.patched(self._state, request, target, served, media, body)):
-            if result is body:
-                await self._state.store.settled(kind.resource, key)
-            else:
-                await self._state.store.write(kind.resource, key, result)
+            if result is not body:
+                self._state.store.write(kind.resource, key, result)
             return storing.answer(self._state, request, kind, result, [])
         if request.query:
             storing.check_options(request, "PatchOptions")
@@ -176,10 +174,10 @@ class Writer:
             )
         if name != target.name:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-        stored = await self._replace(request, target, served, obj, old)
+        stored = self._replace(request, target, served, obj, old)
         return storing.answer(self._state, request, kind, stored, warnings)
 
-    async def _replace(self, request: Request, target: ResourcePath, served: Served, obj: Json, old: Json) -> bytes:
+    def _replace(self, request: Request, target: ResourcePath, served: Served, obj: Json, old: Json) -> bytes:
         """Check ``obj`` against ``old`` and store it; nothing changes when nothing differs."""
         kind, metadata = served.kind, obj["metadata"]
         asked = metadata.get("resourceVersion")
@@ -215,13 +213,12 @@ class Writer:
         key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
-            await self._state.store.settled(kind.resource, key)
             return encode(old)
         if _may_go(kind, obj):
-            return await storing.remove(self._state, request, kind, key, obj, last=old)
+            return storing.remove(self._state, request, kind, key, obj, last=old)
         if not target.subresource:
             quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request), old=old)
-        return await storing.store(self._state, request, kind, key, obj)
+        return storing.store(self._state, request, kind, key, obj)
 
     # shared steps
 

@@ -1,0 +1,188 @@
+"""Clients that die with the server run ahead of its disk; nobody else sees what a crash could take back."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from strato.api import catalog
+from strato.api.core import ConfigMap
+from strato.api.wire import User
+from strato.client.cluster import Binding, Created, Json, Patch, WatchEvent
+from strato.client.local import LocalCluster
+from strato.clock import VirtualClock
+from strato.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, Unavailable
+from strato.server.api import ApiServer
+from strato.server.embedded import in_memory_server
+from strato.server.store import Change
+
+ADMIN = User("system:admin", ("system:masters",))
+
+
+class Slow:
+    """A journal whose commits are ordered by the test."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Change] = []
+
+    def append(self, change: Change) -> None:
+        self.waiting.append(change)
+
+
+class World:
+    """A server on such a journal, a client that runs ahead of it and one that does not."""
+
+    def __init__(self) -> None:
+        self.server: ApiServer = in_memory_server(VirtualClock(), random.Random(1))
+        self.journal = Slow()
+        self.server.store.use_journal(self.journal)
+        self.ahead = LocalCluster(self.server, ADMIN, ahead=True)
+        self.other = LocalCluster(self.server, ADMIN)
+
+    def commit(self) -> None:
+        batch, self.journal.waiting = self.journal.waiting, []
+        self.server.store.committed(batch)
+
+
+def config_map(name: str, **data: str) -> Json:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+def pod(name: str) -> Json:
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+async def a_few_turns() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def names(events: Sequence[WatchEvent[ConfigMap]]) -> list[str]:
+    return [f"{event.type} {event.object.metadata.name}" for event in events]
+
+
+async def test_a_write_ahead_is_answered_before_it_is_durable_and_any_other_after_it() -> None:
+    world = World()
+    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    other = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("b"), "default"))
+    await a_few_turns()
+    assert not other.done()
+    assert [change.key for change in world.journal.waiting] == ["default/a", "default/b"]
+    world.commit()
+    assert (await other)["metadata"]["name"] == "b"
+
+
+async def test_a_watch_ahead_tells_what_is_written_and_any_other_what_is_durable() -> None:
+    world = World()
+    revision = str(world.server.store.revision)
+    watches = [cluster.watch(ConfigMap, "default", resource_version=revision) for cluster in (world.ahead, world.other)]
+    ahead, other = (asyncio.ensure_future(anext(watch)) for watch in watches)
+    await a_few_turns()
+    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    await world.ahead.patch(catalog.CONFIGMAP, "a", "default", {"data": {"k": "v"}})
+    await a_few_turns()
+    assert names(await ahead) == ["ADDED a", "MODIFIED a"]
+    assert not other.done()
+    world.commit()
+    assert names(await other) == ["ADDED a", "MODIFIED a"]
+    for watch in watches:
+        await watch.aclose()  # type: ignore[attr-defined]  # they are generators
+
+
+async def test_a_watch_ahead_that_begins_late_hears_of_what_is_not_durable_yet() -> None:
+    world = World()
+    revision = str(world.server.store.revision)
+    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    begun = asyncio.ensure_future(anext(world.ahead.watch(ConfigMap, "default", resource_version=revision)))
+    await a_few_turns()
+    world.commit()
+    await world.ahead.create(catalog.CONFIGMAP, config_map("b"), "default")
+    assert names(await begun)[0] == "ADDED a"
+
+
+async def test_who_runs_ahead_reads_what_it_was_answered_once_that_is_durable() -> None:
+    world = World()
+    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    with pytest.raises(NotFound):
+        await world.other.get(catalog.CONFIGMAP, "a", "default")
+    reading = asyncio.ensure_future(world.ahead.get(catalog.CONFIGMAP, "a", "default"))
+    listing = asyncio.ensure_future(world.ahead.list(catalog.CONFIGMAP, "default"))
+    await a_few_turns()
+    assert not reading.done()
+    assert not listing.done()
+    world.commit()
+    assert (await reading)["metadata"]["name"] == "a"
+    assert "a" in [one["metadata"]["name"] for one in (await listing).items]
+
+
+async def test_a_bulk_delete_takes_what_is_not_durable_yet() -> None:
+    world = World()
+    for name in ("a", "b"):
+        await world.ahead.create(catalog.CONFIGMAP, config_map(name), "default")
+    await world.ahead.raw("DELETE", "/api/v1/namespaces/default/configmaps")
+    world.commit()
+    assert list((await world.other.list(catalog.CONFIGMAP, "default")).items) == []
+
+
+async def test_a_journal_that_fails_tells_readers_writers_and_watchers() -> None:
+    world = World()
+    watch = world.ahead.watch(ConfigMap, "default", resource_version=str(world.server.store.revision))
+    told = asyncio.ensure_future(anext(watch))
+    await a_few_turns()
+    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    assert names(await told) == ["ADDED a"]
+    writing = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("b"), "default"))
+    next_ = asyncio.ensure_future(anext(watch))
+    await a_few_turns()
+    world.server.store.failed(Unavailable("the disk is full"))
+    with pytest.raises(Unavailable, match="the disk is full"):
+        await writing
+    assert names(await next_) == ["ADDED b"]
+    with pytest.raises(ApiError, match="list again"):
+        await anext(watch)
+    with pytest.raises(Unavailable, match="the disk is full"):
+        await world.ahead.create(catalog.CONFIGMAP, config_map("c"), "default")
+    assert list((await world.ahead.list(catalog.CONFIGMAP, "default")).items) == []
+
+
+async def test_writes_together_are_each_answered_for_themselves() -> None:
+    world = World()
+    made = await world.ahead.create_all(catalog.POD, [pod("a"), pod("b"), pod("a"), pod("-")], "default")
+    assert [type(one) for one in made] == [Created, Created, AlreadyExists, Invalid]
+    first = made[0]
+    assert isinstance(first, Created)
+    world.commit()
+    stored = await world.other.get(catalog.POD, "a", "default")
+    assert (stored["metadata"]["uid"], stored["metadata"]["resourceVersion"]) == (first.uid, first.resource_version)
+    bound = await world.ahead.bind_all(
+        [
+            Binding("default", "a", "n", first.uid, {"why": "so"}),
+            Binding("default", "b", "n", "another"),
+            Binding("default", "c", "n"),
+        ]
+    )
+    assert [type(one) for one in bound] == [type(None), Conflict, NotFound]
+    patched = await world.ahead.patch_all(
+        catalog.POD,
+        [Patch("default", "a", {"status": {"phase": "Running"}}), Patch("default", "c", {})],
+        subresource="status",
+    )
+    assert [type(one) for one in patched] == [type(None), NotFound]
+    world.commit()
+    stored = await world.other.get(catalog.POD, "a", "default")
+    assert (stored["spec"]["nodeName"], stored["status"]["phase"]) == ("n", "Running")
+    assert stored["metadata"]["annotations"] == {"why": "so"}
+
+
+async def test_writes_together_wait_for_the_disk_once_unless_they_run_ahead() -> None:
+    world = World()
+    waiting = asyncio.ensure_future(world.other.create_all(catalog.POD, [pod("a"), pod("b"), pod("a")], "default"))
+    await a_few_turns()
+    assert not waiting.done()
+    assert len(world.journal.waiting) == 2
+    world.server.store.failed(Unavailable("the disk is full"))
+    assert [type(one) for one in await waiting] == [Unavailable, Unavailable, AlreadyExists]
