@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -153,3 +155,9 @@ def test_numpy_scores_equal_the_kernel(term: ResourceTerm) -> None:
     got = resource_scores(arena.table, cls, np.arange(40), [term])
     leaves = int(arena.head[kernels.PLACES])
     assert np.roll(arena.tree[leaves : leaves + 40], arena.offset).tolist() == got.tolist()
+
+
+def test_kernels_of_the_cache_are_loaded_without_the_compiler() -> None:
+    script = "import sys; from strato.scheduler.placement import warm_up; warm_up(); print(*sys.modules)"
+    runs = [subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True) for _ in "12"]
+    assert "numba.typed.typeddict" not in runs[1].stdout.split()  # whoever compiles needs it

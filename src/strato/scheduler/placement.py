@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler import kernels
+from strato.scheduler import kernelcache, kernels
 from strato.scheduler.backlog import Backlog
 from strato.scheduler.cache.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.cache.resources import PODS, Dimensions
@@ -415,6 +415,7 @@ def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:
 
 def warm_up() -> None:
     """Load (or, the first time ever on a machine, compile) the kernels, so that the first pod need not wait."""
+    kernelcache.only_load(kernels.score_rows, kernels.place_batch, kernels.place_near)
     table = NodeTable(Dimensions())
     columns, out = table.columns, np.zeros(1, np.int32)
     want, terms = kernels.Want(table.dims.zeros(), np.zeros(2, np.int64)), term_arrays(())
