@@ -258,8 +258,20 @@ class Informer(Generic[V]):
 
     def replace(self, objects: Sequence[V], resource_version: str) -> None:
         """Take over a whole list: whatever differs from what is held becomes a change."""
-        changes: list[Change[V]] = []
         fresh = {item.metadata.key: item for item in objects}
+        changes = self._taken_first(fresh) if not self._objects else self._taken_over(fresh)
+        self._finish(changes, resource_version)
+        self._synced.set()
+
+    def _taken_first(self, fresh: dict[Key, V]) -> _Changes[V]:
+        self._objects = fresh
+        for index in self._indexes.values():
+            for key, item in fresh.items():
+                index.update(key, None, item)
+        return [Change(None, item) for item in fresh.values()]
+
+    def _taken_over(self, fresh: dict[Key, V]) -> _Changes[V]:
+        changes: list[Change[V]] = []
         for key in [key for key in self._objects if key not in fresh]:
             self._set(key, None, changes)
         for key, item in fresh.items():
@@ -270,8 +282,7 @@ class Informer(Generic[V]):
                 elif old.metadata.resource_version == item.metadata.resource_version:
                     continue
             self._set(key, item, changes)
-        self._finish(changes, resource_version)
-        self._synced.set()
+        return changes
 
     def apply(self, events: Sequence[WatchEvent[V]], resource_version: str) -> None:
         """Take over a batch of watch events."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import logging
 from collections.abc import Callable, Collection, Sequence
@@ -20,6 +21,8 @@ from strato.scheduler.replicas import Replicas
 _log = logging.getLogger(__name__)
 
 Wake = Callable[[], None]
+_MANY = 256
+"""From so many pods at once, as in a first list, nodes are accounted once for all of them."""
 _Handler = Callable[[Sequence[Change[Any]]], None]
 Refused = Callable[[Object, str], None]
 """Called with an object that cannot be used and why, so that its owner can be told."""
@@ -73,20 +76,25 @@ class Feed:
         """Take pods."""
         world = self._world
         before = world.version
-        for old, new in changes:
-            if new is None:
-                if old is not None:
-                    world.remove_pod(f"{old.metadata.namespace}/{old.metadata.name}")
-                continue
-            if self._replicas is not None and not self._replicas.owns(new):
-                world.remove_pod(f"{new.metadata.namespace}/{new.metadata.name}")
-                continue
+        with world.nodes.together() if len(changes) >= _MANY else contextlib.nullcontext():
+            for change in changes:
+                self._take_pod(change)
+        if world.version != before:
+            self._wake()
+
+    def _take_pod(self, change: Change[Pod]) -> None:
+        old, new = change
+        world = self._world
+        if new is None:
+            if old is not None:
+                world.remove_pod(f"{old.metadata.namespace}/{old.metadata.name}")
+        elif self._replicas is not None and not self._replicas.owns(new):
+            world.remove_pod(f"{new.metadata.namespace}/{new.metadata.name}")
+        else:
             try:
                 world.set_pod(new)
             except ValueError as error:
                 self._refuse(new, error)
-        if world.version != before:
-            self._wake()
 
     def on_nodes(self, changes: Sequence[Change[Node]]) -> None:
         """Take nodes; heartbeats change nothing."""

@@ -103,8 +103,10 @@ def class_key(pod: Pod) -> Hashable:
     """
     spec = pod.spec
     containers = tuple(
-        (c.image, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()), c.ports)
-        for c in spec.containers
+        [  # of a list: there is nearly always one, and a generator costs as much as the rest of it
+            (c.image, tuple(c.resources.requests.items()), tuple(c.resources.limits.items()), c.ports)
+            for c in spec.containers
+        ]
     )
     key: tuple[Hashable, ...] = (containers, tuple(spec.node_selector.items()), spec.tolerations)
     if spec.init_containers or spec.overhead or spec.resources is not None:

@@ -116,17 +116,16 @@ class World(Accounts):
         if cls.uses_claims:
             self._claiming += 1
             self.volumes.use(task)
+        status = task.status = ingest.status_of(pod)
+        row = task.row = self._row_for(task, pod.spec.node_name, status)
+        if row >= 0 and PLACE[status]:
+            self.nodes.add(row, task, status)
         group = ingest.group_of(pod)
         if group:
             self._join(task, self._job(f"{task.namespace}/{group}"))
         elif pod.spec.scheduler_name in self.solo and self.is_ours(pod):
             self._join(task, self._solo_job(task))
-        status = ingest.status_of(pod)
-        node = pod.spec.node_name
-        row = self._row_for(task, node, status)
-        if status != PENDING or row >= 0:
-            self.move(task, status, row)
-        elif self.gangs_are_whole and _lacks_members(task.job):
+        if status == PENDING and row < 0 and self.gangs_are_whole and _lacks_members(task.job):
             self.version += 1
             return
         self._open()
@@ -153,23 +152,31 @@ class World(Accounts):
         self._open()
 
     def _join(self, task: Task, job: Job) -> None:
+        """Count a new task, which has its status and place, among those of its job."""
         task.job = job
-        job.tasks[task.key] = task
-        job.counts[PENDING] += 1
-        job.pending[task.key] = task
+        key, status, request = task.key, task.status, task.cls.request
+        job.tasks[key] = task
+        job.counts[status] += 1
         job.gated += task.gated
-        if task.pod.metadata.annotations and task.pod.metadata.annotation(ingest.QUEUE_GATE) == "true":
-            self.queue_gated[task.key] = task
-        if task.cls.best_effort:
-            job.pending_best_effort += 1
+        annotations = task.pod.metadata.annotations
+        if annotations and annotations.get(ingest.QUEUE_GATE) == "true":
+            self.queue_gated[key] = task
         if job.min_task:
-            job.count_role(task, PENDING, 1)
+            job.count_role(task, status, 1)
         if job.layout is not None:
             job.layout.add(task)
-        job.pending_request += task.cls.request
-        if job.queue is not None:
-            job.queue.pending_request += task.cls.request
-        self.with_pending[job.key] = job
+        queue = job.queue
+        if status == PENDING:
+            job.pending[key] = task
+            self.with_pending[job.key] = job
+            job.pending_best_effort += task.cls.best_effort
+            job.pending_request += request
+            if queue is not None:
+                queue.pending_request += request
+        elif HOLDS_RESOURCES[status]:
+            job.used += request
+            if queue is not None:
+                queue.used += request
         if task.pod.spec.scheduler_name == FLOW_SCHEDULER:
             self.for_flow.add(job.key)
         self._note(job)
@@ -346,8 +353,9 @@ class World(Accounts):
         queue = self._queue(job.queue_name)
         job.queue = queue
         queue.jobs[job.key] = job
-        queue.used += job.used
-        queue.pending_request += job.pending_request
+        if job.tasks:
+            queue.used += job.used
+            queue.pending_request += job.pending_request
         self._unsettled[job.key] = job
 
     def _exit_queue(self, job: Job) -> None:
