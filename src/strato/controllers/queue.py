@@ -140,10 +140,13 @@ class QueueController:
             return
         for group, sign in ((old, -1), (new, 1)):
             if group is not None:
-                phases = self._groups.setdefault(group.spec.queue, dict.fromkeys(_GROUP_PHASES, 0))
+                queue = group.spec.queue
+                phases = self._groups.get(queue)
+                if phases is None:
+                    phases = self._groups[queue] = dict.fromkeys(_GROUP_PHASES, 0)
                 phase = group.status.phase or "Pending"
                 phases[phase] = phases.get(phase, 0) + sign
-                self._ask(group.spec.queue, SYNC_QUEUE)
+                self._ask(queue, SYNC_QUEUE)
 
     def _ordered(self, command: Command) -> None:
         assert command.target is not None

@@ -28,6 +28,7 @@ from strato.client.workqueue import RetryLimiter, WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.job.delays import Delayed
 from strato.controllers.job.effects import JobEffects, NameTaken
+from strato.controllers.job.form import JobForms
 from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
 from strato.controllers.job.happenings import pod_request
 from strato.controllers.job.intent import unfinished
@@ -103,6 +104,7 @@ class JobController:
         self._metrics = JobMetrics(metrics)
         self._options = options if options is not None else JobControllerOptions()
         self._records: dict[Key, JobRecord] = {}
+        self._forms = JobForms()
         self._queue: WorkQueue[Key] = WorkQueue(
             clock, RetryLimiter(clock, max_seconds=100.0, per_second=1000.0, burst=1000)
         )
@@ -149,7 +151,7 @@ class JobController:
     def _record(self, key: Key) -> JobRecord:
         record = self._records.get(key)
         if record is None:
-            record = self._records[key] = JobRecord(key)
+            record = self._records[key] = JobRecord(key, self._forms)
         return record
 
     def _on_job(self, change: Change[Job]) -> None:
@@ -236,7 +238,7 @@ class JobController:
                 return
         if not counted:
             # what has become of a pod that is there starts no other, unless one depends on it: that can wait
-            self._sync_later(record, patient=new is not None and not record.has_dependencies)
+            self._sync_later(record, patient=new is not None and not record.form.has_dependencies)
 
     def _max_retry(self, record: JobRecord, task: str) -> int:
         for spec in record.job.spec.tasks if record.job is not None else ():

@@ -25,7 +25,7 @@ from strato.controllers.job.effects import JobEffects, JobError, NameTaken
 from strato.controllers.job.intent import is_restart, note, unfinished
 from strato.controllers.job.kill import KillPlan, plan_full_kill, plan_target_kill
 from strato.controllers.job.plugins.base import PluginRefusal
-from strato.controllers.job.plugins.registry import JobPlugins, UnknownPlugin, controlled_key
+from strato.controllers.job.plugins.registry import UnknownPlugin, controlled_key
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Target
@@ -89,8 +89,6 @@ class Procedures:
         if job is None or job.metadata.deletion_timestamp is not None:
             record.agenda.counters_due = None
             return
-        if record.plugins is None:
-            record.plugins = JobPlugins(job.spec.plugins)
         if operation.procedure is Procedure.SYNC:
             await self._sync(record, operation.transition)
         elif operation.procedure is Procedure.KILL_TARGET:
@@ -113,6 +111,8 @@ class Procedures:
             StratoError: One could not be deleted.
         """
         marked = [pod for pod in record.pods() if pod.out_of_sync and not pod.terminating]
+        if not marked:
+            return
         failures = await self._effects.delete_pods(record, marked)
         if failures:
             raise failures[0]
@@ -163,7 +163,6 @@ class Procedures:
     async def _remove_plugin_objects(self, record: JobRecord, job: Job) -> dict[str, str]:
         """Remove what plugins made; returns what remains controlled."""
         controlled = dict(job.status.controlled_resources)
-        assert record.plugins is not None
         for plugin in record.plugins.active:
             key = controlled_key(plugin)
             if key in controlled:
@@ -192,9 +191,8 @@ class Procedures:
         if forwarded and job.metadata.annotation(terms.JOB_FORWARDING) != "true":
             change = {"metadata": {"annotations": {terms.JOB_FORWARDING: "true"}}}
             record.set_job(await self._cluster.patch(Job, job.metadata.name, job.metadata.namespace, change))
-        controlled = await self._prepare(record)
+        controlled, group = await self._prepare(record)
         job = _job(record)
-        group = self.current_group(record)
         self._report_group(record, group)
         if group is None or not groups.is_admitted(group):
             await self._wait_for_admission(record, transition, controlled)
@@ -204,28 +202,39 @@ class Procedures:
             await self._sync_pods(record, group, forwarded=forwarded)
         await self._write_synced(record, transition, controlled)
 
-    async def _prepare(self, record: JobRecord) -> Mapping[str, str]:
-        """Bring everything beside the pods up to date; returns ``controlledResources`` as it should be."""
+    async def _prepare(self, record: JobRecord) -> tuple[Mapping[str, str], PodGroup | None]:
+        """Bring everything beside the pods up to date.
+
+        Returns:
+            ``controlledResources`` as it should be, and the PodGroup.
+        """
         job = _job(record)
         controlled: Mapping[str, str] = job.status.controlled_resources
         if job.status.state.phase in ("", Phase.PENDING):
             controlled = await self._initiate(record)
         elif not record.plugins_fresh:
-            assert record.plugins is not None
             for plugin in record.plugins.active:
                 for wanted in plugin.refreshed(job):
                     await self._effects.ensure(wanted, job.metadata.namespace)
             record.plugins_fresh = True
-        await self._step(record, "PodGroupError", "Failed to create or update PodGroup", self._ensure_group(record))
-        return controlled
+        group = self._fitting_group(record)
+        if group is None:
+            await self._step(record, "PodGroupError", "Failed to create or update PodGroup", self._ensure_group(record))
+            group = self.current_group(record)
+        return controlled, group
 
     async def _initiate(self, record: JobRecord) -> Mapping[str, str]:
         job = _job(record)
         if not job.status.state.phase:
             await self._step(record, "JobStatusError", "Failed to initialize job status", self._first_status(record))
-        await self._step(record, "PluginError", "Execute plugin when job add failed", self._add_plugins(record))
-        controlled = dict(_job(record).status.controlled_resources)
-        assert record.plugins is not None
+        if record.plugins.are_none:
+            record.plugins_fresh = True
+        else:
+            await self._step(record, "PluginError", "Execute plugin when job add failed", self._add_plugins(record))
+        held = _job(record).status.controlled_resources
+        if record.plugins.are_none and not job.spec.volumes:
+            return held
+        controlled = dict(held)
         controlled.update((controlled_key(p), p.name) for p in record.plugins.active if p.tracked)
         if job.spec.volumes:
             claims = await self._step(record, "PVCError", "Failed to create PVC", self._ensure_claims(record))
@@ -240,7 +249,6 @@ class Procedures:
 
     async def _add_plugins(self, record: JobRecord) -> None:
         job = _job(record)
-        assert record.plugins is not None
         record.plugins.check()
         for plugin in record.plugins.active:
             if controlled_key(plugin) in job.status.controlled_resources:
@@ -261,13 +269,22 @@ class Procedures:
         record.set_job(await self._effects.name_claims(_job(record)))
         return await self._effects.ensure_claims(_job(record))
 
+    def _fitting_group(self, record: JobRecord) -> PodGroup | None:
+        """Return the PodGroup if it is there and known to be as it should be."""
+        wanted = record.wanted_group
+        if wanted is None or wanted.fits is None:
+            return None
+        group = self.current_group(record)
+        return group if group is not None and group.spec == wanted.fits else None
+
     async def _ensure_group(self, record: JobRecord) -> None:
         job = _job(record)
-        if record.group_spec is None:
-            record.group_spec = groups.group_spec(job, self._priority)
+        wanted = record.wanted_group
+        if wanted is None:
+            wanted = record.wanted_group = record.form.group(job, self._priority)
         group = self.current_group(record)
         if group is None:
-            body = groups.build_group(job, record.group_spec)
+            body = groups.build_group(job, wanted.spec)
             try:
                 group = await self._cluster.create(PodGroup, body, job.metadata.namespace)
             except AlreadyExists:
@@ -275,14 +292,12 @@ class Procedures:
             if not record.put_group(group) and record.group is None:  # else the watch was faster, with a newer state
                 raise JobError(f"the PodGroup of job {record.key} is still being deleted")
             return
-        if group.spec == record.group_fits:
-            return
-        patch = groups.group_patch(group, record.group_spec)
+        patch = groups.group_patch(group, wanted.spec)
         if patch is not None:
             meta = group.metadata
             group = await self._cluster.patch(PodGroup, meta.name, meta.namespace, patch)
             record.put_group(group)
-        record.group_fits = group.spec
+        wanted.fits = group.spec
 
     def current_group(self, record: JobRecord) -> PodGroup | None:
         """Return the job's PodGroup; one of the job's own name (of old versions) is honoured."""
@@ -332,8 +347,10 @@ class Procedures:
             task_succeeded={name: state.phase.get("Succeeded", 0) for name, state in status.task_status_count.items()},
             status_min_available=status.min_available,
         )
-        old = statuses.to_json(status)
         outcome = transition(record.facts, counts, status.retry_count)
+        if outcome is None and (not controlled or controlled == status.controlled_resources):
+            return
+        old = statuses.to_json(status)
         new = {**old, "controlledResources": dict(controlled)} if controlled else old
         if outcome is not None:
             new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
@@ -512,6 +529,5 @@ def _is_settled(record: JobRecord, plan: KillPlan) -> bool:
     if plan.delete or plan.terminating:
         return False
     counters = (status.pending, status.running, status.succeeded, status.failed, status.terminating, status.unknown)
-    assert record.plugins is not None
     held = any(controlled_key(plugin) in status.controlled_resources for plugin in record.plugins.active)
     return not any(counters) and not held and not status.task_status_count

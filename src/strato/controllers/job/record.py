@@ -15,71 +15,68 @@ import msgspec
 
 from strato.api.meta import Key, ObjectMeta
 from strato.api.volcano.batch import Job
-from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
+from strato.api.volcano.scheduling import PodGroup
 from strato.controllers.job.agenda import Agenda
 from strato.controllers.job.blueprint import Blueprint
-from strato.controllers.job.completion import completed
 from strato.controllers.job.delays import DelayedActions
+from strato.controllers.job.form import JobForm, JobForms, WantedGroup
 from strato.controllers.job.plugins.registry import JobPlugins
 from strato.controllers.job.pods import PodState, TaskPods, revision_of
 from strato.controllers.job.policies import JobPolicies
 from strato.controllers.job.requests import Request
-from strato.controllers.job.states import Counts, JobFacts, TaskFacts
-from strato.controllers.job.terms import DEFAULT_TASK
+from strato.controllers.job.states import Counts, JobFacts
 
-_NO_POLICIES = JobPolicies((), ())
+_NO_FORM = JobForm(Job())
 
 
 class JobRecord:
-    """See the module. Owned by the job controller; touched on the loop's thread only."""
+    """See the module. Owned by the job controller; touched on the loop's thread only.
+
+    Args:
+        key: Namespace and name of the job.
+        forms: Where jobs alike share what follows from their specs.
+    """
 
     __slots__ = (
+        "_forms",
         "_gone_groups",
         "agenda",
         "assumed",
         "blueprints",
         "delays",
-        "facts",
         "failures",
+        "form",
         "group",
-        "group_fits",
-        "group_spec",
         "group_warning",
-        "has_dependencies",
         "job",
         "key",
         "moving_to",
-        "plugins",
         "plugins_fresh",
-        "policies",
         "requests",
         "revision",
         "tasks",
         "took_over",
         "tried",
+        "wanted_group",
     )
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, forms: JobForms) -> None:
         self.key = key
+        self._forms = forms
         self.job: Job | None = None
         self.revision = 0
         self.moving_to: str | None = None
         """The phase that a write of ours under way changes to; who writes it decides what follows."""
-        self.facts = JobFacts((), 0, 0)
-        self.policies = _NO_POLICIES
-        self.has_dependencies = False
-        """Whether some task waits for another one's pods."""
-        self.plugins: JobPlugins | None = None
+        self.form = _NO_FORM
+        """What follows from the spec."""
         self.plugins_fresh = False
         """Whether the plugins' objects are known to fit this generation of the spec."""
         self.tasks: dict[str, TaskPods] = {}
         self.blueprints: dict[str, Blueprint] | None = None
         """Pods to be, by task; made when pods must be created, dropped when the spec changes."""
         self.group: PodGroup | None = None
-        self.group_spec: dict[str, object] | None = None
-        """What the PodGroup's spec should be, for this generation of the job."""
-        self.group_fits: PodGroupSpec | None = None
-        """A spec of the PodGroup that was found to be as it should be, for this generation of the job."""
+        self.wanted_group: WantedGroup | None = None
+        """What the PodGroup should be, for this generation of the job."""
         self.group_warning = ""
         """The last group condition that was reported as an event."""
         self._gone_groups: set[str] = set()
@@ -107,14 +104,13 @@ class JobRecord:
         known = self.job
         revision = revision_of(job.metadata.resource_version)
         same_life = known is not None and known.metadata.uid == job.metadata.uid
-        if same_life and revision < self.revision:
-            return False
+        if same_life and (revision < self.revision or (revision == self.revision and revision)):
+            return False  # older, or what the answer to our own write has told
         self.revision = revision
         if not same_life:
             self._start_life()
         if known is None or not same_life or known.metadata.generation != job.metadata.generation:
-            self.job = completed(job)
-            self._take_spec(self.job)
+            self._take_spec(job)
             return True
         self.job = msgspec.structs.replace(job, spec=known.spec)
         if known.metadata.deletion_timestamp != job.metadata.deletion_timestamp:
@@ -141,27 +137,33 @@ class JobRecord:
 
     def _drop_derived(self) -> None:
         self.blueprints = None
-        self.group_spec = None
-        self.group_fits = None
-        self.plugins = None
+        self.wanted_group = None
         self.plugins_fresh = False
 
     def _take_spec(self, job: Job) -> None:
         self._drop_derived()
-        spec = job.spec
-        self.facts = JobFacts(
-            tasks=tuple(TaskFacts(t.name, t.replicas, t.min_available) for t in spec.tasks),
-            min_available=spec.min_available,
-            max_retry=spec.max_retry,
-            min_success=spec.min_success,
-        )
-        self.policies = JobPolicies(spec.policies, ((t.name or DEFAULT_TASK, t.policies) for t in spec.tasks))
-        self.has_dependencies = any(t.depends_on is not None for t in spec.tasks)
-        wanted = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
+        self.form = self._forms.of(job)
+        self.job = msgspec.structs.replace(job, spec=self.form.spec)
+        wanted = self.form.replicas
         for name, replicas in wanted.items():
             self.task(name).resize(replicas)
         for name in [name for name in self.tasks if name not in wanted]:
             self.tasks[name].resize(0)
+
+    @property
+    def facts(self) -> JobFacts:
+        """What the rules must know of the spec."""
+        return self.form.facts
+
+    @property
+    def policies(self) -> JobPolicies:
+        """The job's policies."""
+        return self.form.policies
+
+    @property
+    def plugins(self) -> JobPlugins:
+        """The job's plugins."""
+        return self.form.plugins
 
     # Pods
 
@@ -240,21 +242,24 @@ class JobRecord:
 
     def counts(self) -> Counts:
         """Return the present counters; costs per task, not per pod."""
-        total = {"Pending": 0, "Running": 0, "Succeeded": 0, "Failed": 0, "Unknown": 0}
-        terminating = 0
+        pending = running = ended_well = failed = unknown = terminating = 0
         succeeded: dict[str, int] = {}
         for name, task in self.tasks.items():
             terminating += task.terminating
-            for phase, count in task.phases.items():
-                total[phase] += count
-            if any(task.phases.values()):
-                succeeded[name] = task.phases["Succeeded"]
+            phases = task.phases
+            if any(phases.values()):
+                pending += phases["Pending"]
+                running += phases["Running"]
+                ended_well += phases["Succeeded"]
+                failed += phases["Failed"]
+                unknown += phases["Unknown"]
+                succeeded[name] = phases["Succeeded"]
         return Counts(
-            pending=total["Pending"],
-            running=total["Running"],
-            succeeded=total["Succeeded"],
-            failed=total["Failed"],
-            unknown=total["Unknown"],
+            pending=pending,
+            running=running,
+            succeeded=ended_well,
+            failed=failed,
+            unknown=unknown,
             terminating=terminating,
             task_succeeded=succeeded,
             status_min_available=self.job.spec.min_available if self.job is not None else 0,

@@ -19,11 +19,12 @@ class JobMetrics:
             "volcano_job_completed_phase_count", "Jobs that completed", labels, plain=True
         )
         self._failed = registry.counter("volcano_job_failed_phase_count", "Jobs that failed", labels, plain=True)
-        self._latency = registry.histogram(
+        self._latency = registry.spread_by(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",
             "From the creation of a job to that of each of its pods",
-            buckets=_LATENCY_BUCKETS_MS,
-        )
+            (),
+            _LATENCY_BUCKETS_MS,
+        ).of()
         self._series: dict[str, set[str]] = {}
 
     def ended(self, job: Job, phase: str) -> None:

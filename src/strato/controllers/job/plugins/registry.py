@@ -44,6 +44,8 @@ class JobPlugins:
     def __init__(self, asked: Mapping[str, Sequence[str] | None]) -> None:
         self.unknown = next((name for name in asked if name not in PLUGINS), None)
         self.active = tuple(plugin(asked[name] or ()) for name, plugin in PLUGINS.items() if name in asked)
+        self.are_none = not asked
+        """Whether the job asked for none."""
 
     def check(self) -> None:
         """Raise `UnknownPlugin` when one that was asked for does not exist."""
