@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import Any
+
 import msgspec
 
 from strato.api.core import Container, ContainerStatus, Pod, StateTerminated
+from strato.api.meta import Condition
 from strato.clock import parse_time
 from strato.node.podstatus import CREATING, INITIALIZING, OUR_CONDITIONS, ContainerRecord, Ending, PodRecord
 from strato.node.restarts import ALWAYS
@@ -13,10 +17,12 @@ from strato.node.restarts import ALWAYS
 def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
     """Return the record of a pod: fresh, or as its status tells when a node wrote one before."""
     spec, status = pod.spec, pod.status
-    has_inits = bool(spec.init_containers)
-    known = {s.name: s for s in (*status.init_container_statuses, *status.container_statuses)}
-    containers = [_container(c, known.get(c.name), init=True, waits=CREATING) for c in spec.init_containers]
-    waits = INITIALIZING if has_inits else CREATING
+    inits = spec.init_containers
+    known: dict[str, ContainerStatus] = {}
+    if status.container_statuses or status.init_container_statuses:
+        known = {s.name: s for s in (*status.init_container_statuses, *status.container_statuses)}
+    containers = [_container(c, known.get(c.name), init=True, waits=CREATING) for c in inits] if inits else []
+    waits = INITIALIZING if inits else CREATING
     containers += [_container(c, known.get(c.name), init=False, waits=waits) for c in spec.containers]
     record = PodRecord(
         restart_policy=spec.restart_policy,
@@ -29,18 +35,20 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
         if condition.type in OUR_CONDITIONS:
             record.conditions[condition.type] = (condition.status, condition.last_transition_time or "")
         else:
-            record.foreign.append(msgspec.to_builtins(condition))
+            record.foreign.append(_plain(condition))
     return record
 
 
+@lru_cache(256)
+def _plain(condition: Condition) -> dict[str, Any]:
+    """Return a condition as JSON, to be read only; pods bound in one second share it."""
+    plain: dict[str, Any] = msgspec.to_builtins(condition)
+    return plain
+
+
 def _container(container: Container, status: ContainerStatus | None, *, init: bool, waits: str) -> ContainerRecord:
-    record = ContainerRecord(
-        name=container.name,
-        image=container.image,
-        init=init,
-        sidecar=init and container.restart_policy == ALWAYS,
-        reason=waits,
-    )
+    sidecar = init and container.restart_policy == ALWAYS
+    record = ContainerRecord(container.name, container.image, init, sidecar, "waiting", waits)
     if status is None:
         return record
     record.restart_count = status.restart_count

@@ -10,7 +10,8 @@ import math
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from strato.node.restarts import ALWAYS
 
@@ -28,8 +29,7 @@ _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/sh", "/usr/
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-@dataclass(frozen=True, slots=True)
-class RunPlan:
+class RunPlan(NamedTuple):
     """How one run of a container goes."""
 
     seconds: float
@@ -44,13 +44,20 @@ def plan_run(
     rng: random.Random,
 ) -> RunPlan:
     """Decide one run of a container whose command line is ``argv`` (command and args, may be empty)."""
-    notes = annotations or {}
-    seconds = _number(notes.get(RUN_SECONDS), low=0.0)
+    notes = annotations if has_wishes(annotations) else None
+    seconds = _number(notes.get(RUN_SECONDS), low=0.0) if notes else None
     if seconds is None:
         seconds = sleep_seconds(argv)
     if seconds is None:
         seconds = math.inf if restart_policy == ALWAYS else 0.0
-    return RunPlan(seconds, _exit_code(notes, rng))
+    return RunPlan(seconds, _exit_code(notes, rng) if notes else 0)
+
+
+def has_wishes(annotations: Mapping[str, str] | None) -> bool:
+    """Return whether a pod says itself how it runs; most do not."""
+    if not annotations:
+        return False
+    return RUN_SECONDS in annotations or EXIT_CODE in annotations or FAILURE_PROBABILITY in annotations
 
 
 def _exit_code(notes: Mapping[str, str], rng: random.Random) -> int:
@@ -76,7 +83,7 @@ def _number(text: str | None, *, low: float, high: float = math.inf) -> float | 
 
 def problems(annotations: Mapping[str, str] | None) -> list[str]:
     """Return one sentence for each annotation of ours that cannot be read and is therefore ignored."""
-    notes = annotations or {}
+    notes = annotations if annotations and has_wishes(annotations) else {}
     found = []
     for name, high, meaning in (
         (RUN_SECONDS, math.inf, "a number of seconds, 0 or more"),
@@ -91,8 +98,12 @@ def problems(annotations: Mapping[str, str] | None) -> list[str]:
 
 def sleep_seconds(argv: Sequence[str]) -> float | None:
     """Return how long a plain ``sleep N``, or a shell that does only that, takes; None for anything else."""
-    if not argv:
-        return None
+    return _sleep_of(tuple(argv)) if argv else None
+
+
+@lru_cache(1024)
+def _sleep_of(argv: tuple[str, ...]) -> float | None:
+    """Do what `sleep_seconds` does; pods alike have equal command lines."""
     if argv[0] in _SHELLS:
         if len(argv) == 3 and argv[1] in ("-c", "-ec", "-lc"):
             return _sleep_text(argv[2])
