@@ -35,7 +35,7 @@ from strato.controllers.job.intent import unfinished
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.procedures import Procedures
 from strato.controllers.job.record import JobRecord
-from strato.controllers.job.requests import Request, Target
+from strato.controllers.job.requests import WHOLE_JOB, Request, Target
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import (
@@ -340,7 +340,7 @@ class JobController:
         if agenda.is_due(self._clock.monotonic()):
             agenda.begin(self._clock.monotonic())
             try:
-                await self._execute(record, Action.SYNC_JOB, Target())
+                await self._execute(record, Action.SYNC_JOB, WHOLE_JOB)
             except NameTaken:
                 agenda.dirty = True
                 return NAME_TAKEN_RETRY_SECONDS
@@ -413,7 +413,7 @@ class JobController:
         )
         _log.error("job given up after %d attempts: job=%s: %s", limit, record.key, error)
         if job.status.state.phase not in FINISHED_PHASES:
-            await self._execute(record, Action.TERMINATE_JOB, Target())
+            await self._execute(record, Action.TERMINATE_JOB, WHOLE_JOB)
             self._queue.add(record.key)
 
     # Delayed actions

@@ -22,6 +22,10 @@ class Target:
     partition: str = ""
 
 
+WHOLE_JOB = Target()
+"""All of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One happening."""

@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
+
+import msgspec
 
 from strato.controllers.job.terms import TARGET_ACTIONS, Action, Phase
 
@@ -56,8 +59,7 @@ class JobFacts:
         return sum(t.replicas if t.min_available is None else t.min_available for t in self.tasks)
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The counters of ``status`` as a procedure leaves them."""
 
     pending: int = 0
@@ -72,8 +74,7 @@ class Counts:
     """``status.minAvailable``, which the restart rule looks at (not the spec's)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The phase after a procedure."""
 
     phase: str
@@ -92,6 +93,7 @@ class Operation:
     transition: Transition
 
 
+@lru_cache(256)
 def operation(phase: str, action: str) -> Operation:
     """Return what an action means in a phase. An unknown action is a sync, an unknown phase is Pending."""
     match phase:

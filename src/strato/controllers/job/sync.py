@@ -39,7 +39,8 @@ def plan_pods(job: Job, tasks: Mapping[str, TaskPods]) -> PodPlan:
             continue
         if pods.present < pods.replicas and dependencies_met(task, job, tasks):
             plan.create.append((task, list(pods.missing(job.metadata.name))))
-        plan.delete.extend(pods.pods[name] for name in sorted(pods.stale))
+        if pods.stale:
+            plan.delete.extend(pods.pods[name] for name in sorted(pods.stale))
     for pods in tasks.values():
         if pods.surplus:
             plan.delete.extend(pods.pods[name] for name in sorted(pods.surplus) if not pods.pods[name].terminating)
