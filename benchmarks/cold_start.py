@@ -27,6 +27,7 @@ from benchmarks.report import publish
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.wire import Handler, Request, Response, User
+from strato.cli.serving import collect_hardly
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
@@ -135,7 +136,7 @@ def main() -> int:
     parser.add_argument("--running", type=int, default=80_000)
     parser.add_argument("--pods", type=int, default=140_000)
     args = parser.parse_args()
-    gc.set_threshold(50_000, 20, 50)  # as `strato up` does
+    collect_hardly()  # as `strato up` does
     warm_up()
     with tempfile.TemporaryDirectory(prefix="strato-bench-") as directory:
         path = Path(directory) / "journal.db"

@@ -80,6 +80,23 @@ def collect_rarely() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
+def collect_hardly() -> None:
+    """Leave garbage alone while a cluster starts, whose first lists may be of a million objects that all stay.
+
+    Looking through them again and again took a twentieth of a large start. `settle` ends it.
+    """
+    gc.set_threshold(1_000_000, 20, 50)
+
+
+def settle() -> None:
+    """End the start: what was loaded stays for good and need not be looked through again.
+
+    Nor now: a tenth of a second in which nobody is answered would find a few dozen objects.
+    """
+    gc.freeze()
+    collect_rarely()
+
+
 def run_loop(main: Callable[[], Awaitable[None]]) -> None:
     """Run on uvloop, the event loop of everything that serves."""
     import uvloop

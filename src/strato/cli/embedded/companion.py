@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import os
 import signal
@@ -159,17 +158,18 @@ async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
 
 async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None:
     from strato.cli.embedded.parts import build
-    from strato.cli.serving import make_random, run_together
+    from strato.cli.serving import collect_hardly, make_random, run_together, settle
     from strato.client.local import LocalCluster
     from strato.clock import SystemClock
 
+    collect_hardly()
     built = build(
         options, lambda user: LocalCluster(server, user, ahead=True), SystemClock(), make_random(), parts.metrics
     )
 
     async def announce() -> None:
         parts.ready.set_result(await built.ready())
-        gc.freeze()  # see `serve`
+        settle()
         await asyncio.Event().wait()
 
     members = [*((name, run()) for name, run in built.members), ("announcement", announce())]

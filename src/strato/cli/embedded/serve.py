@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import os
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from strato.cli.apiserver import Api, open_api
 from strato.cli.embedded.options import EmbeddedOptions, Part
 from strato.cli.home import Home
-from strato.cli.serving import make_random, run_together, stop_on_signals
+from strato.cli.serving import collect_hardly, make_random, run_together, settle, stop_on_signals
 from strato.clock import Clock, SystemClock
 from strato.metrics import Registry
 
@@ -35,6 +34,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
     Raises:
         StratoError: The address or the files cannot be used, or a part ended by itself.
     """
+    collect_hardly()
     home, clock, random, metrics = options.home, SystemClock(), make_random(), Registry()
     api = await open_api(
         home,
@@ -100,7 +100,5 @@ async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.E
     temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": node}))
     temporary.replace(home.ready_file)
     announced.set()
-    # What was loaded stays for good and need not be looked through again. Nor now: a tenth of a second in which nobody
-    # is answered would find a few dozen objects.
-    gc.freeze()
+    settle()
     await asyncio.Event().wait()
