@@ -2,8 +2,9 @@
 
 Both transports share this. A `Codec` belongs to one view class (or to a `Kind`, for plain JSON) and holds the
 msgspec decoders for an object, a list and watch frames; each decodes bytes straight into views in one pass, so
-a list of 10,000 pods builds no dicts. One object that does not fit its view (a CRD without a schema may hold
-anything) is left out with a warning instead of blocking everything else.
+a list of 10,000 pods builds no dicts. Objects of a kind with thousands alike share their specs (`strato.client.specs`).
+One object that does not fit its view (a CRD without a schema may hold anything) is left out with a warning instead of
+blocking everything else.
 """
 
 from __future__ import annotations
@@ -20,9 +21,13 @@ from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.status import from_status
 from strato.client.cluster import EventType, Json, ListPage, WatchEvent
+from strato.client.specs import SpecSharing
 from strato.errors import ApiError, InternalError
 
 _log = logging.getLogger(__name__)
+
+_ALIKE = frozenset((catalog.POD, catalog.VCJOB, catalog.PODGROUP))
+"""Kinds of which there are thousands with the same spec."""
 
 T = TypeVar("T")
 Query = dict[str, list[str]]
@@ -46,12 +51,15 @@ class _RawFrame(msgspec.Struct, gc=False):
 class Codec(Generic[T]):
     """Decoders of one kind into one Python type; get one with `codec_of`."""
 
-    __slots__ = ("_events", "_list", "_object", "_plain", "kind")
+    __slots__ = ("_events", "_list", "_object", "_plain", "_shared", "kind")
 
     def __init__(self, kind: Kind, target: type[Any]) -> None:
         self.kind = kind
         self._plain = not issubclass(target, Object)
         wanted: Any = Json if self._plain else target
+        self._shared = SpecSharing(kind, target) if kind in _ALIKE and not self._plain else None
+        if self._shared is not None:
+            wanted = self._shared.frame
         self._object = msgspec.json.Decoder(wanted)
         self._list = msgspec.json.Decoder(_ListBody[wanted])
         self._events = msgspec.json.Decoder(WatchEvent[wanted])
@@ -63,10 +71,14 @@ class Codec(Generic[T]):
             InternalError: The body is no such object.
         """
         try:
-            decoded: T = self._object.decode(body)
+            decoded: T = self._decode(body)
         except msgspec.DecodeError as error:
             raise InternalError(f"the server's answer is not a usable {self.kind.name}: {error}") from error
         return decoded
+
+    def _decode(self, body: bytes | msgspec.Raw) -> Any:
+        decoded = self._object.decode(body)
+        return decoded if self._shared is None else self._shared.whole(decoded)
 
     def decode_list(self, body: bytes) -> ListPage[T]:
         """Decode a list answer.
@@ -77,6 +89,8 @@ class Codec(Generic[T]):
         try:
             page = self._list.decode(body)
             items = page.items or []
+            if self._shared is not None:
+                items = [self._shared.whole(item) for item in items]
         except msgspec.ValidationError:
             page, items = self._decode_list_leniently(body)
         except msgspec.DecodeError as error:
@@ -94,10 +108,13 @@ class Codec(Generic[T]):
             ApiError: What an ERROR frame says (`Gone` for a revision too old).
         """
         try:
-            events: list[WatchEvent[T]] = self._events.decode_lines(lines)
+            events: list[WatchEvent[Any]] = self._events.decode_lines(lines)
+            if self._shared is None:
+                return events
+            whole = self._shared.whole
+            return [WatchEvent(event.type, whole(event.object)) for event in events]
         except msgspec.DecodeError:
             return self._decode_events_leniently(lines)
-        return events
 
     def _decode_list_leniently(self, body: bytes) -> tuple[Any, list[Any]]:
         try:
@@ -126,7 +143,7 @@ class Codec(Generic[T]):
 
     def _decode_or_skip(self, raw: msgspec.Raw) -> T | None:
         try:
-            decoded: T = self._object.decode(raw)
+            decoded: T = self._decode(raw)
         except msgspec.DecodeError as error:
             name = _name_of(raw)
             _log.warning("object left out, it does not fit its kind: kind=%s name=%s: %s", self.kind.name, name, error)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -42,8 +43,12 @@ class Change(NamedTuple, Generic[V]):
 
 Handler = Callable[[Change[V]], None]
 BatchHandler = Callable[[Sequence[Change[V]]], None]
+Selection = Callable[[Sequence[Change[V]]], Sequence[Change[V]]]
+"""Returns those changes of a batch that concern a handler, in their order. It must be quick and change nothing."""
 IndexFunction = Callable[[V], Iterable[str]]
 _Changes = list[Change[V]]
+_new_change: Any = partial(tuple.__new__, Change)
+"""Makes a change of a pair as `Change` would, in half of the time; there is one per event and informer."""
 
 
 class _Index(Generic[V]):
@@ -167,11 +172,15 @@ class Informer(Generic[V]):
         for key, item in self._objects.items():
             index.update(key, None, item)
 
-    def add_handler(self, on_change: Handler[V]) -> None:
-        """Call ``on_change`` for every change; objects already known are told at once as added."""
+    def add_handler(self, on_change: Handler[V], *, among: Selection[V] | None = None) -> None:
+        """Call ``on_change`` for every change; objects already known are told at once as added.
+
+        Most handlers have nothing to do for most changes. With ``among`` they say so of a whole batch in one look,
+        which costs a tenth of a call for each.
+        """
 
         def on_batch(changes: Sequence[Change[V]]) -> None:
-            for change in changes:
+            for change in changes if among is None else among(changes):
                 try:
                     on_change(change)
                 except Exception as error:  # the next object must not suffer from this one
@@ -199,9 +208,16 @@ class Informer(Generic[V]):
         self, changes: Sequence[Change[V]], handlers: Mapping[tuple[str, str], Sequence[Handler[V]]]
     ) -> None:
         for change in changes:
-            owner = change.object.metadata.controller
-            if owner is None:
+            old, new = change
+            owners = (new if new is not None else cast(V, old)).metadata.owner_references
+            if not owners:
                 continue
+            owner = owners[0]
+            if not owner.controller:
+                others = [other for other in owners if other.controller]
+                if not others:
+                    continue
+                owner = others[0]
             for on_change in handlers.get((owner.api_version, owner.kind), ()):
                 try:
                     on_change(change)
@@ -287,14 +303,19 @@ class Informer(Generic[V]):
     def apply(self, events: Sequence[WatchEvent[V]], resource_version: str) -> None:
         """Take over a batch of watch events."""
         changes: list[Change[V]] = []
+        objects, indexes = self._objects, self._indexes
         for event in events:
-            item = event.object
-            metadata = item.metadata
-            if event.type is EventType.BOOKMARK:
+            item, type_ = event.object, event.type
+            if type_ is EventType.BOOKMARK:
                 continue
-            self._set(
-                Key(metadata.namespace, metadata.name), None if event.type is EventType.DELETED else item, changes
-            )
+            metadata = item.metadata
+            key: Any = metadata.namespace, metadata.name  # as good as a `Key` to look one up, and cheaper
+            old = objects.get(key)
+            if indexes or old is None or type_ is EventType.DELETED:
+                self._set(Key(*key), None if type_ is EventType.DELETED else item, changes)
+            else:
+                objects[key] = item
+                changes.append(_new_change((old, item)))
         self._finish(changes, resource_version)
 
     def _set(self, key: Key, new: V | None, changes: _Changes[V]) -> None:

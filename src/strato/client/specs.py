@@ -1,0 +1,112 @@
+"""Objects of one template share their spec: bytes that were decoded once are not decoded again.
+
+The pods of a gang have the same spec but for the node they are on, and a pod tells of itself three times before it
+runs; jobs come by the thousand alike. Views are never changed, so one decoded spec may serve all of them. A pod's event
+costs half of what it costs to decode it whole (8 against 17 µs), and a hundred thousand pods hold few specs.
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from strato.api.kinds import Kind
+from strato.api.meta import Object
+
+_KEPT: Final = 4096
+"""Specs that are remembered; past that the older half is forgotten."""
+_MAX_BYTES: Final = 8192
+"""Longer specs are not remembered: rare, and what is kept must stay small."""
+_NODE: Final = b'"nodeName":"'
+
+
+class SpecSharing:
+    """Decodes the frames of one view class: ``frame`` is the view with its spec left as bytes, `whole` completes it.
+
+    Args:
+        kind: What is decoded; objects in lists need not say it.
+        view: Its view class, which has ``metadata``, ``spec`` and ``status`` and nothing else.
+    """
+
+    __slots__ = ("_decode", "_kind", "_can_be_placed", "_head", "_last", "_last_spec", "_placed_spec", "_specs", "_tail", "_version", "_view", "frame")
+
+    def __init__(self, kind: Kind, view: type[Object]) -> None:
+        fields = {field.name: field for field in msgspec.structs.fields(view)}
+        self._view: Any = view
+        self._version, self._kind = kind.api_version, kind.name
+        spec, status = fields["spec"], fields["status"]
+        self._decode = msgspec.json.Decoder(spec.type).decode
+        self._can_be_placed = "node_name" in spec.type.__struct_fields__
+        self._specs: dict[bytes, Any] = {b"": spec.default}
+        self._last, self._last_spec = b"", spec.default
+        self._head, self._tail, self._placed_spec = b"", b"", spec.default
+        """What surrounds the node's name in the last spec that had one."""
+        self.frame: Any = msgspec.defstruct(
+            f"{view.__name__}Frame",
+            [
+                ("metadata", fields["metadata"].type, fields["metadata"].default),
+                ("spec", msgspec.Raw, msgspec.Raw()),
+                ("status", status.type, status.default),
+            ],
+            gc=False,
+        )
+        """What to decode into."""
+
+    def whole(self, frame: Any) -> Any:
+        """Return the view of a frame.
+
+        Raises:
+            msgspec.DecodeError: The spec does not fit.
+        """
+        return self._view(
+            api_version=self._version,
+            kind=self._kind,
+            metadata=frame.metadata,
+            spec=self._spec(bytes(frame.spec)),
+            status=frame.status,
+        )
+
+    def _spec(self, raw: bytes) -> Any:
+        """Return a spec; that of the object before is tried first, as those of one template come together."""
+        if raw == self._last:
+            return self._last_spec
+        if self._head and raw.startswith(self._head) and raw.endswith(self._tail):
+            written = raw[len(self._head) : -len(self._tail)]
+            if _is_plain(written):
+                return replace(self._placed_spec, node_name=sys.intern(written.decode()))
+        start = raw.rfind(_NODE) + len(_NODE) if self._can_be_placed else 0
+        if start < len(_NODE):
+            spec = self._last_spec = self._specs.get(raw) or self._learn(raw, raw, "")
+            self._last = raw
+            return spec
+        end = raw.index(b'"', start)
+        if not _is_plain(raw[start:end]):
+            return self._decode(raw)
+        name = sys.intern(raw[start:end].decode())
+        template = raw[:start] + raw[end:]
+        spec = self._specs.get(template)
+        spec = replace(spec, node_name=name) if spec is not None else self._learn(template, raw, name)
+        if template in self._specs:
+            self._head, self._tail, self._placed_spec = raw[:start], raw[end:], spec
+        return spec
+
+    def _learn(self, template: bytes, raw: bytes, name: str) -> Any:
+        """Decode a spec; it is remembered unless the node's name stands where it cannot be put in from outside."""
+        spec = self._decode(raw)
+        clear = not self._can_be_placed or (spec.node_name == name and raw.count(_NODE) <= 1)
+        if clear and len(template) <= _MAX_BYTES:
+            specs = self._specs
+            if len(specs) >= _KEPT:
+                for old in list(islice(specs, 1, _KEPT // 2)):  # the first is the spec of objects without one
+                    del specs[old]
+            specs[template] = spec
+        return spec
+
+
+def _is_plain(name: bytes) -> bool:
+    """Whether these bytes are a node's name, and written as it is."""
+    return name != b"" and name.isascii() and b"\\" not in name and b'"' not in name
