@@ -32,7 +32,20 @@ class SpecSharing:
         view: Its view class, which has ``metadata``, ``spec`` and ``status`` and nothing else.
     """
 
-    __slots__ = ("_decode", "_kind", "_can_be_placed", "_head", "_last", "_last_spec", "_placed_spec", "_specs", "_tail", "_version", "_view", "frame")
+    __slots__ = (
+        "_can_be_placed",
+        "_decode",
+        "_head",
+        "_kind",
+        "_last",
+        "_last_spec",
+        "_placed_spec",
+        "_specs",
+        "_tail",
+        "_version",
+        "_view",
+        "frame",
+    )
 
     def __init__(self, kind: Kind, view: type[Object]) -> None:
         fields = {field.name: field for field in msgspec.structs.fields(view)}
@@ -55,6 +68,10 @@ class SpecSharing:
             gc=False,
         )
         """What to decode into."""
+
+    def __len__(self) -> int:
+        """Return how many specs are remembered."""
+        return len(self._specs)
 
     def whole(self, frame: Any) -> Any:
         """Return the view of a frame.
