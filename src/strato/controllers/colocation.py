@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 import msgspec
@@ -63,7 +63,7 @@ class ColocationController(KeyedController):
         self._in_namespace: defaultdict[str, dict[str, ColocationConfiguration]] = defaultdict(dict)
         self._pods = informers.informer(Pod)
         informers.informer(ColocationConfiguration).add_handler(self._on_configuration)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod, among=self._selectable)
 
     def _on_configuration(self, change: Change[ColocationConfiguration]) -> None:
         namespace, name = change.key
@@ -82,11 +82,22 @@ class ColocationController(KeyedController):
             ):
                 self.queue.add_after(pod.key, DELAY_SECONDS)
 
+    def _selectable(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+        """Return the changes of pods that a configuration may select, or did."""
+        namespaces = self._in_namespace
+        return [
+            change
+            for change in changes
+            if (pod := change.new) is not None
+            and (
+                pod.metadata.namespace in namespaces
+                or (pod.metadata.annotations and pod.metadata.annotations.get(CONFIG_NAME))
+            )
+        ]
+
     def _on_pod(self, change: Change[Pod]) -> None:
-        pod = change.new
-        if pod is None or (change.old is not None and change.old.metadata.labels == pod.metadata.labels):
-            return
-        if pod.metadata.namespace in self._in_namespace or pod.metadata.annotation(CONFIG_NAME):
+        old, pod = change
+        if pod is not None and (old is None or old.metadata.labels != pod.metadata.labels):
             self.queue.add_after(pod.key, DELAY_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:

@@ -171,14 +171,14 @@ class PodGroupController(KeyedController):
         self._inherit = inherit_owner_annotations
         self._pods = informers.informer(Pod)
         self._groups = informers.informer(PodGroup)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod, among=_added)
         if workload_support:
             informers.informer(ReplicaSet).add_handler(self._on_workload)
             informers.informer(StatefulSet).add_handler(self._on_workload)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.new
-        if pod is not None and change.old is None and is_ours(pod, self._schedulers):
+        if pod is not None and is_ours(pod, self._schedulers):
             self.queue.add(pod.key)
 
     def _on_workload(self, change: Change[Any]) -> None:
@@ -278,6 +278,10 @@ class PodGroupController(KeyedController):
             if matches is None or matches.matches(pod.metadata.labels):
                 return pod
         return None
+
+
+def _added(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+    return [change for change in changes if change.old is None]
 
 
 async def _get_or_none(cluster: Cluster, view: type[V], name: str, namespace: str) -> V | None:

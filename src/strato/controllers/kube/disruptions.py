@@ -60,7 +60,7 @@ class DisruptionController(KeyedController):
         self._replica_sets = informers.informer(ReplicaSet)
         self._stateful_sets = informers.informer(StatefulSet)
         self._budgets.add_handler(self._on_budget)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod, among=lambda changes: changes if len(self._budgets) else ())
 
     def _on_budget(self, change: Change[PodDisruptionBudget]) -> None:
         if change.old is None:
@@ -71,8 +71,6 @@ class DisruptionController(KeyedController):
             self.queue.add(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        if not len(self._budgets):
-            return
         namespace = change.key.namespace
         if not self._in_namespace.get(namespace):
             return

@@ -159,7 +159,7 @@ class EndpointsController(KeyedController):
         self._slices = informers.informer(EndpointSlice)
         self._slices.add_index("service", _service_of)
         self._services.add_handler(self._on_service)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod, among=lambda changes: changes if self._members else ())
 
     # Events
 
@@ -199,8 +199,6 @@ class EndpointsController(KeyedController):
         return found
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        if not self._members:
-            return  # no services
         old, new = change.old, change.new
         if new is None or (old is not None and old.metadata.labels != new.metadata.labels):
             assert old is not None

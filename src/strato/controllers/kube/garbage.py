@@ -11,7 +11,7 @@ Source: Kubernetes' garbage collection of owner references, as its API documenta
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -81,7 +81,7 @@ class GarbageCollector:
         self._caches: dict[Kind, Informer[Any]] = {}
         for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
             cache = self._caches[kind] = informers.informer(kind.view)
-            cache.add_handler(self._handler(kind))
+            cache.add_handler(self._handler(kind), among=_notable)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -93,29 +93,34 @@ class GarbageCollector:
         def on_change(change: Change[Any]) -> None:
             old: Object | None = change.old
             new: Object | None = change.new
+            meta: ObjectMeta = change.object.metadata
+            item = Item(kind, Key(meta.namespace, meta.name))
             before = old.metadata.owner_references if old is not None else None
             after = new.metadata.owner_references if new is not None else None
-            if before != after:
-                self._index(Item(kind, change.key), before or (), after or ())
+            if before or after:
+                self._index(item, before or (), after or ())
             if new is None:
-                assert old is not None
-                self._gone(old.metadata)
-            elif new.metadata.deletion_timestamp is not None and _waits(new.metadata):
-                self._deleting[new.metadata.uid] = Item(kind, change.key)
-                self._queue.add(Item(kind, change.key))
+                self._gone(meta)
+            elif meta.deletion_timestamp is not None and _waits(meta):
+                self._deleting[meta.uid] = item
+                self._queue.add(item)
 
         return on_change
 
     def _index(self, item: Item, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
-        old = {reference.uid: reference.block_owner_deletion for reference in before}
-        if old:
+        old: dict[str, bool] = {}
+        if before:
+            old = {reference.uid: reference.block_owner_deletion for reference in before}
             new = {reference.uid: reference.block_owner_deletion for reference in after}
             if old == new:
                 return
             self._part(item, old.keys() - new.keys())
         suspicious = False
         for reference in after:
-            self._dependents.setdefault(reference.uid, {})[item] = reference.block_owner_deletion
+            dependents = self._dependents.get(reference.uid)
+            if dependents is None:
+                dependents = self._dependents[reference.uid] = {}
+            dependents[item] = reference.block_owner_deletion
             if reference.uid not in old and not self._is_cached(item, reference):
                 suspicious = True
         if suspicious:
@@ -152,11 +157,11 @@ class GarbageCollector:
         return kind, Key(namespace, reference.name)
 
     def _is_cached(self, item: Item, reference: OwnerReference) -> bool:
-        kind, key = self._find(item, reference)
+        kind = catalog.find_named(reference.api_version, reference.kind)
         cache = self._caches.get(kind) if kind is not None else None
-        if cache is None:
+        if kind is None or cache is None:
             return False
-        owner = cache.get(key)
+        owner = cache.get((item.key.namespace if kind.namespaced else "", reference.name))
         return owner is not None and owner.metadata.uid == reference.uid
 
     async def _owners(self, item: Item, meta: ObjectMeta) -> Owners:
@@ -266,6 +271,19 @@ class GarbageCollector:
     async def _patch_meta(self, item: Item, meta: ObjectMeta, change: dict[str, Any]) -> None:
         body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **change}}
         await self._cluster.patch(item.kind, item.key.name, item.key.namespace, body, patch_type=PatchType.MERGE)
+
+
+def _notable(changes: Sequence[Change[Any]]) -> Sequence[Change[Any]]:
+    """Return the changes of objects that have other owners than before, are being deleted, or are gone."""
+    notable = []
+    for change in changes:
+        old, new = change
+        if new is not None:
+            meta, before = new.metadata, old.metadata.owner_references if old is not None else None
+            if before == meta.owner_references and meta.deletion_timestamp is None:
+                continue
+        notable.append(change)
+    return notable
 
 
 def _waits(meta: ObjectMeta) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from strato.api.coordination import Lease
@@ -50,7 +51,7 @@ class NodeLifecycleController:
         self._pods = informers.informer(Pod)
         self._nodes.add_handler(self._on_node)
         self._leases.add_handler(self._on_lease)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod, among=_moved)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -87,7 +88,8 @@ class NodeLifecycleController:
         after = new.spec.node_name if new is not None else ""
         if before == after:
             return
-        key = change.key
+        pod = change.object
+        key = Key(pod.metadata.namespace, pod.metadata.name)
         if before:
             pods = self._on_node_pods[before]
             pods.discard(key)
@@ -95,7 +97,7 @@ class NodeLifecycleController:
                 del self._on_node_pods[before]
         if after:
             self._on_node_pods[after].add(key)
-            node = self._nodes.get(Key("", after))
+            node = self._nodes.get(("", after))
             if node is None:
                 self._queue.add_after(after, QUARANTINE_SECONDS)
             elif node.spec.taints and any(t.effect == NO_EXECUTE for t in node.spec.taints):
@@ -251,6 +253,15 @@ class NodeLifecycleController:
         failures = await for_each(keys, delete, 32)
         if failures:
             raise failures[0]
+
+
+def _moved(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+    """Return the changes of pods that came to a node or left one."""
+    return [
+        change
+        for change in changes
+        if (old := change.old) is None or (new := change.new) is None or old.spec.node_name != new.spec.node_name
+    ]
 
 
 def _heartbeat(node: Node) -> str | None:

@@ -47,7 +47,7 @@ class QuotaController(KeyedController):
         self._quotas = informers.informer(ResourceQuota)
         self._pods = informers.informer(Pod)
         self._quotas.add_handler(self._on_quota)
-        self._pods.add_handler(self._on_pod)
+        self._pods.add_handler(self._on_pod, among=lambda changes: changes if len(self._quotas) else ())
 
     def _on_quota(self, change: Change[ResourceQuota]) -> None:
         if change.old is None:
@@ -58,8 +58,6 @@ class QuotaController(KeyedController):
             self.queue.add(change.key)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        if not len(self._quotas):
-            return
         namespace = change.key.namespace
         if not self._in_namespace.get(namespace):
             return
