@@ -320,7 +320,7 @@ class JobController:
             await self._take_over(record, record.job)
             record.took_over = True
         while record.requests and record.job is not None:
-            request = record.requests.popleft()
+            request = record.requests.pop(0)
             life = record.job.metadata.uid
             if _is_done(record):
                 record.agenda.dirty = True
@@ -329,7 +329,7 @@ class JobController:
                 await self._handle(record, request)
             except BaseException:
                 if record.job is not None and record.job.metadata.uid == life:
-                    record.requests.appendleft(request)
+                    record.requests.insert(0, request)
                 raise
             record.tried = None
         if record.assumed:
@@ -404,7 +404,7 @@ class JobController:
             raise error
         job = record.job
         assert job is not None
-        failed = record.requests.popleft().action if record.requests else Action.SYNC_JOB
+        failed = record.requests.pop(0).action if record.requests else Action.SYNC_JOB
         record.tried = None
         record.failures = 0
         record.agenda.dirty = record.agenda.stirred = False

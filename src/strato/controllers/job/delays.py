@@ -35,7 +35,7 @@ class DelayedActions:
 
     def __init__(self) -> None:
         self._entries: dict[str, Delayed] = {}
-        self._waiting: set[Delayed] = set()
+        self._waiting: dict[Delayed, None] = {}
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -49,7 +49,7 @@ class DelayedActions:
         if known is not None and known.action == action:
             return None
         entry = self._entries[request.pod] = Delayed(action, request)
-        self._waiting.add(entry)
+        self._waiting[entry] = None
         return entry
 
     def due(self, entry: Delayed) -> bool:
@@ -89,7 +89,7 @@ class DelayedActions:
         self._forget(entry)
 
     def _forget(self, entry: Delayed) -> None:
-        self._waiting.discard(entry)
+        self._waiting.pop(entry, None)
         if self._entries.get(entry.request.pod) is entry:
             del self._entries[entry.request.pod]
 

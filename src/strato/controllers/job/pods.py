@@ -18,6 +18,8 @@ from strato.controllers.job.terms import JOB_API_VERSION, JOB_KIND
 COUNTED_PHASES = ("Pending", "Running", "Succeeded", "Failed")
 UNKNOWN_PHASE = "Unknown"
 
+_NO_PODS = dict.fromkeys((*COUNTED_PHASES, UNKNOWN_PHASE), 0)
+
 
 class PodState:
     """The values of one pod that matter to its job."""
@@ -147,12 +149,12 @@ class TaskPods:
         self._reset()
 
     def _reset(self) -> None:
-        self.phases = dict.fromkeys((*COUNTED_PHASES, UNKNOWN_PHASE), 0)
+        self.phases = _NO_PODS.copy()
         self.terminating = 0
         self.present = 0
-        self.surplus: set[str] = set()
+        self.surplus: dict[str, None] = {}
         """Pods outside the wanted range."""
-        self.stale: set[str] = set()
+        self.stale: dict[str, None] = {}
         """Live wanted pods marked out-of-sync: a kill was begun and they must go."""
         self.restarts = 0
         self.ready = 0
@@ -195,7 +197,7 @@ class TaskPods:
         self.restarts += sign * pod.restarts
         self.ready += sign * pod.ready
         if not 0 <= pod.index < self.replicas:
-            (self.surplus.add if sign > 0 else self.surplus.discard)(pod.name)
+            _note(self.surplus, pod.name, sign)
             return
         self.present += sign
         if pod.terminating:
@@ -203,4 +205,11 @@ class TaskPods:
             return
         self.phases[pod.phase] += sign
         if pod.out_of_sync:
-            (self.stale.add if sign > 0 else self.stale.discard)(pod.name)
+            _note(self.stale, pod.name, sign)
+
+
+def _note(names: dict[str, None], name: str, sign: int) -> None:
+    if sign > 0:
+        names[name] = None
+    else:
+        names.pop(name, None)

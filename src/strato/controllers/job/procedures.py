@@ -390,7 +390,7 @@ class Procedures:
         for task, name in list(record.assumed):
             pod = record.task(task).pods.get(name)
             if pod is None:
-                record.assumed.discard((task, name))
+                record.assumed.pop((task, name), None)
             elif seen >= pod.revision and (record.key.namespace, name) not in self._pods:
                 record.drop_pod(task, name, pod.uid)
 
