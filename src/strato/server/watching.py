@@ -23,9 +23,14 @@ Render = Callable[[bytes], bytes]
 """Turns a stored body into what a frame carries (a Table for kubectl, or the body itself)."""
 
 
+_HEADS = {word: b'{"type":"' + word + b'","object":' for word in (b"ADDED", b"MODIFIED", b"DELETED")}
+_ADDED, _MODIFIED, _DELETED = _HEADS.values()
+_END = b"}\n"
+
+
 def frame(event_type: bytes, body: bytes) -> bytes:
     """Return one frame: a line of JSON."""
-    return b'{"type":"' + event_type + b'","object":' + body + b"}\n"
+    return b'{"type":"' + event_type + b'","object":' + body + _END
 
 
 def error_frame(error: Gone) -> bytes:
@@ -142,26 +147,35 @@ class Watch:
         prefix, wanted = self._prefix, self._wanted
         if prefix:
             events = [event for event in events if event.key.startswith(prefix)]
-        if wanted.everything:
-            if prefix or self._render is not None:
-                return b"".join([self._everything(event) for event in events])
-            return self._watcher.shared(events, lambda: b"".join([self._everything(event) for event in events]))
-        return b"".join([self._selected(event) for event in events])
+        if not wanted.everything:
+            return self._selected(events)
+        if prefix or self._render is not None:
+            return self._everything(events)
+        return self._watcher.shared(events, lambda: self._everything(events))
 
-    def _everything(self, event: Change) -> bytes:
-        if event.body is None:
-            return frame(b"DELETED", self._shown(event.tombstone or b"{}"))
-        return frame(b"MODIFIED" if event.previous is not None else b"ADDED", self._shown(event.body))
+    def _everything(self, events: Sequence[Change]) -> bytes:
+        """Return the frames of all events; their parts are put together at once, so that bodies are copied once."""
+        parts: list[bytes] = []
+        for event in events:
+            body = event.body
+            if body is None:
+                parts += (_DELETED, self._shown(event.tombstone or b"{}"), _END)
+            else:
+                parts += (_ADDED if event.previous is None else _MODIFIED, self._shown(body), _END)
+        return b"".join(parts)
 
-    def _selected(self, event: Change) -> bytes:
+    def _selected(self, events: Sequence[Change]) -> bytes:
+        """Return the frames of what is selected, comes into the selection or leaves it."""
         matches = self._wanted.matches_shared
-        before = event.previous is not None and matches(event.previous)
-        if event.body is not None and matches(event.body):
-            return frame(b"MODIFIED" if before else b"ADDED", self._shown(event.body))
-        if not before:
-            return b""
-        if event.body is None:
-            return frame(b"DELETED", self._shown(event.tombstone or b"{}"))
-        # The object left the selection: its last wanted state, at the revision of the change.
-        assert event.previous is not None
-        return frame(b"DELETED", self._shown(at_revision(event.previous, event.revision)))
+        parts: list[bytes] = []
+        for event in events:
+            body, previous = event.body, event.previous
+            before = previous is not None and matches(previous)
+            if body is not None and matches(body):
+                parts += (_MODIFIED if before else _ADDED, self._shown(body), _END)
+            elif before:
+                assert previous is not None
+                # Of an object that left the selection the last wanted state is shown, at the revision of the change.
+                last = (event.tombstone or b"{}") if body is None else at_revision(previous, event.revision)
+                parts += (_DELETED, self._shown(last), _END)
+        return b"".join(parts)
