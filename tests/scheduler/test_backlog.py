@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.backlog import Backlog, only_same_for_alike
+from strato.scheduler.cache.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, Config, PluginOption, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
@@ -28,7 +29,20 @@ tiers:
 - plugins: [{name: nodeorder}, {name: binpack}]
 """
 NO_ENQUEUE = DEFAULT_TEXT.replace("enqueue, ", "")
+EVICTING = """
+actions: "{actions}"
+tiers:
+- plugins: [{{name: priority}}, {{name: gang}}, {{name: conformance}}]
+- plugins: [{{name: overcommit}}, {{name: drf, enablePreemptable: {drf}}}, {{name: predicates}}, {{name: {shares}}}]
+- plugins: [{{name: nodeorder}}]
+"""
 UNEQUAL = DEFAULT_TEXT.replace("- name: overcommit", "- name: sla\n  - name: overcommit")
+
+
+def evicting(actions: str, shares: str = "proportion", *, drf: bool = False) -> Config:
+    """A configuration with actions that take from others."""
+    return parse_config(EVICTING.format(actions=actions, shares=shares, drf=str(drf).lower()))
+
 
 everywhere = pytest.mark.parametrize(
     "config",
@@ -67,6 +81,7 @@ def decided(plan: Plan) -> dict[str, Any]:
     """What a plan has done, in order; its groups' statuses in any."""
     return {
         "binds": [(bind.task.key, bind.node) for bind in plan.binds],
+        "evictions": [(gone.task.key, gone.action, gone.beneficiary) for gone in plan.evictions],
         "pipelined": plan.pipelined,
         "groups": {status.job.key: status[1:] for status in plan.groups},
         "queues": [(q.name, q.allocated, q.deserved, q.share, q.overused) for q in plan.queues],
@@ -185,6 +200,62 @@ class Changes:
                 self.wanted[status.job.key] = msgspec.to_builtins(status.condition)
 
 
+class Struggle(Changes):
+    """A full cluster in which more than fits wants to run, of few kinds, so that crowds meet those who evict."""
+
+    def start(self) -> list[dict[str, Any]]:
+        rng = self.rng
+        out: list[dict[str, Any]] = [{"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}]
+        self.queues = ["q0", "q1"]
+        out += [worlds.queue(name, weight=rng.randint(1, 2)) for name in self.queues]
+        out += [worlds.node(f"n{i}", cpu=str(rng.randint(2, 4)), memory="20Gi") for i in range(rng.randint(2, 4))]
+        first = rng.choice(["q0", ""])  # who fills the cluster alone holds more than its share
+        for _ in range(rng.randint(6, 9)):
+            out += self.some("", first)
+        return out
+
+    def some(self, priority: str, queue: str = "") -> list[dict[str, Any]]:
+        """Make a job of one of few kinds."""
+        rng = self.rng
+        self.made += 1
+        name, (size, minimum) = f"j{self.made}", rng.choice([(1, 1), (1, 1), (2, 2), (3, 1), (3, 2)])
+        spec: dict[str, Any] = {"queue": queue or rng.choice(self.queues), "priorityClassName": priority}
+        made = worlds.group(name, minimum, phase="Inqueue", **spec)
+        made["metadata"]["creationTimestamp"] = f"2026-01-01T00:{self.made // 4:02}:00Z"
+        self.jobs[name] = made
+        cpu, policy = rng.choice(["1", "1", "2"]), rng.choice(["", "", "", "Never"])
+        for p in range(size):
+            more: dict[str, Any] = {"preemptionPolicy": policy} if policy else {}
+            self.pods[f"{name}-w-{p}"] = worlds.pod(f"{name}-w-{p}", name, cpu=cpu, **more)
+        return [made, *(self.pods[f"{name}-w-{p}"] for p in range(size))]
+
+    def next(self, sides: list[Side]) -> None:
+        """Let bound pods run and evicted ones go, mostly; let jobs come, seldom end."""
+        rng, world = self.rng, sides[0].world
+        feed: list[dict[str, Any]] = []
+        gone: list[str] = []
+        known = sorted(self.pods)
+        for _ in range(rng.choice([0, 0, 1, 5])):
+            feed += self.some(rng.choice(["", "high"]), rng.choice(["", "q1"]))
+        for name in known:
+            task = world.tasks[f"ns/{name}"]
+            if task.status == RELEASING and rng.random() < 0.7:
+                gone.append(name)
+            elif task.status in (BINDING, RUNNING) and rng.random() < 0.95:
+                spec = {**self.pods[name]["spec"], "nodeName": world.nodes.names[task.row]}
+                phase = "Running" if rng.random() < 0.98 else "Succeeded"
+                if phase == "Succeeded" or task.status == BINDING:
+                    feed.append({**self.pods[name], "spec": spec, "status": {"phase": phase}})
+        for side in sides:
+            worlds.feed(side.world, *feed)
+            for name in gone:
+                side.world.remove_pod(f"ns/{name}")
+        for name in gone:
+            del self.pods[name]
+        if rng.random() < 0.5:
+            self._write(sides)
+
+
 def _apart() -> dict[str, Any]:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -194,12 +265,37 @@ def _apart() -> dict[str, Any]:
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_passing_over_decides_and_says_what_asking_everybody_does(config: Config, seed: int) -> None:
-    changes = Changes(seed)
+    _compare(config, Changes(seed), cycles=7)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(evicting("enqueue, allocate, preempt, reclaim, backfill"), id="whoever is refused evicts"),
+        pytest.param(
+            evicting("enqueue, reclaim, allocate, backfill, preempt", drf=True), id="queues reclaim before they place"
+        ),
+        pytest.param(
+            evicting("enqueue, allocate, preempt, backfill, reclaim", "capacity"), id="capacities are reclaimed"
+        ),
+        pytest.param(
+            evicting("enqueue, allocate, gangpreempt, gangreclaim, backfill"), id="whole gangs evict whole gangs"
+        ),
+    ],
+)
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_passing_over_evicts_whom_asking_everybody_does(config: Config, seed: int) -> None:
+    _compare(config, Struggle(seed), cycles=9)
+
+
+def _compare(config: Config, changes: Changes, cycles: int) -> None:
+    """Run the same cycles with crowds and without."""
     sides = [Side(config, Backlog()), Side(config, None)]
     start = changes.start()
     for side in sides:
         worlds.feed(side.world, *start)
-    for number in range(7):
+    for number in range(cycles):
         kept, asked = [side.cycle(number) for side in sides]
         assert decided(kept) == decided(asked)
         assert sides[0].told == sides[1].told
@@ -232,6 +328,19 @@ def test_one_of_a_crowd_is_asked_until_something_moves() -> None:
     assert [bind.task.key for bind in third.binds] == ["ns/j0-w-0", "ns/j1-w-0", "ns/j10-w-0"]
     assert len(third.pods) == 47, "what they are told names two nodes now"
     assert side.cycle(3).quiet_pods == 46
+
+
+def test_one_of_a_crowd_looks_for_victims_until_something_moves() -> None:
+    side = crowded(evicting("enqueue, allocate, preempt, reclaim, backfill"), 50)
+    assert len(side.cycle(0).pods) == 50
+    second = side.cycle(1)
+    assert (len(second.pods), second.quiet_pods, second.evictions) == (1, 49, [])
+    victims = [worlds.pod(f"old-{p}", "old", nodeName="n1", phase="Running") for p in range(8)]
+    worlds.feed(side.world, worlds.queue("other", weight=1), worlds.group("old", 1, phase="Running", queue="other"))
+    worlds.feed(side.world, worlds.node("n1", cpu="8"), *victims)
+    third = side.cycle(2)
+    assert [gone.beneficiary for gone in third.evictions] == ["ns/j0-w-0"] * 2 + ["ns/j1-w-0"] * 2
+    assert set(third.pipelined) == {"ns/j0-w-0", "ns/j1-w-0"}
 
 
 def test_one_of_those_that_wait_for_their_queue_is_asked() -> None:
@@ -292,7 +401,16 @@ def _with(plugin: type[Plugin]) -> Config:
         pytest.param(default_config(), True, id="the built-in configuration"),
         pytest.param(parse_config(CAPACITY), True, id="capacity, quotas, binpack"),
         pytest.param(parse_config(UNEQUAL), False, id="sla looks at ages"),
-        pytest.param(parse_config(DEFAULT_TEXT.replace("backfill", "preempt")), False, id="an action that evicts"),
+        pytest.param(evicting("enqueue, allocate, preempt, reclaim"), True, id="actions that evict"),
+        pytest.param(parse_config(DEFAULT_TEXT.replace("backfill", "flow")), False, id="an action that plans for all"),
+        pytest.param(
+            parse_config(
+                EVICTING.format(actions="allocate, preempt", shares="proportion", drf="false")
+                + "configurations: [{name: preempt, arguments: {enableTopologyAwarePreemption: true}}]"
+            ),
+            False,
+            id="an action that throws dice for every job",
+        ),
         pytest.param(parse_config(DEFAULT_TEXT.replace("backfill", "allocate")), False, id="an action that runs twice"),
         pytest.param(_with(Priority), True, id="one plugin that says so"),
         pytest.param(_with(Stranger), False, id="a plugin that says nothing"),

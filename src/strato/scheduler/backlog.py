@@ -11,16 +11,20 @@ Why this decides and says what asking everybody decides and says:
 
 - Whatever changes about a job takes it out of its crowd (`Accounts.stirred`); it is asked by itself.
 - Two jobs are alike only in what plugins that declare `Plugin.same_for_alike`, the core and the words they are told may
-  look at, their names and ages apart. With any other plugin configured there are no crowds, nor with actions that take
-  from others, nor while pods have rules about other pods.
+  look at, their names and ages apart. With any other plugin or action configured there are no crowds, nor while pods
+  have rules about other pods.
 - Jobs of a crowd stand in order, and what stands between two of them is asked between them.
 - What they were told stands with whoever was told; a status that is not written yet is handed on in every cycle.
+- Actions that take from others ask one of each crowd in every cycle, and the next of each as soon as anything moved,
+  if only to be undone (`scheduler.actions.starving`). A job that is asked then, though it was passed over before,
+  first gets the notes that it would have by now (`Room.call`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable
+from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
@@ -32,14 +36,14 @@ from strato.scheduler.reporting.status import status_differs
 
 if TYPE_CHECKING:
     from strato.scheduler.config import Config
-    from strato.scheduler.session import Notes
+    from strato.scheduler.session import Notes, Session
 
 Account = tuple[Condition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors]]
 """What a refusal rests on, without the job's own names: condition, verdicts, and why its classes fit nowhere."""
 Order = tuple[str, str]
 """When a job was made, and its key."""
 
-_ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill"))
+_ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim"))
 _BY_ORDER = attrgetter("order")
 
 
@@ -74,6 +78,7 @@ class Crowd:
         account: What most of them were told; ``odd`` are the others, by key.
         pods: How many pods they wait with, together.
         asked: Key of the one that was asked last.
+        heard: Accounts given in the room's turn ``heard_in``, with who got each first, and the notes.
     """
 
     def __init__(self, likeness: Hashable, queue_name: str) -> None:
@@ -84,6 +89,8 @@ class Crowd:
         self.odd: dict[str, Waiter] = {}
         self.pods = 0
         self.asked = ""
+        self.heard: list[tuple[Account, Job, Notes]] = []
+        self.heard_in = -1
 
     def add(self, waiter: Waiter) -> None:
         """Take a job in."""
@@ -115,6 +122,13 @@ class Crowd:
                 else:
                     self.odd[other.job.key] = other
 
+    def hear(self, turn: int, account: Account, job: Job, notes: Notes) -> None:
+        """Note the account that a job got in a turn."""
+        if self.heard_in != turn:
+            self.heard, self.heard_in = [], turn
+        if not self.heard or self.heard[-1][0] != account:
+            self.heard.append((account, job, notes))
+
     def to_tell(self, account: Account) -> list[Waiter]:
         """Return the jobs that were not told this, in no order."""
         some = self.odd.values() if account == self.account else self.waiters
@@ -131,6 +145,7 @@ class Room:
         loose: Jobs that are asked by themselves, by key.
         crowds: The others.
         turn: Grows with every execution of the action.
+        begun: Whether the action has been executed in this cycle.
         quiet: Pods of the crowds that joined in this turn, less those of jobs that were asked.
     """
 
@@ -140,11 +155,13 @@ class Room:
         self.crowds: dict[Hashable, Crowd] = {}
         self.waiters: dict[str, Waiter] = {}
         self.turn = 0
+        self.begun = False
         self.quiet = 0
 
     def begin(self) -> None:
         """Begin a turn."""
         self.turn += 1
+        self.begun = True
         self.quiet = 0
 
     def take(self, key: str, job: Job | None) -> None:
@@ -158,6 +175,19 @@ class Room:
             self.loose.pop(key, None)
         else:
             self.loose[key] = job
+
+    def call(self, ssn: Session, job: Job) -> None:
+        """Give a job that was passed over in this turn, and is asked by another action now, the notes it would have."""
+        waiter = self.waiters.get(job.key)
+        if waiter is None or not self.begun or waiter.turn == self.turn:
+            return
+        waiter.turn = self.turn
+        self.quiet -= waiter.pods
+        if waiter.crowd.heard_in == self.turn:
+            for account, other, notes in waiter.crowd.heard:
+                if account == waiter.account:
+                    _take_notes(ssn, job, other, notes)
+                    return
 
     def refused(self, world: World, job: Job, account: Account) -> None:
         """Let a job that was refused join those that are like it."""
@@ -211,7 +241,7 @@ class Backlog:
                 self._unwritten[key] = waiter
         world.restated = {}
         for room in (self.waiting, self.pending):
-            room.quiet = 0
+            room.begun, room.quiet = False, 0
         return True
 
     def sync(self) -> None:
@@ -264,6 +294,8 @@ def only_same_for_alike(config: Config) -> bool:
     A class that inherits from one that says so has to say so itself.
     """
     once = len(set(config.actions)) == len(config.actions)
+    if "preempt" in config.actions and getattr(config.action_args.get("preempt"), "topology_aware", False):
+        return False  # every job that is asked throws dice
     plugins = {option.plugin for tier in config.tiers for option in tier}
     return (
         once and _ACTIONS.issuperset(config.actions) and all(vars(plugin).get("same_for_alike") for plugin in plugins)
@@ -274,6 +306,20 @@ def account_of(notes: Notes) -> Account:
     """Return what a job's refusal rests on; the words about a queue's share hold nothing more but a name of its own."""
     said = tuple([(v.plugin, v.code, "" if v.code == QUEUE_SHARE else v.text) for v in notes.verdicts])
     return notes.condition, said, notes.errors
+
+
+def _take_notes(ssn: Session, job: Job, other: Job, notes: Notes) -> None:
+    """Note on a job what was noted on one like it; words about a queue's share name its own tasks."""
+    mine = ssn.note(job)
+    mine.errors, mine.failed_roles = dict(notes.errors), set(notes.failed_roles)
+    pairs = zip(ssn.sorted_tasks(other.tasks.values()), ssn.sorted_tasks(job.tasks.values()), strict=True)
+    own = {theirs.key: task.key for theirs, task in pairs}
+    for verdict in notes.verdicts:
+        if verdict.code == QUEUE_SHARE:
+            words, _, key = verdict.text.rpartition(" ")
+            mine.verdicts.append(replace(verdict, text=f"{words} {own[key]}"))
+        else:
+            mine.verdicts.append(verdict)
 
 
 def alike_waiting(world: World, job: Job) -> Hashable:
@@ -295,7 +341,8 @@ def alike_pending(world: World, job: Job) -> Hashable:
             return None
     if len(tasks) > 1:
         tasks.sort(key=_BY_ORDER)
-    return (*_of_group(job), job.solo, tuple([(task.cls.number, task.role, task.priority) for task in tasks]))
+    facts = [(task.cls.number, task.role, task.priority, task.pod.spec.preemption_policy) for task in tasks]
+    return (*_of_group(job), job.solo, tuple(facts))
 
 
 def _is_plain(job: Job) -> bool:

@@ -87,13 +87,17 @@ class Attempts:
     Where a class's filters and scores are all that counts, the rows' order is kept too, and only rows that were written
     since are ranked anew.
 
+    Args:
+        nobody: Whether there is nobody who could be evicted: only rows that have room as it is are worth a look.
+
     Attributes:
         spent: The rows to pass over; gains those that turn out to offer too little.
     """
 
-    __slots__ = ("_equals", "_ranking", "_rows", "spent")
+    __slots__ = ("_equals", "_nobody", "_ranking", "_rows", "spent")
 
-    def __init__(self) -> None:
+    def __init__(self, *, nobody: bool = False) -> None:
+        self._nobody = nobody
         self._equals: tuple[object, ...] = ()
         self._rows: list[int] | None = None
         self._ranking: Ranking | None = None
@@ -103,7 +107,8 @@ class Attempts:
         """Serve a task: forget everything unless it equals the one before."""
         equals = (task.cls, task.priority, task.role, task.preemptable, ssn.facet(task))
         if task.cls.uses_claims or equals != self._equals:
-            self._equals, self._rows, self._ranking, self.spent = equals, None, None, set()
+            self._equals, self._rows, self._ranking = equals, None, None
+            self.spent = rows_without_room(ssn, task) if self._nobody else set()
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
         """Return rows that evictions may open for the task, in the nodes' order."""
@@ -120,6 +125,8 @@ class Attempts:
             serves: Tries a row; leaves nothing behind on one that it refuses.
             neighbours: Whether rules about other pods hold as things stand.
         """
+        if len(self.spent) == ssn.world.nodes.size:
+            return False
         if ssn.one_by_one(task):
             rows = candidate_rows(ssn, task)
             rows = ssn.neighbours_allow(task, rows) if neighbours else rows
@@ -190,6 +197,16 @@ def suffices(task: Task, free: Sequence[int], victims: Sequence[Task] = ()) -> b
         if need > free[column] and need > free[column] + sum([v.cls.amounts[column] for v in victims]):
             return False
     return True
+
+
+def rows_without_room(ssn: Session, task: Task) -> set[int]:
+    """Return the rows into which a task does not fit even when everybody who is leaving has left."""
+    nodes = ssn.world.nodes
+    free = nodes.future_idle[: nodes.size]
+    lacks = np.zeros(nodes.size, np.bool_)
+    for column, need in task.cls.asked:
+        lacks |= free[:, column] < need
+    return set(np.nonzero(lacks)[0].tolist())
 
 
 def candidate_rows(ssn: Session, task: Task) -> Rows:

@@ -17,8 +17,8 @@ from strato.scheduler import bundles
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
-from strato.scheduler.actions.preempt import starving_jobs
 from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.jobs import Job, Queue
@@ -66,7 +66,7 @@ class GangEvict(Action):
             queue = turns.pop()
             if not self.may_take(ssn, queue):
                 continue
-            for job in sorted(starving[queue.name], key=ssn.job_key):
+            for job in starving[queue.name].in_order():
                 with ssn.isolated(job):
                     self._serve(ssn, queue, job)
 

@@ -112,6 +112,7 @@ class Line:
                 self._room.refused(self._ssn.world, place.job, account)
             return False
         place.waiter.crowd.tell(place.waiter, account)
+        place.waiter.crowd.hear(self._room.turn, account, place.job, notes)
         if place.stander is not None:
             self._refused.append(place.stander)
             for waiter in place.stander.crowd.to_tell(account):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heapify, heappop
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
-from strato.scheduler.actions.placing import can_try
+from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.jobs import Job, Queue
@@ -50,14 +49,10 @@ class Preempt(Action):
         turns = Turns(ssn, starving)
         while turns:
             queue = turns.pop()
-            jobs = starving[queue.name]
-            heap: list[tuple[Any, str, Job]] = [(ssn.job_key(job), job.key, job) for job in jobs]
-            heapify(heap)
-            while heap:
-                job = heappop(heap)[2]
+            for job in starving[queue.name].in_order():
                 with ssn.isolated(job):
                     self._between_jobs(ssn, queue, job)
-            for job in jobs:
+            for job in starving[queue.name].as_known():
                 with ssn.isolated(job):
                     self._within_job(ssn, queue, job)
 
@@ -77,7 +72,7 @@ class Preempt(Action):
             stmt.discard()
 
     def _within_job(self, ssn: Session, queue: Queue, job: Job) -> None:
-        attempts = choice.Attempts()
+        attempts = choice.Attempts(nobody=not any(job.counts[status] for status in _EVICTABLE))
         for task in pending_in_order(ssn, job):
             stmt = ssn.statement()
             if not self._preempt(ssn, stmt, queue, task, lambda victim: victim.job is job, attempts):
@@ -243,16 +238,3 @@ def may_preempt(ssn: Session, task: Task) -> bool:
 def pending_in_order(ssn: Session, job: Job) -> list[Task]:
     """Return the pending tasks that are not gated, in their order."""
     return ssn.sorted_tasks([task for task in job.pending.values() if not task.gated])
-
-
-def starving_jobs(ssn: Session, *, skip_topology: bool) -> dict[str, list[Job]]:
-    """Return the starving jobs by queue."""
-    out: dict[str, list[Job]] = {}
-    for job in ssn.world.with_pending.values():
-        if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
-            continue
-        topology = job.layout is not None and job.layout.topological
-        if (skip_topology and topology) or not ssn.job_starving(job):
-            continue
-        out.setdefault(job.queue_name, []).append(job)
-    return out

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from heapq import heapify, heappop
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
-from strato.scheduler.actions.placing import can_try
 from strato.scheduler.actions.preempt import pending_in_order
+from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.tasks import RUNNING, Task
@@ -25,23 +24,13 @@ class Reclaim(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve queues in order, each with all its starving jobs."""
-        starving: dict[str, list[tuple[Any, str, Job]]] = {}
-        for job in ssn.world.with_pending.values():
-            if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
-                continue
-            jobs = starving.setdefault(job.queue_name, [])
-            if ssn.job_starving(job):
-                jobs.append((ssn.job_key(job), job.key, job))
-        for jobs in starving.values():
-            heapify(jobs)
+        starving = {name: jobs.in_order() for name, jobs in starving_jobs(ssn, skip_topology=False).items()}
         turns = Turns(ssn, starving)
         while turns:
             queue = turns.pop()
             if ssn.overused(queue):
                 continue
-            waiting = starving[queue.name]
-            while waiting:
-                job = heappop(waiting)[2]
+            for job in starving[queue.name]:
                 with ssn.isolated(job):
                     self._serve(ssn, queue, job)
 

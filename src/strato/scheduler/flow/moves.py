@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import victims as choice
-from strato.scheduler.actions.preempt import may_preempt, pending_in_order, starving_jobs
+from strato.scheduler.actions.preempt import may_preempt, pending_in_order
+from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.tasks import Task
 from strato.scheduler.flow.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest, how_often, places_of
@@ -129,7 +130,7 @@ class Moves:
         ssn = self._ssn
         by_queue = starving_jobs(ssn, skip_topology=True)
         for name in sorted(by_queue, key=lambda name: ssn.queue_key(ssn.world.queues[name])):
-            for job in sorted(by_queue[name], key=lambda job: (ssn.job_key(job), job.key)):
+            for job in sorted(by_queue[name].jobs, key=lambda job: (ssn.job_key(job), job.key)):
                 if job.key not in self._settled and job.layout is None:
                     yield job
 
