@@ -26,9 +26,21 @@ from strato.scheduler.pace import Pace
 )
 def test_gathering_follows_what_the_last_cycle_took(took: float, busy: float, status: float) -> None:
     pace = Pace()
+    pace.ran(9.0, 10.0)  # it has just been busy
     pace.ran(10.0, 10.0 + took)
     assert pace.busy_seconds(10.0 + took) == pytest.approx(busy)
     assert pace.status_seconds(10.0 + took) == pytest.approx(status)
+
+
+def test_a_few_short_cycles_after_a_rest_follow_each_other_directly() -> None:
+    pace, now, waits = Pace(), 100.0, []
+    for _ in range(6):
+        pace.ran(now, now + 0.003)
+        waits.append(round(pace.busy_seconds(now + 0.003), 6))
+        now += 0.003 + waits[-1]
+    assert waits == [0.0] * 3 + [0.015] * 3
+    pace.ran(now + 1.0, now + 1.002)
+    assert pace.busy_seconds(now + 1.002) == 0.0
 
 
 def test_idle_scheduler_does_not_wait() -> None:

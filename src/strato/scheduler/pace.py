@@ -1,7 +1,8 @@
 """How long a cycle waits for company: a pod that can be placed now does not wait, everything else is gathered.
 
 A cycle has a price whatever it decides, so cycles that follow each other are spaced by what the last one took: a burst
-is served in few cycles, and the scheduler never spends more than a share of its time on deciding.
+is served in few cycles, and the scheduler never spends more than a share of its time on deciding. What it has not spent
+for a while it may spend at once: the few cycles that one job on an idle cluster needs follow each other directly.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ _LEAST_SECONDS = 0.002
 _BUSY_FACTOR = 5.0
 """Between cycles that follow each other, times what the last took; long ones may take half of the time."""
 _BUSY_SECONDS = 0.05
+_SPARE_SECONDS = 0.01
+"""What may be spent without spacing after a rest."""
 _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses: as short when cycles are, so that a reader does not wait."""
 _STREAM_SECONDS = 0.4
@@ -25,7 +28,9 @@ class Pace:
 
     def __init__(self) -> None:
         self._took = 0.0
+        self._ended = 0.0
         self._busy_until = 0.0
+        self._spare = _SPARE_SECONDS
         self._gather = _STATUS_SECONDS
         self._told = float("-inf")
 
@@ -35,7 +40,11 @@ class Pace:
             self._gather = min(_STREAM_SECONDS, 2 * self._gather) if self._streams(started) else _STATUS_SECONDS
             self._told = ended
         took = self._took = ended - started
-        self._busy_until = ended + max(_LEAST_SECONDS, took, min(_BUSY_SECONDS, _BUSY_FACTOR * took))
+        self._spare = min(_SPARE_SECONDS, self._spare + (started - self._ended) / _BUSY_FACTOR)
+        self._spare -= max(_LEAST_SECONDS, took)
+        self._ended = self._busy_until = ended
+        if self._spare < 0.0:
+            self._busy_until += max(_LEAST_SECONDS, took, min(_BUSY_SECONDS, _BUSY_FACTOR * took))
 
     def busy_seconds(self, now: float) -> float:
         """Return how long to gather because the last cycle is only just over; 0 when it is not."""
