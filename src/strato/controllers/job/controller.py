@@ -14,6 +14,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from strato.api import catalog
 from strato.api.core import Pod
@@ -172,27 +173,28 @@ class JobController:
                 self._pod_happened(record, None, pod)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        pod = change.object
-        if change.old is None:
-            if self._is_just_made(pod):
+        old, new = change
+        if old is None:
+            if new is not None and self._is_just_made(new):
                 return
-        elif change.new is not None and _concerns_nobody(change.old, change.new):
+        elif new is not None and _concerns_nobody(old, new):
             return
+        pod = change.object
         state = PodState.from_view(pod)
         if state is None:
             return
-        key = Key(pod.metadata.namespace, pod.metadata.annotation(JOB_NAME))
-        if change.new is None:
-            record = self._records.get(key)
+        record = self._record_of(pod)
+        if new is None:
             if record is not None:
                 self._pod_gone(record, state)
             return
-        record = self._record(key)
+        if record is None:
+            record = self._record(Key(pod.metadata.namespace, pod.metadata.annotation(JOB_NAME)))
         task = record.task(state.task)
         known = task.pods.get(state.name)
         if known is not None and known.uid != state.uid:
             known = None
-        same = _visible(known) == _visible(state)
+        same = known is not None and known.looks_like(state)
         assumed = (state.task, state.name) in record.assumed
         if not record.put_pod(state) or (same and not assumed):
             return
@@ -201,11 +203,16 @@ class JobController:
 
     def _is_just_made(self, pod: Pod) -> bool:
         """Take the first news of a pod that the answer to our create has told all of; cheaper than reading it again."""
-        annotations = pod.metadata.annotations or {}
-        record = self._records.get(Key(pod.metadata.namespace, annotations.get(JOB_NAME, "")))
-        if record is None or not record.policies.is_empty:
+        record = self._record_of(pod)
+        if record is None or not record.assumed or not record.policies.is_empty:
             return False
-        return record.confirm_pod(annotations.get(TASK_SPEC, ""), pod.metadata)
+        return record.confirm_pod(pod.metadata.annotation(TASK_SPEC), pod.metadata)
+
+    def _record_of(self, pod: Pod) -> JobRecord | None:
+        meta = pod.metadata
+        annotations = meta.annotations
+        key: Any = meta.namespace, annotations.get(JOB_NAME, "") if annotations else ""  # finds what a `Key` does
+        return self._records.get(key)
 
     def _pod_gone(self, record: JobRecord, state: PodState) -> None:
         known = record.drop_pod(state.task, state.name, state.uid)
@@ -479,10 +486,3 @@ def _concerns_job(record: JobRecord, before: PodGroup | None, group: PodGroup) -
         return False
     newest = newest_condition(group)
     return bool(record.group_warning) or (newest is not None and newest[0] != "Scheduled")
-
-
-def _visible(pod: PodState | None) -> tuple[object, ...] | None:
-    """Return what a job can see of a pod; a change of anything else concerns nobody."""
-    if pod is None:
-        return None
-    return pod.phase, pod.terminating, pod.out_of_sync, pod.restarts, pod.ready, pod.partition

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from strato.api.core import Pod
+from strato.api.core import Pod, PodStatus
 from strato.client.cluster import Created
 from strato.controllers.job import terms
 from strato.controllers.job.terms import JOB_API_VERSION, JOB_KIND
@@ -96,16 +96,35 @@ class PodState:
         state.partition = meta.label(terms.PARTITION_ID)
         state.job_uid = owner.uid
         state.job_version = int(version)
-        statuses = pod.status.container_statuses
-        if statuses:
-            if phase in ("Running", "Pending"):
-                state.restarts = sum(s.restart_count for s in statuses)
-                state.restarts += sum(s.restart_count for s in pod.status.init_container_statuses)
-            if phase == "Failed":
-                terminated = statuses[0].state.terminated
-                state.exit_code = terminated.exit_code if terminated is not None else 0
-        state.ready = phase == "Succeeded" or (phase == "Running" and bool(statuses) and all(s.ready for s in statuses))
+        state.ready = phase == "Succeeded"
+        if pod.status.container_statuses:
+            state._take_containers(pod.status, phase)
         return state
+
+    def _take_containers(self, status: PodStatus, phase: str) -> None:
+        containers = status.container_statuses
+        if phase == "Failed":
+            terminated = containers[0].state.terminated
+            self.exit_code = terminated.exit_code if terminated is not None else 0
+        elif phase in ("Running", "Pending"):
+            ready, restarts = phase == "Running", 0
+            for container in containers:
+                restarts += container.restart_count
+                ready = ready and container.ready
+            for container in status.init_container_statuses:
+                restarts += container.restart_count
+            self.ready, self.restarts = ready, restarts
+
+    def looks_like(self, other: PodState) -> bool:
+        """Return whether a job sees the same of both; a change of anything else concerns nobody."""
+        return (
+            self.phase == other.phase
+            and self.terminating == other.terminating
+            and self.out_of_sync == other.out_of_sync
+            and self.restarts == other.restarts
+            and self.ready == other.ready
+            and self.partition == other.partition
+        )
 
 
 def index_of(pod_name: str) -> int:
