@@ -32,12 +32,16 @@ class Change(NamedTuple, Generic[V]):
     @property
     def object(self) -> V:
         """The newest state: the new one, or of a deleted object the last known."""
-        return cast(V, self.new if self.new is not None else self.old)
+        if self.new is not None:
+            return self.new
+        assert self.old is not None, "a change has an object"
+        return self.old
 
     @property
     def key(self) -> Key:
         """Namespace and name."""
-        return self.object.metadata.key
+        meta = self.object.metadata
+        return Key(meta.namespace, meta.name)
 
 
 Handler = Callable[[Change[V]], None]
@@ -46,6 +50,8 @@ Selection = Callable[[Sequence[Change[V]]], Sequence[Change[V]]]
 """Returns those changes of a batch that concern a handler, in their order. It must be quick and change nothing."""
 IndexFunction = Callable[[V], Iterable[str]]
 _Changes = list[Change[V]]
+_Pair = tuple[str, str]
+"""Namespace and name: in a dictionary as good as a `Key`, and made in a fifth of the time."""
 
 
 class _Index(Generic[V]):
@@ -53,9 +59,9 @@ class _Index(Generic[V]):
 
     def __init__(self, values_of: IndexFunction[V]) -> None:
         self._values_of = values_of
-        self._members: dict[str, dict[Key, V]] = {}
+        self._members: dict[str, dict[_Pair, V]] = {}
 
-    def update(self, key: Key, old: V | None, new: V | None) -> None:
+    def update(self, key: _Pair, old: V | None, new: V | None) -> None:
         after = tuple(self._values_of(new)) if new is not None else ()
         if old is not None:
             for value in self._values_of(old):
@@ -67,7 +73,7 @@ class _Index(Generic[V]):
                 members = self._members[value] = {}
             members[key] = cast(V, new)
 
-    def _remove(self, value: str, key: Key) -> None:
+    def _remove(self, value: str, key: _Pair) -> None:
         members = self._members.get(value)
         if members is None:
             return
@@ -117,7 +123,7 @@ class Informer(Generic[V]):
             label_selector=label_selector,
             field_selector=field_selector,
         )
-        self._objects: dict[Key, V] = {}
+        self._objects: dict[_Pair, V] = {}
         self._indexes: dict[str, _Index[V]] = {}
         self._handlers: list[BatchHandler[V]] = []
         self._by_owner: dict[tuple[str, str], list[Handler[V]]] = {}
@@ -129,7 +135,7 @@ class Informer(Generic[V]):
 
     def get(self, key: tuple[str, str]) -> V | None:
         """Return an object by `Key`, or by a plain (namespace, name) pair."""
-        return self._objects.get(cast(Key, key))
+        return self._objects.get(key)
 
     def list(self) -> Sequence[V]:
         """Return all objects, oldest known first."""
@@ -271,19 +277,19 @@ class Informer(Generic[V]):
 
     def replace(self, objects: Sequence[V], resource_version: str) -> None:
         """Take over a whole list: whatever differs from what is held becomes a change."""
-        fresh = {item.metadata.key: item for item in objects}
+        fresh = {(item.metadata.namespace, item.metadata.name): item for item in objects}
         changes = self._taken_first(fresh) if not self._objects else self._taken_over(fresh)
         self._finish(changes, resource_version)
         self._synced.set()
 
-    def _taken_first(self, fresh: dict[Key, V]) -> _Changes[V]:
+    def _taken_first(self, fresh: dict[_Pair, V]) -> _Changes[V]:
         self._objects = fresh
         for index in self._indexes.values():
             for key, item in fresh.items():
                 index.update(key, None, item)
         return [Change(None, item) for item in fresh.values()]
 
-    def _taken_over(self, fresh: dict[Key, V]) -> _Changes[V]:
+    def _taken_over(self, fresh: dict[_Pair, V]) -> _Changes[V]:
         changes: list[Change[V]] = []
         for key in [key for key in self._objects if key not in fresh]:
             self._set(key, None, changes)
@@ -306,16 +312,15 @@ class Informer(Generic[V]):
             if type_ is EventType.BOOKMARK:
                 continue
             metadata = item.metadata
-            key: Any = metadata.namespace, metadata.name  # as good as a `Key` to look one up, and cheaper
-            old = objects.get(key)
-            if indexes or old is None or type_ is EventType.DELETED:
-                self._set(Key(*key), None if type_ is EventType.DELETED else item, changes)
+            key = metadata.namespace, metadata.name
+            if indexes or type_ is EventType.DELETED:
+                self._set(key, None if type_ is EventType.DELETED else item, changes)
             else:
+                changes.append(tuple.__new__(Change, (objects.get(key), item)))  # half the cost of `Change(…)`
                 objects[key] = item
-                changes.append(tuple.__new__(Change, (old, item)))  # half of what `Change(old, item)` costs
         self._finish(changes, resource_version)
 
-    def _set(self, key: Key, new: V | None, changes: _Changes[V]) -> None:
+    def _set(self, key: _Pair, new: V | None, changes: _Changes[V]) -> None:
         objects = self._objects
         if new is None:
             old = objects.pop(key, None)
