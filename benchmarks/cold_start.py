@@ -15,7 +15,7 @@ import gc
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -92,18 +92,32 @@ async def fill(path: Path, nodes: int, jobs: int, running: int, pods: int) -> No
 
 
 class Watched(Handler):
-    """A server that notes its first answered bind."""
+    """A server that notes when it answered its first bind: monotonic time, and CPU seconds of this process."""
 
     def __init__(self, server: ApiServer) -> None:
         self.bound = asyncio.Event()
+        self.bound_at = self.bound_cpu = 0.0
         self._server = server
 
     async def handle(self, request: Request) -> Response:
         """Hand a request through."""
         response = await self._server.handle(request)
-        if request.method == "POST" and request.path.endswith("/binding") and response.status < 300:
-            self.bound.set()
+        self._note(request, response)
         return response
+
+    async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Hand requests through."""
+        responses = await self._server.handle_all(requests)
+        for request, response in zip(requests, responses, strict=True):
+            self._note(request, response)
+        return responses
+
+    def _note(self, request: Request, response: Response) -> None:
+        is_bind = request.method == "POST" and request.path.endswith("/binding")
+        if is_bind and response.status < 300 and not self.bound.is_set():
+            # now: whoever waits for it gets its turn after all that the scheduler sends with it
+            self.bound_at, self.bound_cpu = time.monotonic(), time.process_time()
+            self.bound.set()
 
 
 async def start(path: Path) -> dict[str, float]:
@@ -120,7 +134,7 @@ async def start(path: Path) -> dict[str, float]:
     await scheduler.ready.wait()
     times |= {"read s": time.monotonic() - began, "read cpu s": time.process_time() - cpu}
     await watched.bound.wait()
-    times |= {"first bind s": time.monotonic() - began, "first bind cpu s": time.process_time() - cpu}
+    times |= {"first bind s": watched.bound_at - began, "first bind cpu s": watched.bound_cpu - cpu}
     running.cancel()
     await asyncio.wait([running])
     await informers.stop()
