@@ -35,6 +35,8 @@ class Core(Handler):
             return Response(200, stream=self._stream())
         if request.path == "/api/big":
             return Response(200, b"x" * 500_000)
+        if request.path.startswith("/api/plain/"):
+            return Response(200, b"x" * int(request.path.rpartition("/")[2]))
         if request.path == "/api/bug":
             raise RuntimeError("boom")
         assert request.user is not None
@@ -101,7 +103,16 @@ async def test_compressed_bodies_are_read_and_big_answers_compressed(served) -> 
 async def test_pipelined_requests_are_answered_in_order_each_with_its_head(served) -> None:
     _, server, _ = served
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    asked = [b"HEAD /a", b"GET /b", b"HEAD /api/big", b"GET /api/big", b"GET /api/bug", b"GET /c"]
+    asked = [
+        b"HEAD /a",
+        b"GET /b",
+        b"GET /api/plain/3",
+        b"GET /api/plain/4",
+        b"HEAD /api/big",
+        b"GET /api/big",
+        b"GET /api/bug",
+        b"GET /c",
+    ]
     heads = [b"%s HTTP/1.1\r\nHost: h\r\n\r\n" % one for one in asked[:-1]]
     writer.write(b"".join(heads) + asked[-1] + b" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
     answers = []
@@ -113,6 +124,8 @@ async def test_pipelined_requests_are_answered_in_order_each_with_its_head(serve
     assert answers == [
         (b"200", False, b""),
         (b"200", False, b'{"path": "/b'),
+        (b"200", False, b"xxx"),
+        (b"200", False, b"xxxx"),
         (b"200", True, b""),
         (b"200", True, b"x" * 12),
         (b"500", False, b'{"kind":"Sta'),
@@ -123,21 +136,25 @@ async def test_pipelined_requests_are_answered_in_order_each_with_its_head(serve
     await writer.wait_closed()
 
 
-def test_a_head_that_is_held_leaves_with_the_next_write() -> None:
-    written: list[bytes] = []
+@pytest.mark.parametrize("size", [0, 2, 100_000], ids=["empty", "small", "large"])
+async def test_an_answer_reads_the_same_whether_written_at_once_or_not(served, size: int) -> None:
+    _, server, _ = served
 
-    class Transport(asyncio.Transport):
-        def write(self, data: bytes | bytearray | memoryview) -> None:
-            written.append(bytes(data))
+    async def ask(more: bytes) -> tuple[list[bytes], bytes]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(b"POST /api/plain/%d HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n%b\r\n{}" % (size, more))
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b" 100 " in head:
+            head = await reader.readuntil(b"\r\n\r\n")
+        body = await reader.readexactly(size)
+        writer.close()
+        await writer.wait_closed()
+        return [line for line in head.split(b"\r\n") if not line.startswith((b"date:", b"connection:"))], body
 
-    joined = http.Joined(Transport())
-    joined.write(b"100 Continue")
-    joined.hold()
-    joined.write(b"head ")
-    assert written == [b"100 Continue"]
-    joined.write(b"body")
-    joined.write(b"chunk")
-    assert written == [b"100 Continue", b"head body", b"chunk"]
+    kept = await ask(b"")
+    assert kept == await ask(b"Connection: close\r\n") == await ask(b"Expect: 100-continue\r\n")
+    assert kept[0][0] == b"HTTP/1.1 200 OK"
+    assert sorted(kept[0][1:]) == [b"", b"", b"content-length: %d" % size, b"content-type: application/json"]
 
 
 @pytest.mark.parametrize(

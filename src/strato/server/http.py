@@ -38,7 +38,7 @@ GZIP_FROM_BYTES = 128 * 1024
 _GZIP_LEVEL = 1
 _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 _SHUTDOWN_SECONDS = 2
-_JOINED_BYTES = 64 * 1024
+_AT_ONCE_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
 
 _log = logging.getLogger(__name__)
@@ -308,10 +308,10 @@ async def _send_whole(response: Response, headers: Mapping[str, str], scope: Sco
         body = await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
         out += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
     out.append((b"content-length", str(len(body)).encode()))
-    if method != "HEAD" and len(body) <= _JOINED_BYTES:
-        joined = scope.get("strato.joined")
-        if joined is not None:
-            joined.hold()
+    if method != "HEAD" and len(body) <= _AT_ONCE_BYTES and not response.headers:
+        answer = scope.get("strato.answer")
+        if answer is not None and answer(send, response.status, out, body):
+            return
     await send({"type": "http.response.start", "status": response.status, "headers": out})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
@@ -430,59 +430,43 @@ class _Server(uvicorn.Server):
         await self._serve([bound])
 
 
-class Joined:
-    """A transport that writes the head of an answer together with its body.
-
-    ASGI hands over the two apart. Each write is a TLS record, a call of the system and a wake-up of the client, and
-    costs more than what is done to find most answers.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._write = transport.write
-        self._head: bytes | None = b""
-        """What is held back; None: the next write is to be."""
-
-    def hold(self) -> None:
-        """Keep the next write until there is another one."""
-        self._head = None
-
-    def write(self, data: bytes) -> None:
-        """Write, with what was held back before it."""
-        head = self._head
-        if head is None:
-            self._head = data
-        elif head:
-            self._head = b""
-            self._write(head + data)
-        else:
-            self._write(data)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
-
-
 def _protocol() -> Any:
     """Return uvicorn's httptools protocol, with the client's certificate put into the ASGI scope."""
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
     class Protocol(HttpToolsProtocol):
-        """Keeps the TLS peer's certificate; read once per connection, it cannot change. Joins heads and bodies."""
+        """Keeps the TLS peer's certificate; read once per connection, it cannot change."""
 
         _peer: bytes | None = None
-        _joined: Joined
 
         def connection_made(self, transport: Any) -> None:
-            self._joined = Joined(transport)
-            super().connection_made(self._joined)  # type: ignore[arg-type]  # it has all that is called of one
+            super().connection_made(transport)
             tls = transport.get_extra_info("ssl_object")
             self._peer = tls.getpeercert(binary_form=True) if tls is not None else None
 
         def on_message_begin(self) -> None:
             super().on_message_begin()
             scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI allows further keys
-            scope["strato.joined"] = self._joined
+            scope["strato.answer"] = answer
             if self._peer is not None:
                 scope["strato.peer_certificate"] = self._peer
+
+    def answer(send: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
+        """Write a whole answer at once; return False, with nothing done, where its connection has to be waited for.
+
+        ASGI hands over head and body apart. Each write is a TLS record, a call of the system and a wake-up of the
+        client, and costs more than what is done to find most answers. The headers are our own words, fit to be sent.
+        """
+        cycle = send.__self__
+        line = STATUS_LINE.get(status)
+        if cycle.disconnected or cycle.response_started or cycle.flow.write_paused or not cycle.keep_alive or not line:
+            return False
+        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        cycle.response_started = cycle.response_complete = True
+        cycle.waiting_for_100_continue = False
+        cycle.transport.write(b"".join((line, *lines, b"\r\n", body)))
+        cycle.message_event.set()
+        cycle.on_response()
+        return True
 
     return Protocol
