@@ -133,6 +133,10 @@ class Registry:
         assert isinstance(metric, Histogram)
         return metric
 
+    def spread(self, name: str, help_text: str, buckets: Sequence[float]) -> Spread:
+        """Return one `Spread` without labels."""
+        return self.spread_by(name, help_text, (), buckets).of()
+
     def spreads(
         self, name: str, help_text: str, label: str, values: Sequence[str], buckets: Sequence[float]
     ) -> list[Spread]:

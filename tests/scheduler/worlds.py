@@ -131,6 +131,7 @@ def fingerprint(of: World) -> dict[str, Any]:
 def check_invariants(of: World) -> None:
     """No node over capacity in any dimension; sums equal what their parts say."""
     nodes = of.nodes
+    assert np.array_equal(nodes.total, nodes.allocatable[: nodes.size].sum(axis=0))
     for name, row in nodes.row_of.items():
         if not nodes.present[row]:
             continue

@@ -57,7 +57,7 @@ class PluginOption:
     args: Any
     toggles: Mapping[str, bool]
     file: Path | None = None
-    points: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    points: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "points", points_of(self.plugin, self.toggles))

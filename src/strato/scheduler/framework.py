@@ -389,9 +389,9 @@ def answers(plugin: Plugin, point: str) -> bool:
     return _has(type(plugin), point) and point not in plugin.off_points()
 
 
-def points_of(plugin: type[Plugin], toggles: Mapping[str, bool]) -> tuple[str, ...]:
+def points_of(plugin: type[Plugin], toggles: Mapping[str, bool]) -> frozenset[str]:
     """Return the extension points that a plugin's class answers and its toggles leave on."""
-    return tuple(
+    return frozenset(
         point
         for point, switches in POINTS.items()
         if _has(plugin, point) and (not switches or any(toggles[switch] for switch in switches))

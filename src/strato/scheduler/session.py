@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from operator import attrgetter, itemgetter
@@ -59,15 +59,19 @@ class _Tiers(dict[str, list[list[Fn]]]):
         opened: By tier the plugins with the points they answer.
     """
 
-    def __init__(self, guard: Guard, opened: Sequence[Sequence[tuple[Plugin, Sequence[str]]]]) -> None:
+    def __init__(self, guard: Guard, opened: Sequence[Sequence[tuple[Plugin, Collection[str]]]]) -> None:
         super().__init__()
         self._guard = guard
         self._opened = opened
 
     def __missing__(self, point: str) -> list[list[Fn]]:
         wrap = self._guard.wrap
-        found = [[wrap(plugin, point) for plugin, points in tier if point in points] for tier in self._opened]
-        self[point] = answering = [fns for fns in found if fns]
+        answering: list[list[Fn]] = []
+        for tier in self._opened:
+            fns = [wrap(plugin, point) for plugin, points in tier if point in points]
+            if fns:
+                answering.append(fns)
+        self[point] = answering
         return answering
 
 
@@ -104,6 +108,28 @@ class Notes:
         self.fit_error = ""
 
 
+class _Isolated:
+    """The work on one job, see `Session.isolated`; a class because it is entered for every job of a burst."""
+
+    __slots__ = ("_before", "_job", "_ssn")
+
+    def __init__(self, ssn: Session, job: Job, before: int) -> None:
+        self._ssn = ssn
+        self._job = job
+        self._before = before
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        text = f"an error while scheduling it: {type(error).__name__}: {error}"
+        self._ssn.recover(self._before, "job", error)
+        self._ssn.say(self._job, Verdict("core", "Error", text))
+        return True
+
+
 class Session:
     """One cycle.
 
@@ -121,7 +147,6 @@ class Session:
         opened: How long each plugin took to open, in seconds; for metrics.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
         promising: Whether what is looked for is a place for the time when everybody leaving has left.
-        queue_keys_move: Whether placing for one queue changes where others stand, since they share ancestors.
         simulates: Whether topology-aware preemption may see rules about other pods as its evictions leave them
             (SimulateAddTask and SimulateRemoveTask are switched on).
     """
@@ -146,12 +171,10 @@ class Session:
         self.plugins: list[Plugin] = []
         self.opened: list[tuple[str, float]] = []
         self._statements: list[Statement] = []
-        self.kernel_flags = 0
         self.search: Search | None = None
         self.promising = False
         self.nominations: dict[str, int] = {}
         self.simulates = False
-        self._total: Vector | None = None
         self._domains: Domains | None = None
         recover_domains(world)
         backlog = placer.backlog
@@ -165,14 +188,13 @@ class Session:
             if plugin is not None and type(plugin).resources is not Plugin.resources:
                 for name in guard.call(plugin, "resources", otherwise=()):
                     self.world.column(name)
-        opened: list[list[tuple[Plugin, Sequence[str]]]] = []
+        opened: list[list[tuple[Plugin, Collection[str]]]] = []
         for plugins in made:
             opened.append([])
             for option, plugin in plugins:
                 if plugin is not None and self._open(option, plugin):
                     off = plugin.off_points()
-                    points = [point for point in option.points if point not in off] if off else option.points
-                    opened[-1].append((plugin, points))
+                    opened[-1].append((plugin, option.points - off if off else option.points))
         self.tiers: Mapping[str, list[list[Fn]]] = _Tiers(guard, opened)
         flat: dict[str, list[Fn]] = _Flat(self.tiers)
         shards = self.world.shards
@@ -181,39 +203,85 @@ class Session:
         elif shards.mode == SOFT:
             flat["static_scores"] = [shards.static_scores, *flat["static_scores"]]
         self._flat = flat
-        self.filters: list[Callable[[TaskClass, NodeTable, Rows], Verdicts | None]] = flat["filter"]
-        self.task_filters: list[Callable[[Task, NodeTable, Rows], Verdicts | None]] = flat["filter_task"]
-        self.static_scorers: list[Callable[[TaskClass, NodeTable, Rows], Sequence[StaticScore]]] = flat["static_scores"]
-        self.scorers: list[Callable[[TaskClass, NodeTable, Rows], FloatArray | None]] = flat["score"]
-        self.facet_filters: list[Callable[[Task, NodeTable, Rows], Verdicts | None]] = flat["filter_facet"]
-        self.facet_scorers: list[Callable[[Task, NodeTable, Rows], Sequence[StaticScore]]] = flat["score_facet"]
-        self._facets: list[Callable[[Task], Hashable]] = flat["facet"]
-        self.task_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["score_task"]
-        self.batch_scorers: list[Callable[[Task, NodeTable, Rows], FloatArray | None]] = flat["batch_score"]
-        self.terms: tuple[ResourceTerm, ...] = tuple(t for fn in flat["resource_terms"] for t in fn())
-        self._proximities = flat["proximity"]
-        self._job_orders, self._task_orders = flat["job_order"], flat["task_order"]
-        self._queue_orders = flat["queue_order"]
-        self.queue_keys_move = any(fn.__self__.hierarchy for fn in self._queue_orders)  # type: ignore[attr-defined] # bound methods
-        self._fire_place, self._fire_remove = flat["on_place"], flat["on_remove"]
-        self._missing = [guard.wrap(fn.__self__, "missing_until_ready") for fn in flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
-        predicates_on = any(fn.__self__.limits_pods for fn in flat["filter"] if hasattr(fn.__self__, "limits_pods"))  # type: ignore[attr-defined] # bound methods
-        if predicates_on:
-            self.kernel_flags |= kernels.LIMIT_PODS
-        looking = {getattr(fn, "__self__", None) for point in _BY_PODS for fn in flat[point]}
-        self._watchers = [
-            guard.wrap(plugin, "watches_pods") if hasattr(plugin, "watches_pods") else None
+
+    # -- who answers: looked up when asked for, because most cycles ask few --------------------------------------------
+
+    @cached_property
+    def filters(self) -> list[Callable[[TaskClass, NodeTable, Rows], Verdicts | None]]:
+        """Plugins' `Plugin.filter`."""
+        return self._flat["filter"]
+
+    @cached_property
+    def task_filters(self) -> list[Callable[[Task, NodeTable, Rows], Verdicts | None]]:
+        """Plugins' `Plugin.filter_task`."""
+        return self._flat["filter_task"]
+
+    @cached_property
+    def facet_filters(self) -> list[Callable[[Task, NodeTable, Rows], Verdicts | None]]:
+        """Plugins' `Plugin.filter_facet`."""
+        return self._flat["filter_facet"]
+
+    @cached_property
+    def static_scorers(self) -> list[Callable[[TaskClass, NodeTable, Rows], Sequence[StaticScore]]]:
+        """Plugins' `Plugin.static_scores`."""
+        return self._flat["static_scores"]
+
+    @cached_property
+    def facet_scorers(self) -> list[Callable[[Task, NodeTable, Rows], Sequence[StaticScore]]]:
+        """Plugins' `Plugin.score_facet`."""
+        return self._flat["score_facet"]
+
+    @cached_property
+    def scorers(self) -> list[Callable[[TaskClass, NodeTable, Rows], FloatArray | None]]:
+        """Plugins' `Plugin.score`."""
+        return self._flat["score"]
+
+    @cached_property
+    def task_scorers(self) -> list[Callable[[Task, NodeTable, Rows], FloatArray | None]]:
+        """Plugins' `Plugin.score_task`."""
+        return self._flat["score_task"]
+
+    @cached_property
+    def batch_scorers(self) -> list[Callable[[Task, NodeTable, Rows], FloatArray | None]]:
+        """Plugins' `Plugin.batch_score`."""
+        return self._flat["batch_score"]
+
+    @cached_property
+    def terms(self) -> tuple[ResourceTerm, ...]:
+        """The resource scores of all plugins."""
+        return tuple([term for fn in self._flat["resource_terms"] for term in fn()])
+
+    @cached_property
+    def kernel_flags(self) -> int:
+        """What the kernels that place tasks are told whatever they place."""
+        limited = any(getattr(fn.__self__, "limits_pods", False) for fn in self._flat["filter"])  # type: ignore[attr-defined] # bound methods
+        return kernels.LIMIT_PODS if limited else 0
+
+    @cached_property
+    def queue_keys_move(self) -> bool:
+        """Whether placing for one queue changes where others stand, since they share ancestors."""
+        return any(fn.__self__.hierarchy for fn in self._flat["queue_order"])  # type: ignore[attr-defined] # bound methods
+
+    @cached_property
+    def _missing(self) -> list[Fn]:
+        return [self.guard.wrap(fn.__self__, "missing_until_ready") for fn in self._flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
+
+    @cached_property
+    def _watchers(self) -> list[Fn | None]:
+        looking = {getattr(fn, "__self__", None) for point in _BY_PODS for fn in self._flat[point]}
+        return [
+            self.guard.wrap(plugin, "watches_pods") if hasattr(plugin, "watches_pods") else None
             for plugin in self.plugins
             if plugin in looking
         ]
 
     @cached_property
     def _job_keys(self) -> list[Callable[[Sequence[Any]], list[Any]]]:
-        return [self.guard.wrap_each(fn.__self__, "job_order") for fn in self._job_orders]  # type: ignore[attr-defined] # bound methods
+        return [self.guard.wrap_each(fn.__self__, "job_order") for fn in self._flat["job_order"]]  # type: ignore[attr-defined] # bound methods
 
     @cached_property
     def _task_keys(self) -> list[Callable[[Sequence[Any]], list[Any]]]:
-        return [self.guard.wrap_each(fn.__self__, "task_order") for fn in self._task_orders]  # type: ignore[attr-defined] # bound methods
+        return [self.guard.wrap_each(fn.__self__, "task_order") for fn in self._flat["task_order"]]  # type: ignore[attr-defined] # bound methods
 
     @cached_property
     def _missing_sub(self) -> list[Fn]:
@@ -237,10 +305,7 @@ class Session:
     @property
     def total(self) -> Vector:
         """Σ allocatable of all nodes."""
-        if self._total is None:
-            nodes = self.world.nodes
-            self._total = nodes.allocatable[: nodes.size].sum(axis=0)
-        return self._total
+        return self.world.nodes.total
 
     @property
     def domains(self) -> Domains:
@@ -286,7 +351,7 @@ class Session:
 
     def proximity(self, task: Task) -> Proximity | None:
         """Return how network domains score for a task and its equals; None when no plugin says."""
-        for fn in self._proximities:
+        for fn in self._flat["proximity"]:
             found: Proximity | None = fn(task)
             if found is not None:
                 return found
@@ -324,15 +389,9 @@ class Session:
         self._statements.append(stmt)
         return stmt
 
-    @contextmanager
-    def isolated(self, job: Job) -> Iterator[None]:
+    def isolated(self, job: Job) -> _Isolated:
         """Run the work on one job: an error in it is noted on the job, undone, and costs no other job its turn."""
-        before = len(self._statements)
-        try:
-            yield
-        except Exception as error:
-            self.recover(before, "job", error)
-            self.say(job, Verdict("core", "Error", f"an error while scheduling it: {type(error).__name__}: {error}"))
+        return _Isolated(self, job, len(self._statements))
 
     def recover(self, before: int, where: str, error: Exception) -> None:
         """Undo the statements opened since there were ``before``, and bring the nodes' columns in step again."""
@@ -355,11 +414,12 @@ class Session:
 
     def facet(self, task: Task) -> tuple[Hashable, ...]:
         """Return what tells a task from others of its class, by all plugins; nothing when none asks."""
-        return tuple([fn(task) for fn in self._facets]) if self._facets else ()
+        facets = self._flat["facet"]
+        return tuple([fn(task) for fn in facets]) if facets else ()
 
     def equal_run(self, tasks: Sequence[Task], start: int, end: int) -> int:
         """Return how many tasks from ``start`` share its facet."""
-        if not self._facets:
+        if not self._flat["facet"]:
             return end - start
         facet = self.facet(tasks[start])
         return next((at for at in range(start + 1, end) if self.facet(tasks[at]) != facet), end) - start
@@ -369,16 +429,18 @@ class Session:
 
         Tasks of one class may use different claims, which filters and the quotas of queues count.
         """
-        return task.cls.uses_claims or any(watches is None or watches(task) for watches in self._watchers)
+        if task.cls.uses_claims:
+            return True
+        return any(watches is None or watches(task) for watches in self._watchers)
 
     def fire_placed(self, tasks: Sequence[Task]) -> None:
         """Tell plugins that tasks of one job got or were promised places."""
-        for fn in self._fire_place:
+        for fn in self._flat["on_place"]:
             fn(tasks[0].job, tasks)
 
     def fire_removed(self, tasks: Sequence[Task]) -> None:
         """Tell plugins that tasks of one job lost their places."""
-        for fn in self._fire_remove:
+        for fn in self._flat["on_remove"]:
             fn(tasks[0].job, tasks)
 
     def fit_error(self, job: Job) -> str:
@@ -389,11 +451,11 @@ class Session:
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """Return a job's sort key: plugins, then creation, then identity."""
-        return (*[fn(job) for fn in self._job_orders], job.created, job.key)
+        return (*[fn(job) for fn in self._flat["job_order"]], job.created, job.key)
 
     def job_plugin_key(self, job: Job) -> tuple[Any, ...]:
         """Return a job's sort key by plugins alone."""
-        return tuple([fn(job) for fn in self._job_orders])
+        return tuple([fn(job) for fn in self._flat["job_order"]])
 
     def job_plugin_keys(self, jobs: Sequence[Job]) -> list[tuple[Any, ...]]:
         """Return what `job_plugin_key` says of each."""
@@ -406,7 +468,7 @@ class Session:
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:
         """Return a queue's sort key: plugins, then creation, then name."""
-        return (*[fn(queue) for fn in self._queue_orders], queue.created, queue.name)
+        return (*[fn(queue) for fn in self._flat["queue_order"]], queue.created, queue.name)
 
     def victim_queue_key(self, queue: Queue, preemptor: Queue) -> tuple[Any, ...]:
         """Return a queue's key among queues to take victims from, by plugins alone."""
@@ -414,7 +476,7 @@ class Session:
 
     def task_key(self, task: Task) -> tuple[Any, ...]:
         """Return a task's sort key: plugins, then the default order."""
-        return (*[fn(task) for fn in self._task_orders], task.order)
+        return (*[fn(task) for fn in self._flat["task_order"]], task.order)
 
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         """Return tasks in their order: what `task_key` says of each, asked of all at once."""

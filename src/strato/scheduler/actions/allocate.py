@@ -55,7 +55,7 @@ class Allocate(Action):
                 with ssn.isolated(place.job):
                     again = self._visit(ssn, place.job, queue, work)
                 moved = line.visited(place, again=again)
-            heappush(queues, (ssn.queue_key(queue), name, queue))
+            heappush(queues, (ssn.queue_key(queue) if queues else (), name, queue))  # the only one needs no order
 
     def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | Sheet]) -> bool:
         """Place what one visit may of a job; return whether to come back for more."""

@@ -47,4 +47,4 @@ class Enqueue(Action):
                 else:
                     ssn.note(job).condition = refusal(ssn, job)
             waiting[name].visited(place, again=False)
-            heappush(queues, (ssn.queue_key(queue), name, queue))
+            heappush(queues, (ssn.queue_key(queue) if queues else (), name, queue))  # the only one needs no order

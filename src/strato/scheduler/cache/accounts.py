@@ -24,6 +24,7 @@ from strato.scheduler.cache.resources import Dimensions, Vector, fit_width
 from strato.scheduler.cache.runtimes import RunTimes
 from strato.scheduler.cache.tasks import (
     ALLOCATED,
+    ALLOCATED_SET,
     BINDING,
     BOUND,
     HOLDS_RESOURCES,
@@ -31,6 +32,7 @@ from strato.scheduler.cache.tasks import (
     PIPELINED,
     RELEASING,
     RUNNING,
+    STATUS_COUNT,
     UNKNOWN,
     Task,
     TaskClass,
@@ -51,6 +53,8 @@ FLOW_SCHEDULER = "poseidon"
 _HELD = {ALLOCATED: 1, BINDING: 1, BOUND: 1, RUNNING: 1, UNKNOWN: 1, PIPELINED: 2, RELEASING: 3}
 PLACE = tuple(_HELD.get(s, 0) for s in range(10))
 """By status: how a task with a node is accounted there. Equal numbers mean that nothing on the node changes."""
+GOES_ON = tuple(s in ALLOCATED_SET for s in range(STATUS_COUNT))
+"""By status: whether a task has a place. Between two such, its job and queue hold and lack what they did before."""
 
 
 @dataclass(slots=True)
@@ -163,6 +167,13 @@ class Accounts:
         self.stirred[job.key] = None
         self._unsettled[job.key] = job
 
+    def _note_going(self, job: Job, old: int, status: int) -> None:
+        """Note that tasks changed status; one that merely goes on, with a place, alters nothing but what is told."""
+        if GOES_ON[old] and GOES_ON[status]:
+            self.changed[job.key] = job
+        else:
+            self._note(job)
+
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def move(self, task: Task, status: int, row: int = -1) -> None:
@@ -182,7 +193,7 @@ class Accounts:
         if job is None or old == status:
             return
         self._shift(job, task, old, status)
-        self._note(job)
+        self._note_going(job, old, status)
 
     def _shift(self, job: Job, task: Task, old: int, status: int) -> None:
         cls = task.cls
@@ -299,7 +310,7 @@ class Accounts:
                 job.count_role(task, old, -1)
                 job.count_role(task, status, 1)
         _count_parts(job, tasks, old, status)
-        self._note(job)
+        self._note_going(job, old, status)
 
     # -- sums that need a look at the job ------------------------------------------------------------------------------
 

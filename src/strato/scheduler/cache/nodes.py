@@ -75,6 +75,7 @@ class NodeTable:
         self._later: list[tuple[int, TaskClass, int]] | None = None
         self.journal = np.zeros(JOURNAL_SIZE, np.int32)
         self.cursor = np.zeros(1, np.int64)
+        self._total: Vector | None = None
         self._allocate(rows, dims.width)
 
     def _allocate(self, rows: int, width: int) -> None:
@@ -119,6 +120,14 @@ class NodeTable:
         return self.dims.column(name)
 
     @property
+    def total(self) -> Vector:
+        """Σ allocatable of all nodes; not to be written into."""
+        if self._total is None:
+            self._total = self.allocatable[: self.size].sum(axis=0)
+            self._total.flags.writeable = False
+        return self._total
+
+    @property
     def future_idle(self) -> Vector:
         """What will be idle once the leaving have left and the expected have come: int64[rows, width]."""
         return self.idle + self.releasing - self.pipelined
@@ -152,7 +161,7 @@ class NodeTable:
 
     def grow_width(self) -> None:
         """Lengthen every row after dimensions were added."""
-        width = self.dims.width
+        width, self._total = self.dims.width, None
         for name in ("allocatable", "idle", "releasing", "pipelined", "requested"):
             setattr(self, name, np.ascontiguousarray(fit_width(getattr(self, name), width)))
 
@@ -165,11 +174,11 @@ class NodeTable:
         known = bool(self.present[row])
         if not known:
             self.present[row] = True
-            self.allocatable[row] = vector
+            self.allocatable[row], self._total = vector, None
             self._recount(row)
         elif (self.allocatable[row] != vector).any():
             self.idle[row] += vector - self.allocatable[row]
-            self.allocatable[row] = vector
+            self.allocatable[row], self._total = vector, None
             self.touch(row)
         old = self.facts[row]
         self.facts[row] = node
@@ -223,7 +232,7 @@ class NodeTable:
         self.leaving -= sum(task.status == RELEASING for task in self.tasks[row].values())
         for array in (self.allocatable, self.idle, self.releasing, self.pipelined, self.requested, self.scored):
             array[row] = 0
-        self.pods[row] = 0
+        self.pods[row], self._total = 0, None
         self.touch(row)
 
     def _recount(self, row: int) -> None:

@@ -248,17 +248,17 @@ class World(Accounts):
             ValueError: A quantity in it cannot be read; the world is as before.
         """
         meta, spec = group.metadata, group.spec
+        known = self.jobs.get(f"{meta.namespace}/{meta.name}")
+        if known is not None and known.phase == group.status.phase and _same_group(known.group, group):
+            self._take_status(known, group)  # our own status coming back, mostly
+            return
         amounts = self.dims.parse(spec.min_resources) if spec.min_resources is not None else None
         for policy in spec.sub_group_policy:
             from_label_selector(policy.label_selector)
         self._fit_width()
         job = self._job(f"{meta.namespace}/{meta.name}")
         old = job.group
-        job.group = group
-        self.restated[job.key] = None
-        job.conditions = {c.type: (c.status, c.reason, c.message) for c in group.status.conditions}
-        if old is not None and job.phase == group.status.phase and _same_group(old, group):
-            return
+        self._take_status(job, group)
         job.uid, job.created = meta.uid, meta.creation_timestamp or ""
         job.min_available = spec.min_member
         if job.min_task != spec.min_task_member:
@@ -280,6 +280,11 @@ class World(Accounts):
         self.index_phase(job)
         self._note(job)
         self._open()
+
+    def _take_status(self, job: Job, group: PodGroup) -> None:
+        job.group = group
+        self.restated[job.key] = None
+        job.conditions = {c.type: (c.status, c.reason, c.message) for c in group.status.conditions}
 
     def _lay_out(self, job: Job, old: PodGroup | None) -> None:
         """Split a job as its group says; again when the policy or the topology changed."""
@@ -332,6 +337,7 @@ class World(Accounts):
         if job.phase != phase:
             job.phase = phase
             self.stirred[job.key] = None
+            self._unsettled[job.key] = job
             self.index_phase(job)
 
     def index_phase(self, job: Job) -> None:
@@ -533,8 +539,10 @@ def _lacks_members(job: Job | None) -> bool:
     return job is not None and not job.solo and (job.group is None or job.valid < job.min_available)
 
 
-def _same_group(old: PodGroup, new: PodGroup) -> bool:
+def _same_group(old: PodGroup | None, new: PodGroup) -> bool:
     """Whether two versions of a group differ in status only, as after our own writes."""
+    if old is None:
+        return False
     a, b = old.metadata, new.metadata
     return old.spec == new.spec and a.uid == b.uid and a.annotations == b.annotations and a.labels == b.labels
 

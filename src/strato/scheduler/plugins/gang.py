@@ -20,6 +20,7 @@ NOT_ENOUGH_PODS_OF_TASK = "NotEnoughPodsOfTask"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 READY_REASON = "tasks in gang are ready to be scheduled"
+_SCHEDULED = Condition("Scheduled", "True", READY_REASON, "")
 
 
 class Gang(Plugin):
@@ -104,7 +105,7 @@ class Gang(Plugin):
     @staticmethod
     def _condition(ssn: Session, job: Job) -> Condition | None:
         if job.is_ready:
-            return Condition("Scheduled", "True", READY_REASON, "")
+            return _SCHEDULED
         leaving = 0
         if job.counts[RELEASING]:
             leaving = sum(task.status == RELEASING and task.row >= 0 for task in job.tasks.values())

@@ -108,7 +108,10 @@ class Proportion(Plugin):
     def overused(self, queue: Queue) -> bool:
         """Whether the queue holds at least what it deserves in every resource."""
         mine = self._queues.get(queue.name)
-        return mine is not None and bool((mine.deserved <= queue.used + 0.1).all())
+        if mine is None:
+            return False
+        used = queue.used.tolist()  # asked before every visit to a queue: numbers of Python end at the first that lacks
+        return all(d <= u + 0.1 for d, u in zip(mine.deserved.tolist(), used, strict=True))
 
     def allocatable(self, queue: Queue, task: Task, count: int) -> int:
         """Tasks that fit into what the queue deserves; none while it is not open."""

@@ -28,15 +28,13 @@ class Measures:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._cycle = registry.histogram(
-            "volcano_e2e_scheduling_latency_milliseconds",
-            "Whole session",
-            buckets=exponential(1, 5000, 20),
+        self._read = "", 0.0
+        """The time that was read last, as text and in seconds since the epoch."""
+        self._cycle = registry.spread(
+            "volcano_e2e_scheduling_latency_milliseconds", "Whole session", exponential(1, 5000, 20)
         )
-        self._open = registry.histogram(
-            "volcano_open_session_duration_milliseconds",
-            "Snapshot and open",
-            buckets=exponential(1, 5000, 20),
+        self._open = registry.spread(
+            "volcano_open_session_duration_milliseconds", "Snapshot and open", exponential(1, 5000, 20)
         )
         self._action = registry.spread_by(
             "volcano_action_scheduling_latency_milliseconds", "Per action", ("action",), exponential(1, 2000, 20)
@@ -47,10 +45,10 @@ class Measures:
             ("plugin", "OnSession"),
             exponential(0.1, 100, 15),
         )
-        self._job = registry.histogram(
+        self._job = registry.spread(
             "volcano_e2e_job_scheduling_latency_milliseconds",
             "Job creation to the last of its pods decided",
-            buckets=exponential(100, 120000, 30),
+            exponential(100, 120000, 30),
         )
         self._assumed, self._prepared, self._bound = registry.spreads(
             "volcano_task_scheduling_latency_milliseconds",
@@ -99,20 +97,17 @@ class Measures:
 
     def decided(self, binds: Iterable[Bind], now: float) -> None:
         """Note which pods got a node, and which jobs have all of theirs."""
-        created, age = "", 0.0
         jobs: dict[str, Job] = {}
         for bind in binds:
             task = bind.task
-            text = task.pod.metadata.creation_timestamp
-            if text:
-                if text != created:  # the pods of a gang were created in the same second
-                    created, age = text, max(0.0, now - parse_time(text)) * 1000
-                self._assumed.observe(age)
+            created = task.pod.metadata.creation_timestamp
+            if created:
+                self._assumed.observe(self._since(created, now))
             if task.job is not None and not task.job.pending:
                 jobs[task.job.key] = task.job
         for job in jobs.values():
             if job.created:
-                self._job.observe(max(0.0, now - parse_time(job.created)) * 1000)
+                self._job.observe(self._since(job.created, now))
 
     def staged(self, task: Task, stage: str, seconds: float, now: float) -> None:
         """Note how long a stage (``PreBind``, ``Bind``) of a pod took."""
@@ -120,7 +115,13 @@ class Measures:
         created = task.pod.metadata.creation_timestamp
         if created:
             reached = self._bound if stage == "Bind" else self._prepared
-            reached.observe(max(0.0, now - parse_time(created)) * 1000)
+            reached.observe(self._since(created, now))
+
+    def _since(self, created: str, now: float) -> float:
+        """Return milliseconds since a time as text; what came together was created in the same second."""
+        if created != self._read[0]:
+            self._read = created, parse_time(created)
+        return max(0.0, now - self._read[1]) * 1000
 
     def settled(self, entry: Entry) -> None:
         """Note what became of an eviction's beneficiary."""
