@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from strato.scheduler.cache.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task
+import numpy as np
+
+from strato.scheduler.cache.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
 from strato.scheduler.plan import Eviction, binds
 
 if TYPE_CHECKING:
@@ -132,14 +134,17 @@ class Statement:
         """Whether every beneficiary of an eviction has a place here that is large enough in the end."""
         nodes = self._ssn.world.nodes
         placed = {task.key: task for op in self._ops if op.kind != RELEASING for task in op.tasks}
+        rows: dict[TaskClass, list[int]] = {}
         for op in self._ops:
             if op.kind == RELEASING and op.beneficiary:
                 task = placed.get(op.beneficiary)
                 if task is None or task.row < 0:
                     return False
-                left = nodes.future_idle_of(task.row)
-                if (left[task.cls.request > 0] < 0).any():
-                    return False
+                rows.setdefault(task.cls, []).append(task.row)
+        for cls, at in rows.items():
+            left = nodes.future_idle_of(np.array(at, np.int64))
+            if (left[:, cls.request > 0] < 0).any():
+                return False
         return True
 
     def discard(self, *, remember: bool = True) -> None:

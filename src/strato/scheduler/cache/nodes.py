@@ -278,15 +278,25 @@ class NodeTable:
     def _account(self, row: int, cls: TaskClass, status: int, sign: int) -> None:
         request = cls.request if sign > 0 else -cls.request
         if status == PIPELINED:
-            self.pipelined[row] += request
+            pipelined = self.pipelined[row]  # a view: what is added to it needs no second look-up
+            pipelined += request
         else:
-            self.idle[row] -= request
+            idle = self.idle[row]
+            idle -= request
             if status == RELEASING:
-                self.releasing[row] += request
-                self.leaving += sign
+                self._account_leaving(row, request, sign)
                 return
-        self.requested[row] += request
-        self.scored[row] += cls.scored_request if sign > 0 else -cls.scored_request
+        self._account_use(row, cls, request, sign)
+
+    def _account_leaving(self, row: int, request: Vector, sign: int) -> None:
+        releasing = self.releasing[row]
+        releasing += request
+        self.leaving += sign
+
+    def _account_use(self, row: int, cls: TaskClass, request: Vector, sign: int) -> None:
+        requested, scored = self.requested[row], self.scored[row]
+        requested += request
+        scored += cls.scored_request if sign > 0 else -cls.scored_request
         self.pods[row] += sign
 
     def charge(self, rows: Sequence[int], cls: TaskClass, times: int = 1, *, pipelined: bool = False) -> None:
@@ -367,9 +377,15 @@ class NodeTable:
         here[task.key] = task
         if not self.present[row]:
             return
-        if known:
-            self._account(row, task.cls, old, -1)
-        self._account(row, task.cls, status, 1)
+        if known and PIPELINED not in (old, status) and RELEASING in (old, status):  # what is idle stays the same
+            cls, sign = task.cls, 1 if status == RELEASING else -1
+            request = cls.request if sign > 0 else -cls.request
+            self._account_leaving(row, request, sign)
+            self._account_use(row, cls, -request, -sign)
+        else:
+            if known:
+                self._account(row, task.cls, old, -1)
+            self._account(row, task.cls, status, 1)
         self.touch(row)
 
     def future_idle_of(self, rows: int | npt.NDArray[np.int64]) -> Vector:
