@@ -7,8 +7,9 @@ import random
 import numpy as np
 import pytest
 from msgspec import convert
+from msgspec.structs import replace
 
-from strato.api.core import Node, Pod
+from strato.api.core import Node, Pod, PodSpec
 from strato.client.informer import Change
 from strato.scheduler.cache.feed import Feed
 from strato.scheduler.cache.world import World
@@ -65,3 +66,19 @@ def test_many_pods_at_once_leave_the_world_that_single_ones_leave(seed: int) -> 
             other.pending_request.tolist(),
         )
     assert set(together.with_pending) == set(single.with_pending) == {k for k, j in single.jobs.items() if j.pending}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "classes"),
+    [
+        pytest.param(None, 1, id="pods that share a plain spec are of one class, whatever their labels"),
+        pytest.param({"nodeAffinity": {}}, 2, id="with rules of affinity, labels tell classes apart"),
+        pytest.param({"podAntiAffinity": {}}, 2, id="with rules about other pods, labels tell classes apart"),
+    ],
+)
+def test_a_shared_spec_means_one_class_unless_labels_count(affinity: dict[str, object] | None, classes: int) -> None:
+    world, feed = _world()
+    spec = convert({"schedulerName": "volcano", "containers": [{"name": "c"}], "affinity": affinity}, PodSpec)
+    pods = [convert({"metadata": {"name": n, "namespace": "ns", "uid": n, "labels": {"app": n}}}, Pod) for n in "ab"]
+    feed.on_pods([Change(None, replace(pod, spec=spec)) for pod in pods])
+    assert len({task.cls.number for task in world.tasks.values()}) == classes

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from strato.api.core import ResourceQuota
+from strato.api.core import PodSpec, ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.scheduler.cache import ingest
@@ -156,6 +156,8 @@ class Accounts:
         self.runtimes = RunTimes()
         self._unsettled: dict[str, Job] = {}
         self._classes_made = 0
+        self._class_met: tuple[PodSpec | None, TaskClass | None] = None, None
+        """The class that was looked up last, and by which spec."""
         self._width = self.dims.width
 
     def _open(self) -> None:

@@ -29,6 +29,7 @@ from strato.scheduler.cache.tasks import (
     PENDING,
     SUCCEEDED,
     Task,
+    TaskClass,
     grow_class,
 )
 from strato.units import duration_seconds
@@ -100,14 +101,7 @@ class World(Accounts):
         return self.nodes.row(node)
 
     def _add_pod(self, pod: Pod, key: str) -> None:
-        cls_key = ingest.class_key(pod)
-        cls = self.classes.get(cls_key)
-        if cls is None:
-            cls = ingest.make_class(self._classes_made, pod, self.dims)
-            self._fit_width()
-            grow_class(cls, self.dims)
-            self._classes_made += 1
-            self.classes[cls_key] = cls
+        cls = self._class_of(pod)
         task = Task(pod, key, cls, ingest.order_of(pod))
         ingest.fill_task(task, pod)
         self.tasks[key] = task
@@ -129,6 +123,23 @@ class World(Accounts):
             self.version += 1
             return
         self._open()
+
+    def _class_of(self, pod: Pod) -> TaskClass:
+        """Return the class of a pod, made when it is new."""
+        spec, met = self._class_met
+        if pod.spec is spec and met is not None:  # informers let the pods of one template share their spec
+            return met
+        key = ingest.class_key(pod)
+        cls = self.classes.get(key)
+        if cls is None:
+            cls = ingest.make_class(self._classes_made, pod, self.dims)
+            self._fit_width()
+            grow_class(cls, self.dims)
+            self._classes_made += 1
+            self.classes[key] = cls
+        if not cls.pairwise and pod.spec.affinity is None:  # else labels and namespace tell classes apart as well
+            self._class_met = pod.spec, cls
+        return cls
 
     def remove_pod(self, key: str) -> None:
         """Forget a pod; what it held is free."""
