@@ -115,7 +115,7 @@ class FakeMachine:
 Story = Callable[[PodWorker, FakeMachine, VirtualClock], Awaitable[None]]
 
 
-def live(story: Story, plans: dict[str, list[tuple[float, int]]], **spec: Any) -> None:
+def live(story: Story, plans: dict[str, list[tuple[float, int]]], *, confirm_seconds: float = 0.0, **spec: Any) -> None:
     clock = VirtualClock()
     spec.setdefault("containers", [{"name": "main", "image": "x"}])
     pod = msgspec.convert({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec}, Pod)
@@ -130,6 +130,7 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], **spec: Any) -
             clock,
             hosts=str,
             submit=machine.submitted,
+            confirm=lambda: clock.sleep(confirm_seconds),
             say=lambda _kind, _reason, _message: None,
         )
         task = asyncio.create_task(worker.run())
@@ -201,6 +202,18 @@ def test_deletion_asks_and_then_kills(stubborn: bool, want: list[tuple[bool, flo
         assert worker.stopped
 
     live(story, {"main": [(1e6, 0)]}, restartPolicy="Always")
+
+
+def test_processes_begin_and_are_ended_only_once_that_holds_for_good() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        worker.doom(10.0)
+        await clock.sleep(60)
+        assert machine.starts == [("main", 2.0)]
+        assert machine.signals == [("main/0", False, 7.0)]
+        assert worker.stopped
+
+    live(story, {"main": [(1e6, 0)]}, confirm_seconds=2.0, restartPolicy="Always")
 
 
 def test_gpus_go_back_with_the_last_container_before_anybody_hears_of_the_end() -> None:

@@ -352,6 +352,7 @@ class SandboxNode:
             self._clock,
             hosts=lambda: self._hosts_of(pod, ip),
             submit=self._writer.submit,
+            confirm=lambda: self._confirm(pod),
             say=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
             backoff=self._backoff,
             refresh_seconds=self._refresh_seconds,
@@ -364,8 +365,6 @@ class SandboxNode:
 
     async def _employ(self, worker: PodWorker) -> None:
         try:
-            if not self._cluster.remote:
-                await self._wait_until_durable(worker)
             await worker.run()
             if not worker.stopped:
                 await worker.wait_deleted()
@@ -374,18 +373,19 @@ class SandboxNode:
         except Exception:  # one pod's trouble must not stop the node
             _log.exception("a pod worker failed: pod=%s/%s", worker.namespace, worker.name)
 
-    async def _wait_until_durable(self, worker: PodWorker) -> None:
-        """Read the pod, which tells what is on the server's disk, where the watch tells more.
+    async def _confirm(self, pod: Pod) -> None:
+        """Return when what the watch has told of a pod is on the server's disk: a read waits for that.
 
-        All else that runs ahead of the disk a crash takes back; what a process has done it does not.
+        All else that runs ahead of the disk a crash takes back; what a process has done, and its end, it does not. A
+        real API server tells nothing before.
         """
-        while True:
+        while not self._cluster.remote:
             try:
-                await self._cluster.get(Pod, worker.name, worker.namespace)
+                await self._cluster.get(Pod, pod.metadata.name, pod.metadata.namespace)
             except NotFound:
-                return  # the watch will say so
+                return
             except ApiError as err:
-                _log.debug("a pod begins later: pod=%s/%s error=%s", worker.namespace, worker.name, err)
+                _log.debug("a pod waits: pod=%s error=%s", pod.key, err)
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
 from strato.api.core import Container, Pod
@@ -114,6 +114,8 @@ class PodWorker:
         record: Its record, fresh or from its status.
         hosts: Returns the content of ``/etc/hosts`` now.
         submit: Asks for the status to be written.
+        confirm: Returns when what was told of the pod holds for good; before its processes begin, and before a deletion
+            ends them.
         say: Records events.
         refresh_seconds: Between two looks at what the pod's files should be.
     """
@@ -128,6 +130,7 @@ class PodWorker:
         *,
         hosts: Callable[[], str],
         submit: Callable[[PodWorker], None],
+        confirm: Callable[[], Awaitable[None]],
         say: Say,
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
@@ -143,6 +146,7 @@ class PodWorker:
         self._clock = clock
         self._hosts = hosts
         self._submit = submit
+        self._confirm = confirm
         self._say = say
         self._backoff = backoff or Backoff()
         self._refresh_seconds = refresh_seconds
@@ -164,6 +168,7 @@ class PodWorker:
 
     async def run(self) -> None:
         """Live the pod's life; returns when it is finished or, if deleted, when all of it has stopped."""
+        await self._confirm()
         serving = asyncio.create_task(self._serve(), name=f"pod {self.namespace}/{self.name}")
         doomed = asyncio.create_task(self._doomed.wait())
         try:
@@ -178,6 +183,8 @@ class PodWorker:
             for task in (serving, doomed):
                 task.cancel()
             await asyncio.gather(serving, doomed, return_exceptions=True)
+        if self._doomed.is_set():
+            await self._confirm()
         await self._stop_all()
         await self._release()
         self.stopped = self._doomed.is_set()
