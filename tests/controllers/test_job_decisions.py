@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from strato.api.volcano.batch import Job, LifecyclePolicy
 from strato.controllers.job.delays import DelayedActions
+from strato.controllers.job.form import KEPT_FORMS, JobForms
 from strato.controllers.job.group import group_spec, min_resources
 from strato.controllers.job.happenings import pod_request
 from strato.controllers.job.kill import plan_full_kill, plan_target_kill
@@ -332,6 +333,55 @@ def test_partitions_become_sub_groups() -> None:
             "networkTopology": {"mode": "soft"},
         }
     ]
+
+
+LARGER = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "7"}}}]}}
+
+
+def test_jobs_with_equal_specs_share_what_follows_from_them() -> None:
+    forms = JobForms()
+    first = forms.of(job(task("w", 2), minAvailable=1))
+    assert forms.of(job(task("w", 2), minAvailable=1)) is first
+    assert first.spec.scheduler_name == "volcano"
+    assert first.replicas == {"w": 2}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pytest.param({"minAvailable": 2}, id="another gang"),
+        pytest.param({"maxRetry": 9}, id="more retries"),
+        pytest.param({"plugins": {"env": []}}, id="a plugin"),
+        pytest.param({"policies": [{"event": "PodFailed", "action": "AbortJob"}]}, id="a policy"),
+        pytest.param({"tasks": [task("w", 2, template=LARGER)]}, id="larger pods"),
+        pytest.param({"tasks": [task("w", 2), task("v", 1)]}, id="one more task"),
+    ],
+)
+def test_jobs_with_other_specs_have_forms_of_their_own(other: dict[str, Any]) -> None:
+    forms = JobForms()
+    first = forms.of(job(task("w", 2), minAvailable=1))
+    second = forms.of(job(**{"tasks": [task("w", 2)], "minAvailable": 1, **other}))
+    assert second is not first
+    assert second.written != first.written
+    assert forms.of(job(task("w", 2), minAvailable=1)).written == first.written
+
+
+def test_forms_of_long_ago_are_forgotten() -> None:
+    forms = JobForms()
+    first = forms.of(job(task("w", 1)))
+    for replicas in range(2, KEPT_FORMS + 3):
+        forms.of(job(task("w", replicas)))
+    assert forms.of(job(task("w", 1))) is not first
+
+
+def test_a_priority_that_changed_asks_for_another_group() -> None:
+    made = task("w", 1)
+    made["template"]["spec"]["priorityClassName"] = "p"
+    one = job(made, task("v", 1), minAvailable=1)
+    form = JobForms().of(one)
+    wanted = form.group(one, lambda name: 0)
+    assert form.group(one, lambda name: 0) is wanted
+    assert form.group(one, lambda name: 5 if name == "p" else 0) is not wanted
 
 
 @pytest.mark.parametrize(
