@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -256,6 +256,29 @@ def test_handlers_by_managing_owner_hear_of_their_own_only() -> None:
         w.server.remove(PODS, "ns", "b")
         await w.settled()
         assert (sets, late) == (["a", "a"], ["b", "b"])
+
+    World().run(script)
+
+
+def test_a_handler_with_a_selection_hears_of_what_it_selects_and_only_that() -> None:
+    async def script(w: World) -> None:
+        seen: list[str] = []
+        looks: list[int] = []
+
+        def removed_or_odd(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+            looks.append(len(changes))
+            return [change for change in changes if change.new is None or change.key.name in "bd"]
+
+        w.server.put(PODS, a_pod("a"))
+        w.server.put(PODS, a_pod("b"))
+        await w.started()
+        w.informer.add_handler(lambda change: seen.append(change.key.name), among=removed_or_odd)
+        assert seen == ["b"], "also of what was known before"
+        for name in "cd":
+            w.server.put(PODS, a_pod(name))
+        w.server.remove(PODS, "ns", "a")
+        await w.settled()
+        assert (seen, looks) == (["b", "d", "a"], [2, 3]), "one look for all that arrives together"
 
     World().run(script)
 
