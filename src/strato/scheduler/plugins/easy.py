@@ -17,7 +17,7 @@ look at every running pod.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -76,6 +76,7 @@ class Easy(Plugin):
         self._looked: set[str] = set()
         self._kept: list[Kept] = []
         self._rows: dict[str, int] = {}
+        self._hopeless: dict[Hashable, tuple[int, int]] = {}  # by what a job asks for, when it was in vain
         ssn.world.runtimes.on = True
 
     # -- who passes ----------------------------------------------------------------------------------------------------
@@ -153,6 +154,10 @@ class Easy(Plugin):
         """Work out when and where a job's gang will fit; return whether that can be foreseen."""
         tasks = [task for task in job.pending.values() if not task.gated and not task.cls.best_effort]
         tasks = self._ssn.sorted_tasks(tasks)[: max(1, job.min_available - job.ready - job.pending_best_effort)]
+        asks = tuple([(task.cls.number, self._ssn.facet(task)) for task in tasks])
+        as_it_stands = self._ssn.world.version, len(self._kept)
+        if self._hopeless.get(asks) == as_it_stands:
+            return False  # in a long queue many ask for the same
         ends = self._ends()
         nodes = self._ssn.world.nodes
         free = nodes.future_idle[: nodes.size].copy()
@@ -172,6 +177,7 @@ class Easy(Plugin):
             else:
                 best, high = (middle, then, taken), middle - 1
         if best is None:
+            self._hopeless[asks] = as_it_stands
             return False
         count, then, taken = best
         self._kept.append(Kept(job, ends[count - 1][0] if count else self._ssn.now, taken, then - taken))
