@@ -112,6 +112,8 @@ class Link(asyncio.Protocol, Handler):
         self._gathered_for: list[asyncio.Future[Response]] = []
         self._streams: dict[int, _Stream] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
+        self._due: deque[_AskAll] = deque()
+        self._due_served: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
         self.closed = asyncio.Event()
@@ -182,6 +184,15 @@ class Link(asyncio.Protocol, Handler):
             self._leave(number)
 
     # Answering
+
+    async def _serve_in_turn(self) -> None:
+        """Answer what was asked together and waits for no disk, one frame in a turn of the loop.
+
+        There may be thousands of requests, and others than this link's wait for the same loop.
+        """
+        while self._due:
+            await self._serve_all(self._due.popleft())
+            await asyncio.sleep(0)
 
     async def _serve_all(self, ask: _AskAll) -> None:
         try:
@@ -307,7 +318,12 @@ class Link(asyncio.Protocol, Handler):
         elif isinstance(frame, _Ask):
             self._serving[number] = asyncio.get_running_loop().create_task(self._serve(frame))
         elif isinstance(frame, _AskAll):
-            self._serving[number] = asyncio.get_running_loop().create_task(self._serve_all(frame))
+            if all(request.ahead for request in frame.requests):
+                self._due.append(frame)
+                if self._due_served is None or self._due_served.done():
+                    self._due_served = asyncio.get_running_loop().create_task(self._serve_in_turn())
+            else:
+                self._serving[number] = asyncio.get_running_loop().create_task(self._serve_all(frame))
         elif isinstance(frame, _AnswerAll):
             self._answered_all(frame)
         elif isinstance(frame, _End):
@@ -367,8 +383,11 @@ class Link(asyncio.Protocol, Handler):
         for stream in self._streams.values():
             stream.end(gone)
         self._streams.clear()
-        for task in self._serving.values():
+        for task in self._tasks():
             task.cancel()
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [*self._serving.values(), *((self._due_served,) if self._due_served is not None else ())]
 
     def pause_writing(self) -> None:
         """Let streams wait: the other end does not keep up."""
@@ -380,7 +399,7 @@ class Link(asyncio.Protocol, Handler):
 
     async def close(self) -> None:
         """Hang up and wait for what was being answered to stop."""
-        serving = list(self._serving.values())
+        serving = self._tasks()
         if self._transport is not None:
             self._transport.abort()
         for task in serving:
