@@ -432,7 +432,10 @@ class _Server(uvicorn.Server):
 
 def _protocol() -> Any:
     """Return uvicorn's httptools protocol, with the client's certificate put into the ASGI scope."""
-    from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+    from uvicorn.protocols.http import httptools_impl
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    status_lines: Mapping[int, bytes] = getattr(httptools_impl, "STATUS_LINE", {})
 
     class Protocol(HttpToolsProtocol):
         """Keeps the TLS peer's certificate; read once per connection, it cannot change."""
@@ -455,18 +458,25 @@ def _protocol() -> Any:
         """Write a whole answer at once; return False, with nothing done, where its connection has to be waited for.
 
         ASGI hands over head and body apart. Each write is a TLS record, a call of the system and a wake-up of the
-        client, and costs more than what is done to find most answers. The headers are our own words, fit to be sent.
+        client, and costs more than what is done to find most answers. The headers are our own words, fit to be sent. A
+        release of uvicorn that names its things otherwise gets them ASGI's way.
         """
-        cycle = send.__self__
-        line = STATUS_LINE.get(status)
-        if cycle.disconnected or cycle.response_started or cycle.flow.write_paused or not cycle.keep_alive or not line:
+        line = status_lines.get(status)
+        try:
+            cycle = send.__self__
+            is_free = cycle.keep_alive and not (cycle.disconnected or cycle.response_started or cycle.flow.write_paused)
+            tell = cycle.message_event.set, cycle.on_response
+            own_headers, write = cycle.default_headers, cycle.transport.write
+        except AttributeError:
             return False
-        lines = [b"%b: %b\r\n" % header for header in (*cycle.default_headers, *headers)]
+        if not is_free or not line:
+            return False
+        lines = [b"%b: %b\r\n" % header for header in (*own_headers, *headers)]
         cycle.response_started = cycle.response_complete = True
         cycle.waiting_for_100_continue = False
-        cycle.transport.write(b"".join((line, *lines, b"\r\n", body)))
-        cycle.message_event.set()
-        cycle.on_response()
+        write(b"".join((line, *lines, b"\r\n", body)))
+        for call in tell:
+            call()
         return True
 
     return Protocol
