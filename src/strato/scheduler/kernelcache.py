@@ -25,6 +25,8 @@ class _FoundCode(FunctionCache):
 
 def only_load(*kernels: Any) -> None:
     """Have kernels, each compiled with ``cache=True``, look into their caches in this way from now on."""
+    if not all(hasattr(FunctionCache, name) for name in ("_load_overload", "_guard_against_spurious_io_errors")):
+        return  # a release of Numba that looks into its cache otherwise
     for kernel in kernels:
         if type(getattr(kernel, "_cache", None)) is FunctionCache:  # without NUMBA_DISABLE_JIT, and not done before
             found = _FoundCode(kernel.py_func)  # type: ignore[no-untyped-call]  # the same

@@ -2,7 +2,7 @@
 
 A cycle has a price whatever it decides, so cycles that follow each other are spaced by what the last one took: a burst
 is served in few cycles, and the scheduler never spends more than a share of its time on deciding. What it has not spent
-for a while it may spend at once: the few cycles that one job on an idle cluster needs follow each other directly.
+for a while it may spend at once: the few cycles that one job on an idle cluster needs follow each other closely.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _BUSY_FACTOR = 5.0
 """Between cycles that follow each other, times what the last took; long ones may take half of the time."""
 _BUSY_SECONDS = 0.05
 _SPARE_SECONDS = 0.01
-"""What may be spent without spacing after a rest."""
+"""What may be spent after a rest with the least spacing."""
 _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses: as short when cycles are, so that a reader does not wait."""
 _STREAM_SECONDS = 0.4
@@ -42,9 +42,9 @@ class Pace:
         took = self._took = ended - started
         self._spare = min(_SPARE_SECONDS, self._spare + (started - self._ended) / _BUSY_FACTOR)
         self._spare -= max(_LEAST_SECONDS, took)
-        self._ended = self._busy_until = ended
-        if self._spare < 0.0:
-            self._busy_until += max(_LEAST_SECONDS, took, min(_BUSY_SECONDS, _BUSY_FACTOR * took))
+        self._ended = ended
+        gather = max(took, min(_BUSY_SECONDS, _BUSY_FACTOR * took)) if self._spare < 0.0 else 0.0
+        self._busy_until = ended + max(_LEAST_SECONDS, gather)
 
     def busy_seconds(self, now: float) -> float:
         """Return how long to gather because the last cycle is only just over; 0 when it is not."""
