@@ -4,9 +4,9 @@ What a direct call is inside one process, this is between two on one machine: no
 Whoever holds the other end says as whom it asks, so the socket must come from a fork, never from a listener. Both
 ends are the same: each may ask, and each answers when it was given a handler.
 
-A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the kind. Requests are
-begun in the order in which they were sent; answers come in any order. Long chunks of a stream are handed on in
-pieces of whole lines.
+A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the kind. Single
+requests are begun in the order in which they were sent, and so are frames of several; answers come in any order. Long
+chunks of a stream are handed on in pieces of whole lines.
 """
 
 from __future__ import annotations
