@@ -6,12 +6,11 @@ from collections.abc import AsyncIterator
 from random import Random
 
 from strato.api.wire import Request, Response
-from strato.client.local import LocalCluster
 from strato.errors import Conflict, Gone, TooManyRequests, Unavailable
-from tests.controllers.world import ADMIN, World
+from tests.controllers.world import ADMIN, MeddlingCluster, World
 
 
-class FaultyCluster(LocalCluster):
+class FaultyCluster(MeddlingCluster):
     """See the module.
 
     Args:

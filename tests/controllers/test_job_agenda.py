@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -11,10 +10,8 @@ from hypothesis import strategies as st
 
 from strato.api import catalog
 from strato.api.wire import Request, Response
-from strato.client.local import LocalCluster
 from strato.controllers.job.agenda import COALESCING_SECONDS, Agenda
-from strato.errors import ApiError
-from tests.controllers.world import ADMIN, World, play, task, vcjob
+from tests.controllers.world import ADMIN, MeddlingCluster, World, play, task, vcjob
 
 
 def test_pods_that_move_wait_for_each_other_and_are_served_together() -> None:
@@ -60,27 +57,18 @@ def test_a_timer_that_rings_on_time_is_never_too_early(now: float, later: float)
 # What a life costs
 
 
-class Counting(LocalCluster):
+class Counting(MeddlingCluster):
     """Counts what is asked of the server, by method and kind."""
 
     def __init__(self, world: World) -> None:
         super().__init__(world.server, ADMIN)
         self.requests: Counter[str] = Counter()
 
-    def count(self, request: Request) -> None:
-        kind = next((part for part in request.path.split("/") if part in ("jobs", "podgroups", "pods")), "")
-        if kind:
-            self.requests[f"{request.method} {kind}"] += 1
-
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
-        if not stream:
-            self.count(request)
+        kind = next((part for part in request.path.split("/") if part in ("jobs", "podgroups", "pods")), "")
+        if kind and not stream:
+            self.requests[f"{request.method} {kind}"] += 1
         return await super().exchange(request, stream=stream)
-
-    async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
-        for request in requests:
-            self.count(request)
-        return await super().exchange_all(requests)
 
 
 @pytest.mark.parametrize("replicas", [1, 30], ids=["a job of one pod", "a gang of thirty"])
@@ -105,7 +93,7 @@ def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int) -> Non
     play(scenario, enabled=("job-controller",))
 
 
-class Late(LocalCluster):
+class Late(MeddlingCluster):
     """Answers the creation of a group only when the watch has told of it, and of what the scheduler made of it."""
 
     def __init__(self, world: World) -> None:

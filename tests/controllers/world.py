@@ -18,6 +18,7 @@ from strato.api.core import Pod
 from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.wire import Request, Response, User
+from strato.client.calls import WireCluster
 from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change, Informers
 from strato.client.local import LocalCluster
@@ -143,7 +144,13 @@ class World:
         await self.cluster.create(catalog.COMMAND, body | _type(catalog.COMMAND), "default")
 
 
-class DyingCluster(LocalCluster):
+class MeddlingCluster(LocalCluster):
+    """What its `exchange` does to requests happens to those that are sent together as well."""
+
+    exchange_all = WireCluster.exchange_all
+
+
+class DyingCluster(MeddlingCluster):
     """Sends a number of writes, the last without telling its answer, and then hangs: a process that was killed."""
 
     def __init__(self, world: World, writes: int) -> None:

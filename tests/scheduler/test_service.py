@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -15,6 +15,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.api.wire import User
+from strato.client.cluster import Binding
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
@@ -68,11 +69,15 @@ class Fragile(LocalCluster):
         super().__init__(*args)
         self.group_patches: list[Any] = []
 
-    async def bind(self, *args: Any, **more: Any) -> None:
-        if self.failing:
-            self.failing -= 1
-            raise Unavailable("the server is away")
-        await super().bind(*args, **more)
+    async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
+        answers: list[ApiError | None] = []
+        for binding in bindings:
+            if self.failing:
+                self.failing -= 1
+                answers.append(Unavailable("the server is away"))
+            else:
+                answers += await super().bind_all([binding])
+        return answers
 
     async def patch(self, kind: Any, name: str, namespace: str, body: Any, **more: Any) -> Any:
         if kind is PodGroup:
