@@ -81,19 +81,23 @@ class StatusWriter:
                 subjects.append(self._queue.get_nowait())
             now = self._clock.now()
             written: list[Subject] = []
+            over: list[Subject] = []
             patches: list[Patch] = []
             for subject in subjects:
                 subject.queued, subject.writing = False, True
                 status = subject.next_write(now)
                 if status is None:
-                    self._written(subject, await self._delete(subject))
+                    over.append(subject)
                 else:
                     written.append(subject)
                     body = {"metadata": {"uid": subject.uid}, "status": status}
                     patches.append(Patch(subject.namespace, subject.name, body))
-            errors = await self._cluster.patch_all(catalog.POD, patches, subresource="status") if patches else ()
-            for subject, error in zip(written, errors, strict=True):
-                self._written(subject, error)
+            if patches:
+                errors = await self._cluster.patch_all(catalog.POD, patches, subresource="status")
+                for subject, error in zip(written, errors, strict=True):
+                    self._written(subject, error)
+            for subject, gone in zip(over, await asyncio.gather(*map(self._delete, over)), strict=True):
+                self._written(subject, gone)
 
     async def _delete(self, subject: Subject) -> ApiError | None:
         try:

@@ -115,6 +115,7 @@ class JobEffects:
         assert job is not None
         meta, version, retry_count = job.metadata, job.status.version, job.status.retry_count
         failures: list[StratoError] = []
+        taken: list[str] = []
 
         async def create(some: Sequence[int]) -> None:
             bodies = [blueprint.pod(index, version, retry_count) for index in some]
@@ -122,7 +123,7 @@ class JobEffects:
             for index, body, answer in zip(some, bodies, answers, strict=True):
                 name = body["metadata"]["name"]
                 if isinstance(answer, AlreadyExists):
-                    failures.extend(await for_each([name], take_over, 1))
+                    taken.append(name)
                 elif isinstance(answer, ApiError):
                     failures.append(answer)
                 elif not record.knows_pod(blueprint.name, name, answer.uid):  # otherwise the watch was faster
@@ -140,8 +141,8 @@ class JobEffects:
 
         size = self._cluster.at_once
         parts = [indexes[start : start + size] for start in range(0, len(indexes), size)]
-        failures.extend(await for_each(parts, create, CONCURRENT_WRITES))
-        return failures
+        failures += await for_each(parts, create, CONCURRENT_WRITES)
+        return failures + await for_each(taken, take_over, CONCURRENT_WRITES)
 
     async def delete_pods(self, record: JobRecord, pods: Sequence[PodState]) -> list[StratoError]:
         """Delete pods concurrently; returns what failed."""
