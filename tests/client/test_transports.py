@@ -9,7 +9,7 @@ import pytest
 
 from strato.api import catalog
 from strato.api.core import Node, Pod
-from strato.client.cluster import Cluster, EventType, PatchType
+from strato.client.cluster import Binding, Cluster, EventType, PatchType
 from strato.errors import AlreadyExists, Conflict, Forbidden, Gone, NotFound, Unavailable
 from tests.client.fakeserver import FakeServer
 
@@ -184,7 +184,7 @@ async def test_delete_carries_its_preconditions(remote: Cluster, server: FakeSer
 
 async def test_bind_posts_a_binding(remote: Cluster, server: FakeServer) -> None:
     server.put(PODS, a_pod("a"))
-    await remote.bind("ns", "a", "node-1", uid="u", annotations={"k": "v"})
+    assert await remote.bind_all([Binding("ns", "a", "node-1", uid="u", annotations={"k": "v"})]) == [None]
     assert server.requests[-1].path == "/api/v1/namespaces/ns/pods/a/binding"
     body = server.requests[-1].body.decode()
     for part in ('"target":{"apiVersion":"v1","kind":"Node","name":"node-1"}', '"uid":"u"', '"k":"v"'):

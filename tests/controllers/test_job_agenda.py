@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from strato.api import catalog
 from strato.api.wire import Request, Response
+from strato.client.cluster import Binding
 from strato.controllers.job.agenda import COALESCING_SECONDS, Agenda
 from tests.controllers.world import ADMIN, MeddlingCluster, World, play, task, vcjob
 
@@ -127,7 +128,7 @@ def test_pods_that_trickle_in_are_counted_in_the_end() -> None:
         await world.cluster.create(catalog.VCJOB, body, "default")
         await world.settle(2)
         for number in range(6):
-            await world.cluster.bind("default", f"j-w-{number}", "n")
+            assert await world.cluster.bind_all([Binding("default", f"j-w-{number}", "n")]) == [None]
             await world.clock.sleep(0.03)
         await world.settle(3)
         status = (await world.job("j")).status

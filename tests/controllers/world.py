@@ -19,7 +19,7 @@ from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.wire import Request, Response, User
 from strato.client.calls import WireCluster
-from strato.client.cluster import Cluster, PatchType
+from strato.client.cluster import Binding, Cluster, PatchType
 from strato.client.informer import Change, Informers
 from strato.client.local import LocalCluster
 from strato.clock import Clock, VirtualClock, format_time, run_virtual
@@ -198,8 +198,8 @@ class Scheduler:
             self._world.spawn(self._bind(pod))
 
     async def _bind(self, pod: Pod) -> None:
-        with suppress(StratoError):
-            await self._world.cluster.bind(pod.metadata.namespace, pod.metadata.name, node_of(pod) or "n")
+        binding = Binding(pod.metadata.namespace, pod.metadata.name, node_of(pod) or "n")
+        await self._world.cluster.bind_all([binding])  # what it refuses is refused
 
 
 class Kubelet:

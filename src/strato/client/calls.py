@@ -200,18 +200,6 @@ class WireCluster(Cluster):
         path = kind_of(kind).path(namespace, name)
         await self._call(Request("DELETE", path, headers=_JSON_BODY_HEADERS if body else _JSON_HEADERS, body=body))
 
-    async def bind(
-        self,
-        namespace: str,
-        pod: str,
-        node: str,
-        *,
-        uid: str = "",
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        """POST a Binding of the pod to the node."""
-        await self._call(_bind_request(Binding(namespace, pod, node, uid, annotations)))
-
     async def create_all(
         self, kind: Kind, bodies: Sequence[Mapping[str, Any]], namespace: str
     ) -> Sequence[Created | ApiError]:
@@ -223,7 +211,7 @@ class WireCluster(Cluster):
         return [answer if isinstance(answer, ApiError) else _decode_born(answer.body).metadata for answer in answers]
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
-        """Bind pods."""
+        """POST Bindings of pods to nodes."""
         return _failures(await self.exchange_all([_bind_request(binding) for binding in bindings]))
 
     async def patch_all(

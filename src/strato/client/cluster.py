@@ -206,18 +206,6 @@ class Cluster(Protocol):
         """Delete; ``uid``/``resource_version`` are preconditions, ``propagation`` Foreground/Background/Orphan."""
         ...
 
-    async def bind(
-        self,
-        namespace: str,
-        pod: str,
-        node: str,
-        *,
-        uid: str = "",
-        annotations: Mapping[str, str] | None = None,
-    ) -> None:
-        """POST a Binding of the pod to the node."""
-        ...
-
     at_once: int
     """How many writes `create_all`, `bind_all` and `patch_all` should be given. They begin them in order, wait for all,
     and say of each what came of it: nothing is raised. Without a network between they cost much less than one by one;
@@ -230,7 +218,7 @@ class Cluster(Protocol):
         ...
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
-        """Bind pods."""
+        """POST Bindings of pods to nodes."""
         ...
 
     async def patch_all(
