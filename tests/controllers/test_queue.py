@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -9,11 +11,15 @@ import pytest
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.api.wire import Request, Response
+from strato.client.events import EventRecorder
+from strato.client.informer import Informers
 from strato.controllers import choose_controllers
 from strato.controllers.manager import DEFAULT, UnknownController
-from strato.controllers.queue import next_state
+from strato.controllers.queue import QueueController, next_state
 from strato.errors import NotFound, UsageError
-from tests.controllers.world import World, play, task, vcjob
+from strato.metrics import Registry
+from tests.controllers.world import ADMIN, MeddlingCluster, World, play, task, vcjob
 
 STATES = [
     ("", "SyncQueue", 0, "Open"),
@@ -89,6 +95,78 @@ def test_a_closing_queue_closes_with_its_last_group() -> None:
         assert await state(world, "default") == "Closed"
 
     play(scenario, enabled=DEFAULT)  # there is no node: its pods would be collected
+
+
+async def add_group(world: World, name: str, queue: str = "default") -> None:
+    body = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name},
+        "spec": {"minMember": 1, "queue": queue},
+    }
+    await world.cluster.create(PodGroup, body, "default")
+
+
+def test_a_queue_closes_when_its_last_group_goes_in_the_very_moment() -> None:
+    class Late(MeddlingCluster):
+        """Deletes the group between the decision that the queue is closing and its writing."""
+
+        async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+            if request.path.endswith("/queues/default/status") and b"Closing" in request.body:
+                await world_of[0].cluster.delete(PodGroup, "g", "default")
+                await asyncio.sleep(0)
+            return await super().exchange(request, stream=stream)
+
+    world_of: list[World] = []
+
+    async def scenario(world: World) -> None:
+        world_of.append(world)
+        await world.stop_controllers()
+        await world.start_controllers(Late(world.server, ADMIN))
+        await world.settle(1)
+        await add_group(world, "g")
+        await world.settle(1)
+        await order(world, "CloseQueue", "default")
+        await world.settle(2)
+        assert await state(world, "default") == "Closed"
+
+    play(scenario, enabled=("queue-controller",))
+
+
+def test_groups_are_counted_by_queue_and_phase_and_cost_an_open_queue_no_work() -> None:
+    async def scenario(world: World) -> None:
+        await add_queue(world, "other", "root")
+        metrics, asked = Registry(), []
+        informers = Informers(world.cluster, world.clock, Random(1))
+        controller = QueueController(
+            world.cluster,
+            informers,
+            world.clock,
+            recorder=EventRecorder(world.cluster, world.clock, "q"),
+            metrics=metrics,
+        )
+        await informers.wait_synced()
+        world.spawn(controller.run())
+        await world.settle(1)
+        controller._ask = lambda queue, action: asked.append(queue)  # type: ignore[method-assign]
+        for number in range(3):
+            await add_group(world, f"g{number}")
+        await add_group(world, "elsewhere", "other")
+        await world.cluster.patch(PodGroup, "g1", "default", {"status": {"phase": "Running"}})
+        await world.cluster.delete(PodGroup, "g2", "default")
+        await world.settle(1)
+        text = metrics.render().decode()
+        for queue, phase, count in (("default", "pending", 1), ("default", "running", 1), ("other", "pending", 1)):
+            assert f'volcano_queue_pod_group_{phase}_count{{queue_name="{queue}"}} {count}.0' in text
+        assert controller.group_count("default") == 2
+        assert asked == []
+        await world.cluster.patch(Queue, "default", "", {"status": {"state": "Closing"}}, subresource="status")
+        await world.cluster.delete(PodGroup, "g0", "default")
+        await world.settle(1)
+        assert asked == ["default"] * 2, "for it is closing, and has fewer groups"
+        await informers.stop()
+
+    play(scenario, enabled=("queue-controller",), admit=False)
 
 
 def test_a_plain_pod_gets_a_group() -> None:

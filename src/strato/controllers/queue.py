@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Final
 
 from strato.api.meta import Key
@@ -21,7 +22,7 @@ from strato.clock import Clock
 from strato.controllers.orders import Orders
 from strato.controllers.recorder import Recorder
 from strato.errors import StratoError
-from strato.metrics import Registry
+from strato.metrics import Registry, Sample
 
 ROOT: Final = "root"
 CLOSED_BY_PARENT: Final = "volcano.sh/closed-by-parent"
@@ -30,7 +31,8 @@ API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 OPEN, CLOSED, CLOSING, UNKNOWN = "Open", "Closed", "Closing", "Unknown"
 SYNC_QUEUE, OPEN_QUEUE, CLOSE_QUEUE = "SyncQueue", "OpenQueue", "CloseQueue"
 
-_GROUP_PHASES = ("Pending", "Inqueue", "Running", "Unknown", "Completed")
+PENDING: Final = "Pending"
+_GROUP_PHASES = (PENDING, "Inqueue", "Running", "Unknown", "Completed")
 
 
 class QueueError(StratoError):
@@ -88,14 +90,9 @@ class QueueController:
         self._groups: dict[str, dict[str, int]] = {}
         self._queues = informers.informer(Queue)
         self._queues.add_index("parent", lambda queue: (queue.spec.parent,))
-        self._gauges = {
-            phase: metrics.gauge(
-                f"volcano_queue_pod_group_{phase.lower()}_count", f"PodGroups in phase {phase}", ("queue_name",)
-            )
-            for phase in _GROUP_PHASES
-        }
+        metrics.collect_gauges(self._samples)
         self._queues.add_handler(self._on_queue)
-        informers.informer(PodGroup).add_handler(self._on_group)
+        informers.informer(PodGroup).add_batch_handler(self._on_groups)
         self._orders = Orders(
             cluster,
             informers,
@@ -120,33 +117,63 @@ class QueueController:
         self._work.add(queue)
 
     def _on_queue(self, change: Change[Queue]) -> None:
-        name = change.key.name
-        if change.new is None:
-            for gauge in self._gauges.values():
-                _remove_series(gauge, name)
+        name, old, new = change.key.name, change.old, change.new
+        if new is None:
             self._groups.pop(name, None)
             self._actions.pop(name, None)
-        elif change.old is None or change.old.spec.parent != change.new.spec.parent:
+        elif (
+            old is None
+            or old.spec.parent != new.spec.parent
+            or (old.status.state != CLOSING and new.status.state == CLOSING)  # its last group may be gone already
+        ):
             self._ask(name, SYNC_QUEUE)
 
-    def _on_group(self, change: Change[PodGroup]) -> None:
-        old, new = change.old, change.new
-        if (
-            old is not None
-            and new is not None
-            and old.spec.queue == new.spec.queue
-            and old.status.phase == new.status.phase
-        ):
-            return
-        for group, sign in ((old, -1), (new, 1)):
-            if group is not None:
-                queue = group.spec.queue
-                phases = self._groups.get(queue)
-                if phases is None:
-                    phases = self._groups[queue] = dict.fromkeys(_GROUP_PHASES, 0)
-                phase = group.status.phase or "Pending"
-                phases[phase] = phases.get(phase, 0) + sign
-                self._ask(queue, SYNC_QUEUE)
+    def _on_groups(self, changes: Sequence[Change[PodGroup]]) -> None:
+        """Count the groups of each queue by phase; look at those queues that their number may change."""
+        touched: dict[str, None] = {}
+        for old, new in changes:
+            if old is not None:
+                if (
+                    new is not None
+                    and old.status.phase == new.status.phase
+                    and (old.spec is new.spec or old.spec.queue == new.spec.queue)
+                ):
+                    continue
+                self._count(old, -1, touched)
+            if new is not None:
+                self._count(new, 1, touched)
+        for name in touched:
+            if not self._is_settled(name):
+                self._ask(name, SYNC_QUEUE)
+
+    def _count(self, group: PodGroup, number: int, touched: dict[str, None]) -> None:
+        queue, phase = group.spec.queue, group.status.phase or PENDING
+        phases = self._groups.get(queue)
+        if phases is None:
+            phases = self._groups[queue] = dict.fromkeys(_GROUP_PHASES, 0)
+        phases[phase] = phases.get(phase, 0) + number
+        touched[queue] = None
+
+    def _is_settled(self, name: str) -> bool:
+        """Return whether a sync would leave a queue as it is, however many groups it has: open, and so is its parent.
+
+        Thousands of groups come and go in a second, and hardly one of them changes its queue.
+        """
+        queue = self._queues.get(("", name))
+        if queue is None or queue.status.state != OPEN or self._actions.get(name):
+            return False
+        if name == ROOT:
+            return True
+        parent = self._queues.get(("", queue.spec.parent)) if queue.spec.parent else None
+        return parent is not None and parent.status.state not in (CLOSED, CLOSING)
+
+    def _samples(self) -> Iterable[Sample]:
+        for queue in self._queues.list():
+            name = queue.metadata.name
+            phases = self._groups.get(name, {})
+            for phase in _GROUP_PHASES:
+                metric = f"volcano_queue_pod_group_{phase.lower()}_count"
+                yield Sample(metric, {"queue_name": name}, phases.get(phase, 0))
 
     def _ordered(self, command: Command) -> None:
         assert command.target is not None
@@ -195,9 +222,6 @@ class QueueController:
         name = queue.metadata.name
         if not queue.spec.parent and name != ROOT:
             queue = await self._cluster.patch(Queue, name, "", {"spec": {"parent": ROOT}})
-        phases = self._groups.get(name, {})
-        for phase, gauge in self._gauges.items():
-            gauge.labels(name).set(phases.get(phase, 0))
         await self._set_state(queue, next_state(queue.status.state, SYNC_QUEUE, self.group_count(name)))
         if name != ROOT:
             await self._follow_parent(queue)
@@ -259,10 +283,3 @@ class QueueController:
     async def _annotate(self, name: str, *, closed_by_parent: bool) -> None:
         value = "true" if closed_by_parent else "false"
         await self._cluster.patch(Queue, name, "", {"metadata": {"annotations": {CLOSED_BY_PARENT: value}}})
-
-
-def _remove_series(gauge: Any, name: str) -> None:
-    try:
-        gauge.remove(name)
-    except KeyError:
-        return
