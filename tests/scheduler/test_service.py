@@ -15,7 +15,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.api.wire import User
-from strato.client.cluster import Binding
+from strato.client.cluster import Binding, Patch
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
@@ -67,7 +67,9 @@ class Fragile(LocalCluster):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.group_patches: list[Any] = []
+        self.group_patches: list[Patch] = []
+        self.group_calls = 0
+        self.groups_away: set[str] = set()
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
         answers: list[ApiError | None] = []
@@ -79,11 +81,20 @@ class Fragile(LocalCluster):
                 answers += await super().bind_all([binding])
         return answers
 
-    async def patch(self, kind: Any, name: str, namespace: str, body: Any, **more: Any) -> Any:
-        if kind is PodGroup:
-            self.group_patches.append(body)
+    async def patch_all(self, kind: Any, patches: Sequence[Patch], **more: Any) -> Sequence[ApiError | None]:
+        if kind is not catalog.PODGROUP:
+            return await super().patch_all(kind, patches, **more)
+        self.group_calls += 1
+        answers: list[ApiError | None] = []
+        for patch in patches:
+            self.group_patches.append(patch)
             await asyncio.sleep(self.group_seconds)
-        return await super().patch(kind, name, namespace, body, **more)
+            if patch.name in self.groups_away:
+                self.groups_away.remove(patch.name)
+                answers.append(Unavailable("the server is away"))
+            else:
+                answers += await super().patch_all(kind, [patch], **more)
+        return answers
 
 
 @asynccontextmanager
@@ -110,6 +121,12 @@ async def running(clock: VirtualClock, **options: Any) -> AsyncIterator[tuple[Fr
 def virtually(test: Callable[[VirtualClock], Coroutine[Any, Any, None]]) -> None:
     clock = VirtualClock()
     run_virtual(clock, test(clock))
+
+
+def phase_in(patch: Patch) -> str:
+    assert isinstance(patch.body, dict)
+    phase: str = patch.body["status"]["phase"]
+    return phase
 
 
 async def nodes_of(cluster: LocalCluster) -> dict[str, str]:
@@ -274,7 +291,7 @@ def test_status_of_a_group_is_sent_once_however_long_a_busy_server_takes() -> No
             for number in range(8):  # each has the pod tried again
                 await create(cluster, worlds.node(f"n{number}"))
                 await clock.sleep(0.5)
-            phases = [body["status"]["phase"] for body in cluster.group_patches]
+            phases = [phase_in(patch) for patch in cluster.group_patches]
             assert phases.count("Inqueue") == 1
             await clock.sleep(20.0)
             assert (await cluster.get(PodGroup, "big", "ns")).status.phase == "Inqueue"
@@ -399,6 +416,48 @@ def test_counters_of_a_gang_whose_pods_start_one_by_one_are_written_every_few_se
             watch.cancel()
             assert len(seen) <= 5
             assert seen[-1] == ("Running", 20)
+
+    virtually(story)
+
+
+def test_groups_that_run_are_told_so_when_a_burst_is_over() -> None:
+    """While jobs come, groups are admitted and pods bound; that they run is said later, once for each and together."""
+
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            await create(cluster, worlds.node("n1", cpu="64", memory="640Gi"))
+            names = [f"j{number:02}" for number in range(48)]
+            for at in range(0, 48, 4):  # four jobs in each tenth of a second, whose pods run a moment later
+                some = names[at : at + 4]
+                await create(cluster, *(worlds.group(name, 1, phase="Pending") for name in some))
+                await create(cluster, *(worlds.pod(name, name) for name in some))
+                await clock.sleep(0.05)
+                for name in some:
+                    await cluster.patch(Pod, name, "ns", {"status": {"phase": "Running"}}, subresource="status")
+                await clock.sleep(0.05)
+            assert all((await nodes_of(cluster)).values())
+            phases = [phase_in(patch) for patch in cluster.group_patches]
+            assert phases.count("Inqueue") == 48
+            assert phases.count("Running") < 24, "only those before it was a burst"
+            calls = cluster.group_calls
+            await clock.sleep(1.0)
+            assert [phase_in(patch) for patch in cluster.group_patches].count("Running") == 48
+            assert cluster.group_calls - calls <= 3
+            groups = (await cluster.list(PodGroup, "ns")).items
+            assert {(group.status.phase, group.status.running) for group in groups} == {("Running", 1)}
+
+    virtually(story)
+
+
+def test_group_status_that_is_not_taken_by_a_busy_server_is_sent_again() -> None:
+    async def story(clock: VirtualClock) -> None:
+        async with running(clock) as (cluster, _):
+            cluster.groups_away = {"b"}
+            await create(cluster, *(worlds.group(name, 1, phase="Pending") for name in "abc"))
+            await clock.sleep(2.0)
+            groups = (await cluster.list(PodGroup, "ns")).items
+            assert {group.status.phase for group in groups} == {"Inqueue"}
+            assert sorted(patch.name for patch in cluster.group_patches) == ["a", "b", "b", "c"]
 
     virtually(story)
 

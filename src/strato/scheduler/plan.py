@@ -53,6 +53,11 @@ class Condition:
     reason: str
     message: str
 
+    @property
+    def words(self) -> tuple[str, str, str]:
+        """What a condition of its type says: status, reason and message."""
+        return self.status, self.reason, self.message
+
 
 class GroupStatus(NamedTuple):
     """Status a PodGroup should have. ``condition`` replaces the one of its type; None leaves conditions alone.

@@ -3,7 +3,8 @@
 Reports are coalesced: a phase that changes is written at once, or, where the pods that make a group Running are only
 bound, when they run, so that one write says all; counters at most once per period, and words about a pod that does not
 fit only after they have stood for a moment, because most such states are gone in milliseconds. While the pods of a gang
-are still coming, neither it nor they are told that some are missing (see `strato.scheduler.reporting.arrivals`).
+are still coming, neither it nor they are told that some are missing (see `strato.scheduler.reporting.arrivals`). While
+a burst of jobs is placed, what merely reports waits (see `strato.scheduler.reporting.patience`).
 """
 
 from __future__ import annotations
@@ -12,26 +13,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from strato.api import catalog
-from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster
-from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock, format_time
-from strato.errors import ApiError, NotFound
+from strato.errors import NotFound
 from strato.scheduler.binder import Binder
-from strato.scheduler.cache.jobs import PHASE_RUNNING
 from strato.scheduler.cache.tasks import PENDING
-from strato.scheduler.cache.world import ALLOCATED_HYPERNODE, World
-from strato.scheduler.plan import GroupStatus, Plan, PodVerdict, QueueStatus
+from strato.scheduler.cache.world import World
+from strato.scheduler.plan import Plan, PodVerdict, QueueStatus
 from strato.scheduler.reporting.arrivals import Arrivals
 from strato.scheduler.reporting.deadlines import Deadlines
-from strato.scheduler.reporting.status import status_differs
+from strato.scheduler.reporting.groups import SETTLE_SECONDS, GroupReports
 from strato.scheduler.shards import ShardStatus
 
-_SETTLE_SECONDS = 0.2
-"""How long a verdict must stand before it is written, and how long a group's pods may take from bound to running
-before the group is called Running without their counters."""
-_COUNT_SECONDS = 3.0
-"""Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
 _REPEAT_SECONDS = 5.0
 """Shortest time between two texts for the same pod or group and reason."""
 
@@ -69,12 +63,9 @@ class Reports:
         self._recorder = recorder
         self._binder = binder
         self._period = period
-        self._groups: Deadlines[GroupStatus] = Deadlines()
         self._pods: Deadlines[PodVerdict] = Deadlines()
-        self._counted: dict[str, float] = {}
-        self._sent: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
-        """By job, what its group was when a status was sent for it, and which."""
         self._arrivals = Arrivals()
+        self._groups = GroupReports(cluster, clock, recorder, binder, self._arrivals, period)
         self._queues: dict[str, QueueStatus] = {}
         self._queues_due = 0.0
         self._told: dict[str, _Told] = {}
@@ -89,8 +80,7 @@ class Reports:
             if job is not None:
                 self._arrivals.look(job, now)
         self._arrivals.forget(self._world.jobs)
-        for status in plan.groups:
-            self._take_group(status, now)
+        self._groups.take(plan, now)
         for verdict in plan.pods:
             self._take_pod(verdict, now)
         shard = self._world.shards.status()
@@ -106,22 +96,6 @@ class Reports:
                 self._queues.pop(queue.name, None)
         self.flush()
 
-    def _take_group(self, status: GroupStatus, now: float) -> None:
-        group = status.job.group
-        if group is None:
-            return
-        due = self._groups.get(status.job.key)
-        if group.status.phase != status.phase:
-            at = now + _SETTLE_SECONDS if _is_starting(status) else now
-        else:
-            unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
-            at = now + _SETTLE_SECONDS
-            if not unschedulable:
-                at = max(now + self._period, self._counted.get(status.job.key, now - _COUNT_SECONDS) + _COUNT_SECONDS)
-            elif _only_says_why(status):
-                at = max(at, self._arrivals.settled_at(status.job))
-        self._groups.put(status.job.key, at if due is None else min(at, due.at), status)
-
     def _take_pod(self, verdict: PodVerdict, now: float) -> None:
         task = verdict.task
         due = self._pods.get(task.key)
@@ -132,7 +106,7 @@ class Reports:
         if self._knows(verdict):
             return
         settled = self._arrivals.settled_at(task.job) if task.job is not None else now
-        self._pods.put(task.key, max(now + _SETTLE_SECONDS, settled), verdict)
+        self._pods.put(task.key, max(now + SETTLE_SECONDS, settled), verdict)
 
     def _knows(self, verdict: PodVerdict) -> bool:
         """Whether a pod was told just this and nothing else since: in a long backlog, most pods at most looks."""
@@ -147,87 +121,18 @@ class Reports:
     def flush(self) -> None:
         """Hand everything that is due to the workers."""
         now = self._clock.monotonic()
-        for status in self._groups.take_due(now):
-            later = self._arrivals.settled_at(status.job)
-            if now < later and _only_says_why(status):
-                self._groups.put(status.job.key, later, status)
-            else:
-                self._counted[status.job.key] = now
-                self._write(self._group, status)
+        self._groups.flush(now, self._world.jobs)
         for verdict in self._pods.take_due(now):
             self._tell_pod(verdict, now)
         if self._queues and self._queues_due <= now:
             for queue in self._queues.values():
                 self._write(lambda queue: self._queue(queue), queue)
             self._queues = {}
-        if len(self._counted) > 2 * len(self._world.jobs) + 1000:
-            self._counted = {key: at for key, at in self._counted.items() if key in self._world.jobs}
-            self._sent = {key: sent for key, sent in self._sent.items() if key in self._world.jobs}
         if len(self._told) > 50_000:
             self._told = {key: told for key, told in self._told.items() if key in self._world.tasks}
 
     def _write(self, job: Callable[[Any], Any], item: Any) -> None:
         self._binder.write(lambda: job(item))
-
-    # -- groups --------------------------------------------------------------------------------------------------------
-
-    async def _group(self, status: GroupStatus) -> None:
-        job, group = status.job, status.job.group
-        if group is None or not status_differs(job, status):
-            return
-        sent = group.metadata.uid, group.metadata.resource_version, status[1:]
-        if self._sent.get(job.key) == sent:
-            return  # it is under way, or written and not seen yet
-        wanted: dict[str, Any] = {
-            "phase": status.phase,
-            "running": status.running,
-            "succeeded": status.succeeded,
-            "failed": status.failed,
-        }
-        condition = status.condition
-        changed = condition is not None and job.conditions.get(condition.type) != (
-            condition.status,
-            condition.reason,
-            condition.message,
-        )
-        if condition is not None and changed:
-            mine = {
-                "type": condition.type,
-                "status": condition.status,
-                "transitionID": group.metadata.uid,
-                "lastTransitionTime": format_time(self._clock.now()),
-                "reason": condition.reason,
-                "message": condition.message,
-            }
-            others = [
-                {
-                    "type": c.type,
-                    "status": c.status,
-                    "transitionID": c.transition_id,
-                    "lastTransitionTime": c.last_transition_time,
-                    "reason": c.reason,
-                    "message": c.message,
-                }
-                for c in group.status.conditions
-                if c.type != condition.type
-            ]
-            wanted["conditions"] = [*others, mine]
-        try:
-            body: dict[str, Any] = {"status": wanted}
-            if status.hyper_node is not None:
-                body["metadata"] = {"annotations": {ALLOCATED_HYPERNODE: status.hyper_node}}
-            self._sent[job.key] = sent
-            await self._cluster.patch(PodGroup, job.name, job.namespace, body)
-        except ApiError as error:
-            self._sent.pop(job.key, None)
-            if isinstance(error, NotFound):
-                return
-            raise
-        if condition is not None and changed:
-            if condition.type == "Unschedulable":
-                self._recorder.event(group, WARNING, "Unschedulable", condition.message)
-            elif condition.type == "Scheduled":
-                self._recorder.event(group, NORMAL, "Scheduled", "pod group is ready")
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -299,19 +204,3 @@ class Reports:
 
 def _words(verdict: PodVerdict) -> tuple[str, str, str]:
     return verdict.task.uid, verdict.reason, verdict.message
-
-
-def _only_says_why(status: GroupStatus) -> bool:
-    """Return whether a group's phase and counters are written, and what is left is why it waits."""
-    condition, group = status.condition, status.job.group
-    if condition is None or condition.type != "Unschedulable" or group is None:
-        return False
-    have = group.status
-    counted = have.running, have.succeeded, have.failed
-    return have.phase == status.phase and counted == (status.running, status.succeeded, status.failed)
-
-
-def _is_starting(status: GroupStatus) -> bool:
-    """Return whether a group counts as Running for pods that are bound and do not run yet."""
-    lives = status.running + status.succeeded + status.failed
-    return status.phase == PHASE_RUNNING and lives < status.job.min_available

@@ -128,7 +128,7 @@ def status_differs(job: Job, status: GroupStatus) -> bool:
     wanted = status.condition
     if status.hyper_node is not None and job.layout is not None and status.hyper_node != job.layout.written:
         return True
-    return wanted is not None and job.conditions.get(wanted.type) != (wanted.status, wanted.reason, wanted.message)
+    return wanted is not None and job.conditions.get(wanted.type) != wanted.words
 
 
 def queue_statuses(ssn: Session) -> list[QueueStatus]:
