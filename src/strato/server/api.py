@@ -34,6 +34,7 @@ from strato.server.rest.scale import Scale
 from strato.server.rest.state import Admission, AdmitAll, State
 from strato.server.rest.tokens import TokenRequests, Tokens
 from strato.server.rest.write import Writer
+from strato.server.routes import Action, Routes
 from strato.server.store import Store
 
 _log = logging.getLogger(__name__)
@@ -104,6 +105,7 @@ class ApiServer(Handler):
         if tokens is not None:
             tokens.use_objects(self.state.latest)
         self._pods = Served(catalog.POD)
+        self._routes = Routes()
         self._counts: dict[tuple[str, str, int], int] = {}
         if metrics is not None:
             metrics.collect(self._collect)
@@ -149,27 +151,51 @@ class ApiServer(Handler):
         verb = resource = ""
         answer: Response | Awaitable[Response]
         try:
-            target = parse_path(request.path)
-            if target is None:
-                answer = self._page(request)
+            found = None if request.method in _READING else self._known_routes().find(request)
+            if found is not None:
+                route, name = found
+                verb, served = route.verb, route.served
+                resource = served.kind.plural
+                target = ResourcePath(
+                    route.group, route.version, route.plural, route.namespace, name, route.subresource
+                )
+                answer = route.action(request, target, served)
             else:
-                served = self.registry.find(target.group, target.version, target.plural)
-                if served is None:
+                path = parse_path(request.path)
+                served_there = None if path is None else self.registry.find(path.group, path.version, path.plural)
+                if path is None or served_there is None:
                     answer = self._page(request)
-                elif target.namespace and not served.kind.namespaced:
+                elif path.namespace and not served_there.kind.namespaced:
                     raise NotFound("the server could not find the requested resource")
                 else:
                     # a single object is read, whatever it is asked for; selectors watch one
-                    is_watch = not target.name and request.flag("watch")
-                    verb = verb_of(request.method, bool(target.name), is_watch)
-                    resource = served.kind.plural
-                    self._authorize(request.user or ANONYMOUS, verb, target)
-                    answer = self._dispatch(request, target, served, verb)
+                    is_watch = not path.name and request.flag("watch")
+                    verb = verb_of(request.method, bool(path.name), is_watch)
+                    resource = served_there.kind.plural
+                    self._authorize(request.user or ANONYMOUS, verb, path)
+                    action = self._action(path, served_there, verb)
+                    self._note(request, path, served_there, verb, action)
+                    answer = action(request, path, served_there)
         except Exception as error:
             answer = _failure(request, error)
         key = (verb, resource, answer.status if isinstance(answer, Response) else 200)
         self._counts[key] = self._counts.get(key, 0) + 1
         return answer
+
+    def _known_routes(self) -> Routes:
+        """Return the routes that hold now."""
+        routes = self._routes
+        roles = 0 if self.authorizer is None else self.authorizer.revision
+        if routes.revision != (self.registry.revision, roles):
+            routes.forget((self.registry.revision, roles))
+        return routes
+
+    def _note(self, request: Request, target: ResourcePath, served: Served, verb: str, action: Action) -> None:
+        """Remember the route of a write that was allowed, whatever the name of its object."""
+        if request.method in _READING:
+            return
+        if self.authorizer is None or not self.authorizer.minds_names(request.user or ANONYMOUS):
+            self._routes.note(request, target, served, verb, action)
 
     async def _awaited(self, request: Request, answer: Awaitable[Response]) -> Response:
         try:
@@ -210,62 +236,61 @@ class ApiServer(Handler):
             details={"kind": shown, "name": name, "group": group},
         )
 
-    def _dispatch(
-        self, request: Request, target: ResourcePath, served: Served, verb: str
-    ) -> Response | Awaitable[Response]:
+    def _action(self, target: ResourcePath, served: Served, verb: str) -> Action:
+        """Return what answers a request; depends on whether the target has a name, and on none that it has.
+
+        Raises:
+            ApiError: There is no such thing to be done.
+        """
         kind = served.kind
         if target.subresource:
-            return self._dispatch_subresource(request, target, served, verb)
+            return self._subresource_action(target, served, verb)
         if verb not in kind.verbs or (verb in _OBJECT_VERBS) is not bool(target.name):
             raise _not_allowed(served, verb)
         if verb in _NAMESPACED_VERBS and kind.namespaced and not target.namespace:
             raise MethodNotAllowed(_NOT_ALLOWED)
         if kind is catalog.BINDING:
-            return self._binder.create(request, target, self._pods)
-        if verb == "create":
-            review = self._reviews.answer(request, target, kind)
-            if review is not None:
-                return review
+            return lambda request, target, _served: self._binder.create(request, target, self._pods)
+        if verb == "create" and self._reviews.answers(kind):
+            return self._reviews.answer
         match verb:
             case "get":
-                return self._reader.get(request, target, served)
+                return self._reader.get
             case "list":
-                return self._reader.list(request, target, served)
+                return self._reader.list
             case "watch":
-                return self._reader.watch(request, target, served)
+                return self._reader.watch
             case "create":
-                return self._writer.create(request, target, served)
+                return self._writer.create
             case "update":
-                return self._writer.update(request, target, served)
+                return self._writer.update
             case "patch":
-                return self._writer.patch(request, target, served)
+                return self._writer.patch
             case "delete":
-                return self._deleter.delete(request, target, served)
+                return self._deleter.delete
             case "deletecollection":
-                return self._deleter.delete_collection(request, target, served)
+                return self._deleter.delete_collection
         raise _not_allowed(served, verb)
 
-    def _dispatch_subresource(
-        self, request: Request, target: ResourcePath, served: Served, verb: str
-    ) -> Response | Awaitable[Response]:
+    def _subresource_action(self, target: ResourcePath, served: Served, verb: str) -> Action:
         kind, sub = served.kind, target.subresource
         if sub == "status" and kind.has_status:
             match verb:
                 case "get":
-                    return self._reader.get(request, target, served)
+                    return self._reader.get
                 case "update":
-                    return self._writer.update(request, target, served)
+                    return self._writer.update
                 case "patch":
-                    return self._writer.patch(request, target, served)
+                    return self._writer.patch
         elif sub == "scale" and kind.scale_paths is not None:
-            return self._scale.handle(request, target, served, verb)
+            return lambda request, target, served: self._scale.handle(request, target, served, verb)
         elif kind.group == "" and kind.plural == "pods":
             if sub == "binding" and verb == "create":
-                return self._binder.bind(request, target, served)
+                return self._binder.bind
             if sub == "log" and verb == "get":
-                return self._logs.read(request, target, served)
+                return self._logs.read
             if sub == "eviction" and verb == "create":
-                return self._evictor.evict(request, target, served)
+                return self._evictor.evict
             if sub in _NEED_A_KUBELET or sub.startswith("proxy/"):
                 raise ApiError(
                     f"pods/{sub.partition('/')[0]} is not served by the embedded API server; pods of its sandbox node "
@@ -274,9 +299,9 @@ class ApiServer(Handler):
                     code=501,
                 )
         elif sub == "token" and verb == "create" and kind is catalog.SERVICEACCOUNT:
-            return self._tokens.create(request, target, served)
+            return self._tokens.create
         elif kind.group == "" and kind.plural == "namespaces" and sub == "finalize" and verb == "update":
-            return self._writer.update(request, target, served)
+            return self._writer.update
         if sub in kind.subresources or (sub == "status" and kind.has_status):
             raise _not_allowed(served, verb)
         if sub == "scale" and served.is_custom:

@@ -110,11 +110,7 @@ class Authorizer:
         """
         if MASTERS in user.groups:
             return True
-        if self._revision != self._reader.rbac_revision:
-            self._revision = self._reader.rbac_revision
-            self._users.clear()
-            self._answers.clear()
-            self._named.clear()
+        self._keep_up()
         answers = self._answers.get(user)
         if answers is None or len(answers) > _MAX_ANSWERS:
             answers = self._answers[user] = {}
@@ -125,6 +121,26 @@ class Authorizer:
         if known is None:
             known = answers[question] = self._decide(user, question)
         return known
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change of a role or a binding."""
+        return self._reader.rbac_revision
+
+    def minds_names(self, user: User) -> bool:
+        """Return whether any rule of a user is about single objects; otherwise answers hold for every name."""
+        if MASTERS in user.groups:
+            return False
+        self._keep_up()
+        return self._minds_names(user)
+
+    def _keep_up(self) -> None:
+        """Forget what was found out from roles and bindings that have changed."""
+        if self._revision != self._reader.rbac_revision:
+            self._revision = self._reader.rbac_revision
+            self._users.clear()
+            self._answers.clear()
+            self._named.clear()
 
     def _minds_names(self, user: User) -> bool:
         known = self._named.get(user)

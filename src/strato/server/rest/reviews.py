@@ -13,6 +13,7 @@ from strato.errors import BadRequest
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
+from strato.server.registry import Served
 from strato.server.rest.tokens import API_AUDIENCE, Tokens
 
 _ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
@@ -31,6 +32,15 @@ class Rule(Protocol):
 
 class Authorizer(Protocol):
     """Decides whether a user may do something."""
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change of who may do what; until then answers stay as they are."""
+        ...
+
+    def minds_names(self, user: User) -> bool:
+        """Return whether answers to the user depend on the names of objects."""
+        ...
 
     def allows(
         self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
@@ -62,18 +72,20 @@ class Reviews:
             catalog.TOKENREVIEW: self._token,
         }
 
-    def answer(self, request: Request, target: ResourcePath, kind: Kind) -> Response | None:
-        """Answer a review; None for kinds that are stored.
+    def answers(self, kind: Kind) -> bool:
+        """Return whether a kind is a review; others are stored."""
+        return kind in self._answers
+
+    def answer(self, request: Request, target: ResourcePath, served: Served) -> Response:
+        """Answer a review.
 
         Raises:
             BadRequest: It cannot be read.
             Invalid: It asks nothing, or two things at once.
         """
-        find = self._answers.get(kind)
-        if find is None:
-            return None
+        kind = served.kind
         review = objects.read_typed(kind, request)
-        status = find(request, target, review.get("spec") or {})
+        status = self._answers[kind](request, target, review.get("spec") or {})
         head = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": review["metadata"]}
         return Response(201, encode({**head, **review, "status": status}))
 

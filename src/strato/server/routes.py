@@ -1,0 +1,87 @@
+"""Routes: what was found out about one write holds for the next that differs only in the name of its object.
+
+In a burst thousands of writes have the same path but for a name, and the same user. What the path means, which kind
+that is, whether the user may, and which function answers is then known. Only what was allowed and found is noted; what
+is served and who may do what is a matter of a revision each, with which everything noted is forgotten. Reading is not
+routed: its answers cost more than finding out who gives them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from strato.api.wire import Request, Response, User
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+
+Action = Callable[[Request, ResourcePath, Served], Response | Awaitable[Response]]
+"""Answers a request, or raises the error that does."""
+
+_CUT_OFF = frozenset(("binding", "status"))
+"""Subresources that are written to often."""
+_ROUTES_MAX = 4096
+
+_Key = tuple[str, str, str, User | None]
+"""Method, path before the name (all of it when something is created in a collection), subresource, user."""
+
+
+class Route(msgspec.Struct, frozen=True, gc=False):
+    """How requests are answered that differ only in the name of the object."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str
+    subresource: str
+    served: Served
+    verb: str
+    action: Action
+
+
+class Routes:
+    """The routes known. Valid for one ``revision``, whatever the caller counts with it."""
+
+    def __init__(self) -> None:
+        self.revision: tuple[int, int] = (0, 0)
+        self._routes: dict[_Key, Route] = {}
+
+    def forget(self, revision: tuple[int, int]) -> None:
+        """Begin anew."""
+        self.revision = revision
+        self._routes.clear()
+
+    def find(self, request: Request) -> tuple[Route, str] | None:
+        """Return the route of a request and the name of its object, empty when it creates one; None: not known."""
+        method, path, user = request.method, request.path, request.user
+        if method == "POST":
+            route = self._routes.get((method, path, "", user))
+            if route is not None:
+                return route, ""
+        before, _, name = path.rpartition("/")
+        subresource = ""
+        if name in _CUT_OFF:
+            subresource = name
+            before, _, name = before.rpartition("/")
+        elif method == "POST":
+            return None
+        route = self._routes.get((method, before, subresource, user))
+        return (route, name) if route is not None and name else None
+
+    def note(self, request: Request, target: ResourcePath, served: Served, verb: str, action: Action) -> None:
+        """Remember how a request was answered, unless its path has no form that `find` cuts as it is meant."""
+        path, (group, version, plural, namespace, name, subresource) = request.path, target
+        if not name:
+            key = (request.method, path, "", request.user) if request.method == "POST" else None
+        elif subresource in _CUT_OFF and path.endswith(f"/{name}/{subresource}"):
+            key = (request.method, path[: -len(name) - len(subresource) - 2], subresource, request.user)
+        elif request.method != "POST" and not subresource and name not in _CUT_OFF and path.endswith(f"/{name}"):
+            key = (request.method, path[: -len(name) - 1], "", request.user)
+        else:
+            key = None
+        if key is None:
+            return
+        if len(self._routes) >= _ROUTES_MAX:
+            self._routes.clear()
+        self._routes[key] = Route(group, version, plural, namespace, subresource, served, verb, action)
