@@ -82,10 +82,18 @@ async def test_writes_ahead_of_one_turn_share_a_frame_and_each_hears_its_own_ans
     near, far = socket.socketpair()
     handler = Counting(echo)
     asking, answering = await connect(near), await connect(far, handler)
-    bodies = [b"%d" % number for number in range(11)]
+    bodies = [b"%d" % number for number in range(19)]
     got = await asyncio.gather(*(asking.handle(Request("POST", "/x", body=body, ahead=True)) for body in bodies))
     assert [one.body for one in got] == bodies
-    assert together == [8, 3]
+    assert together == [16, 3]
+    together.clear()
+    shares = [
+        [Request("POST", "/x", body=body, ahead=True) for body in part]
+        for part in (bodies[:2], bodies[2:3], bodies[3:7])
+    ]
+    answers = await asyncio.gather(*(asking.handle_all(share) for share in shares))
+    assert [[one.body for one in part] for part in answers] == [bodies[:2], bodies[2:3], bodies[3:7]]
+    assert together == [7]
     impatient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"given up", ahead=True)))
     patient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"kept", ahead=True)))
     await asyncio.sleep(0)

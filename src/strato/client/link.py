@@ -31,6 +31,8 @@ _LENGTH_BYTES = 4
 _FRAMES_AT_ONCE = 8
 """Frames of one turn of the loop per write: a write costs as much as all the rest of a frame, and yet the other process
 should begin with the first ones while this one still makes the last."""
+_REQUESTS_AT_ONCE = 16
+"""Requests of one turn of the loop per frame, for the same reason."""
 _SLICE_BYTES = 64 * 1024
 """Of a stream at a time, and the rest of its last line."""
 
@@ -86,6 +88,9 @@ class _Leave(msgspec.Struct, tag=4, array_like=True, gc=False):
     number: int
 
 
+_Share = tuple[asyncio.Future[Sequence[Response]], int]
+"""Who waits for answers in a frame of them, and for how many."""
+
 _Frame = _Ask | _Answer | _Chunk | _End | _Leave | _AskAll | _AnswerAll
 _decode = msgspec.msgpack.Decoder(_Frame).decode
 _encode_into = msgspec.msgpack.Encoder().encode_into
@@ -107,9 +112,9 @@ class Link(asyncio.Protocol, Handler):
         self._have = 0
         self._need = _LENGTH_BYTES
         self._asked: dict[int, asyncio.Future[Response]] = {}
-        self._asked_all: dict[int, Sequence[asyncio.Future[Response]] | asyncio.Future[Sequence[Response]]] = {}
+        self._asked_all: dict[int, list[_Share]] = {}
         self._gathered: list[Request] = []
-        self._gathered_for: list[asyncio.Future[Response]] = []
+        self._gathered_for: list[_Share] = []
         self._streams: dict[int, _Stream] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._due: deque[_AskAll] = deque()
@@ -128,7 +133,7 @@ class Link(asyncio.Protocol, Handler):
             Unavailable: The other end is gone.
         """
         if request.ahead and request.method != "GET":
-            return await self._together(request)
+            return (await self._together((request,)))[0]
         number = next(self._numbers)
         self._send(_Ask(number, request))
         answer: asyncio.Future[Response]
@@ -143,37 +148,43 @@ class Link(asyncio.Protocol, Handler):
                 self._leave(number)
             raise
 
-    def _together(self, request: Request) -> asyncio.Future[Response]:
-        """Ask in one frame with others of this turn of the loop: writes that wait for no disk are answered at once."""
-        self._check_open()
-        answer: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        if not self._gathered:
-            asyncio.get_running_loop().call_soon(self._send_gathered)
-        self._gathered.append(request)
-        self._gathered_for.append(answer)
-        if len(self._gathered) >= _FRAMES_AT_ONCE:
-            self._send_gathered()
-        return answer
-
-    def _send_gathered(self) -> None:
-        if not self._gathered or self.closed.is_set():
-            return
-        number = next(self._numbers)
-        requests, self._gathered = self._gathered, []
-        self._asked_all[number], self._gathered_for = self._gathered_for, []
-        self._send(_AskAll(number, requests))
-
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Ask the other end for several things at once.
 
         Raises:
             Unavailable: The other end is gone.
         """
-        number = next(self._numbers)
-        self._send(_AskAll(number, list(requests)))
-        answers: asyncio.Future[Sequence[Response]]
-        answers = self._asked_all[number] = asyncio.get_running_loop().create_future()
+        if all(request.ahead for request in requests):
+            return await self._together(requests)
+        self._check_open()
+        answers: asyncio.Future[Sequence[Response]] = asyncio.get_running_loop().create_future()
+        self._ask_all(list(requests), [(answers, len(requests))])
         return await answers
+
+    def _together(self, requests: Sequence[Request]) -> asyncio.Future[Sequence[Response]]:
+        """Ask in one frame with others of this turn of the loop: writes that wait for no disk are answered at once."""
+        self._check_open()
+        loop = asyncio.get_running_loop()
+        answers: asyncio.Future[Sequence[Response]] = loop.create_future()
+        if not self._gathered:
+            loop.call_soon(self._send_gathered)
+        self._gathered.extend(requests)
+        self._gathered_for.append((answers, len(requests)))
+        if len(self._gathered) >= _REQUESTS_AT_ONCE:
+            self._send_gathered()
+        return answers
+
+    def _send_gathered(self) -> None:
+        if not self._gathered or self.closed.is_set():
+            return
+        requests, self._gathered = self._gathered, []
+        shares, self._gathered_for = self._gathered_for, []
+        self._ask_all(requests, shares)
+
+    def _ask_all(self, requests: list[Request], shares: list[_Share]) -> None:
+        number = next(self._numbers)
+        self._asked_all[number] = shares
+        self._send(_AskAll(number, requests))
 
     def _leave(self, number: int) -> None:
         if not self.closed.is_set():
@@ -350,14 +361,11 @@ class Link(asyncio.Protocol, Handler):
         responses = [
             Response(whole.status, whole.body, whole.content_type, whole.headers) for whole in answers.responses
         ]
-        waiting = self._asked_all.pop(answers.number, ())
-        if isinstance(waiting, asyncio.Future):
+        start = 0
+        for waiting, count in self._asked_all.pop(answers.number, ()):
             if not waiting.done():
-                waiting.set_result(responses)
-            return
-        for one, response in zip(waiting, responses, strict=True):
-            if not one.done():
-                one.set_result(response)
+                waiting.set_result(responses[start : start + count])
+            start += count
 
     # The socket
 
@@ -370,9 +378,9 @@ class Link(asyncio.Protocol, Handler):
         self.closed.set()
         self._writable.set()
         gone = Unavailable("the other process is gone")
-        everybody: list[asyncio.Future[Any]] = [*self._asked.values(), *self._gathered_for]
-        for together in self._asked_all.values():
-            everybody.extend((together,) if isinstance(together, asyncio.Future) else together)
+        everybody: list[asyncio.Future[Any]] = list(self._asked.values())
+        for shares in (*self._asked_all.values(), self._gathered_for):
+            everybody.extend(answers for answers, _ in shares)
         for waiting in everybody:
             if not waiting.done():
                 waiting.set_exception(gone)

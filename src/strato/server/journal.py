@@ -40,6 +40,11 @@ _LAYOUT = "1"
 _BATCH = 20_000
 _BATCH_BYTES = 64 << 20
 """A commit holds at most so many changes or, roughly, bytes: SQLite refuses rows of a gigabyte."""
+_GATHER_PER_CHANGE = 0.0003
+"""Seconds from one commit to the next per change of the first: many are being written then, and a commit costs both
+threads, and all who are told of it, as much as a dozen changes. The loop needs longer to write as many again."""
+_GATHER_SECONDS = 0.01
+"""The longest such time; a lone write never waits."""
 _IDLE_SECONDS = 0.5
 _FOLD_BYTES = 4 << 20
 """How much of the log is folded at a time; bounds the delay of a write that comes meanwhile."""
@@ -73,6 +78,8 @@ class SqliteJournal:
         """Changes for the next commit; touched on the loop's thread only."""
         self._at_work = False
         """Whether the thread has changes, or will be given some in this turn of the loop."""
+        self._begun = 0.0
+        """When the thread was given the last changes, in the loop's time."""
         self._batches: queue.SimpleQueue[list[Change] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._log_bytes = 0
@@ -135,7 +142,9 @@ class SqliteJournal:
         """Give the thread what waits."""
         self._at_work = bool(self._waiting)
         if self._waiting:
+            assert self._loop is not None
             batch, self._waiting = self._waiting, []
+            self._begun = self._loop.time()
             self._batches.put(batch)
 
     def _committed(self, batch: list[Change]) -> None:
@@ -144,7 +153,8 @@ class SqliteJournal:
         try:
             self._store.committed(batch)
         finally:
-            self._loop.call_soon(self._hand_over)  # after those who were just answered, and write again
+            # after those who were just answered, and write again
+            self._loop.call_at(self._begun + min(_GATHER_SECONDS, len(batch) * _GATHER_PER_CHANGE), self._hand_over)
 
     def close(self) -> None:
         """Write what is queued and close the file; nothing may be written at the same time."""
