@@ -154,6 +154,8 @@ class Link(asyncio.Protocol, Handler):
         Raises:
             Unavailable: The other end is gone.
         """
+        if not requests:
+            return ()
         if all(request.ahead for request in requests):
             return await self._together(requests)
         self._check_open()
