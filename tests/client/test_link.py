@@ -82,10 +82,10 @@ async def test_writes_ahead_of_one_turn_share_a_frame_and_each_hears_its_own_ans
     near, far = socket.socketpair()
     handler = Counting(echo)
     asking, answering = await connect(near), await connect(far, handler)
-    bodies = [b"%d" % number for number in range(19)]
+    bodies = [b"%d" % number for number in range(35)]
     got = await asyncio.gather(*(asking.handle(Request("POST", "/x", body=body, ahead=True)) for body in bodies))
     assert [one.body for one in got] == bodies
-    assert together == [16, 3]
+    assert together == [32, 3]
     together.clear()
     shares = [
         [Request("POST", "/x", body=body, ahead=True) for body in part]

@@ -31,7 +31,7 @@ _LENGTH_BYTES = 4
 _FRAMES_AT_ONCE = 8
 """Frames of one turn of the loop per write: a write costs as much as all the rest of a frame, and yet the other process
 should begin with the first ones while this one still makes the last."""
-_REQUESTS_AT_ONCE = 16
+_REQUESTS_AT_ONCE = 32
 """Requests of one turn of the loop per frame, for the same reason."""
 _SLICE_BYTES = 64 * 1024
 """Of a stream at a time, and the rest of its last line."""
@@ -164,12 +164,12 @@ class Link(asyncio.Protocol, Handler):
         return await answers
 
     def _together(self, requests: Sequence[Request]) -> asyncio.Future[Sequence[Response]]:
-        """Ask in one frame with others of this turn of the loop: writes that wait for no disk are answered at once."""
+        """Ask in one frame with others of this turn of the loop and of what it wakes: such writes wait for no disk."""
         self._check_open()
         loop = asyncio.get_running_loop()
         answers: asyncio.Future[Sequence[Response]] = loop.create_future()
         if not self._gathered:
-            loop.call_soon(self._send_gathered)
+            loop.call_soon(loop.call_soon, self._send_gathered)
         self._gathered.extend(requests)
         self._gathered_for.append((answers, len(requests)))
         if len(self._gathered) >= _REQUESTS_AT_ONCE:
