@@ -78,7 +78,8 @@ class Watcher:
     def __init__(self, group: set[Watcher], bucket: Bucket) -> None:
         self._group, self._bucket = group, bucket
         self._events: list[Change] = []
-        self._ready = asyncio.Event()
+        self._woken = False
+        self._taker: asyncio.Future[None] | None = None
         self.is_cut_off = False
         """Whether changes were missed: too many to keep, or they never came about."""
         group.add(self)
@@ -89,19 +90,22 @@ class Watcher:
             self.cut_off()
         else:
             self._events.extend(events)
-            self._ready.set()
+            if self._taker is not None:
+                self._rouse(self._taker)
 
     def cut_off(self) -> None:
         """Give this watcher nothing more; it must list again."""
         self.is_cut_off = True
         self._events.clear()
         self.close()
-        self._ready.set()
+        self.wake()
 
     async def take(self) -> list[Change]:
-        """Wait for changes and return all there are; empty after a cut."""
-        await self._ready.wait()
-        self._ready.clear()
+        """Wait for changes and return all there are; empty after a cut. One at a time may wait."""
+        if not self._events and not self._woken:
+            self._taker = asyncio.get_running_loop().create_future()
+            await self._taker
+        self._woken = False
         events, self._events = self._events, []
         return events
 
@@ -120,7 +124,14 @@ class Watcher:
 
     def wake(self) -> None:
         """Make `take` return what there is, also nothing."""
-        self._ready.set()
+        self._woken = True
+        if self._taker is not None:
+            self._rouse(self._taker)
+
+    def _rouse(self, taker: asyncio.Future[None]) -> None:
+        self._taker = None
+        if not taker.done():
+            taker.set_result(None)
 
     def close(self) -> None:
         """Stop receiving."""

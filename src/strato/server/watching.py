@@ -68,7 +68,7 @@ class Watch:
         self._prefix, self._missed, self._initial = prefix, missed, initial
         self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
         self._timeout_seconds, self._render, self._render_bookmarks = timeout_seconds, render, render_bookmarks
-        self._closed = False
+        self._closed = self._bookmark_due = False
         self._frames = self._run()
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -102,21 +102,18 @@ class Watch:
                 yield chunk
             if self._timeout_seconds:
                 timers.append(loop.call_later(self._timeout_seconds, self._expire))
-            next_bookmark = loop.time() + BOOKMARK_SECONDS
+            if self._bookmarks:
+                timers.append(loop.call_later(BOOKMARK_SECONDS, self._remind))
             while True:
-                if self._bookmarks:
-                    timers = [timer for timer in timers if not timer.cancelled()]
-                    timers.append(loop.call_at(next_bookmark, self._watcher.wake))
                 events = await self._watcher.take()
-                if self._bookmarks:
-                    timers.pop().cancel()
                 if self._watcher.is_cut_off:
                     yield error_frame(Gone("the watch was too slow and missed events; list again"))
                     return
                 chunk = self._chunk(events)
-                if self._bookmarks and loop.time() >= next_bookmark:
+                if self._bookmark_due:
+                    self._bookmark_due = False
                     chunk += self._bookmark()
-                    next_bookmark = loop.time() + BOOKMARK_SECONDS
+                    timers[-1] = loop.call_later(BOOKMARK_SECONDS, self._remind)
                 if chunk:
                     yield chunk
                 if self._closed:
@@ -128,6 +125,10 @@ class Watch:
 
     def _expire(self) -> None:
         self._closed = True
+        self._watcher.wake()
+
+    def _remind(self) -> None:
+        self._bookmark_due = True
         self._watcher.wake()
 
     def _shown(self, body: bytes) -> bytes:
