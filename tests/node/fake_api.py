@@ -89,7 +89,7 @@ class FakeApi(Handler):
         else:
             self.objects[key] = body
         self.history.append((kind, key, json.loads(json.dumps(body))))
-        line = json.dumps({"type": kind, "object": body}).encode() + b"\n"
+        line = json.dumps({"type": kind, "object": body}, separators=(",", ":")).encode() + b"\n"
         for prefix, queue in self.watchers:
             if self._covers(prefix, key):
                 queue.put_nowait(line)
@@ -114,7 +114,7 @@ class FakeApi(Handler):
         queue: asyncio.Queue[bytes] = asyncio.Queue()
         for kind, key, body in self.history:
             if self._covers(path, key) and int(body["metadata"]["resourceVersion"]) > since:
-                queue.put_nowait(json.dumps({"type": kind, "object": body}).encode() + b"\n")
+                queue.put_nowait(json.dumps({"type": kind, "object": body}, separators=(",", ":")).encode() + b"\n")
         entry = (path, queue)
         self.watchers.append(entry)
         try:

@@ -3,14 +3,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from copy import deepcopy
 from itertools import pairwise
 from typing import Any
 
 import pytest
 
+from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowNodes
 from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS
+from strato.node.startforms import StartForm, StartForms
 from tests.node.fake_api import FakeApi
 
 Story = Callable[[FakeApi, HollowNodes, VirtualClock], Awaitable[None]]
@@ -270,6 +273,57 @@ def test_pods_of_a_former_life_go_on() -> None:
         assert api.phase("p") == "Succeeded"
 
     play(story)
+
+
+TWO = [
+    {"name": "a", "image": "x", "command": ["sleep", "2"]},
+    {"name": "b", "image": "100%", "command": ["sh", "-c", "sleep 4"]},
+]
+ALIKE = [
+    pytest.param({"containers": [{"name": "c", "image": "x", "command": ["sleep", "5"]}]}, True, id="sleep and end"),
+    pytest.param({"containers": TWO}, True, id="two containers end one after the other"),
+    pytest.param({"containers": TWO, "restartPolicy": "OnFailure"}, True, id="two that would be restarted"),
+    pytest.param({"restartPolicy": "Always"}, True, id="a service"),
+    pytest.param({"containers": [TWO[0]], "restartPolicy": "Always"}, True, id="a service that ends and is restarted"),
+    pytest.param({"containers": [{**TWO[0], "image": "\0uid\0"}]}, True, id="a text that looks like a gap"),
+    pytest.param({}, False, id="over at once"),
+    pytest.param({"containers": [{**TWO[0], "command": ["sleep", "0.1"]}]}, False, id="over before it is seen"),
+    pytest.param({"containers": TWO, "activeDeadlineSeconds": 3}, False, id="a deadline"),
+    pytest.param({"containers": TWO, "initContainers": [{"name": "i", "image": "x"}]}, False, id="an init container"),
+    pytest.param({"containers": TWO, "annotations": {RUN_SECONDS: "3"}}, False, id="a wish"),
+]
+
+
+@pytest.mark.parametrize(("spec", "has_form"), ALIKE)
+def test_pods_alike_are_told_of_as_each_for_itself(
+    monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], has_form: bool
+) -> None:
+    formed: list[StartForm | None] = []
+    form_of = StartForms.of
+
+    def note(forms: StartForms, pod: Pod, unseen_seconds: float) -> StartForm | None:
+        formed.append(form_of(forms, pod, unseen_seconds))
+        return formed[-1]
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        await clock.sleep(0.1)  # what comes in the list is written in another way
+        api.create_pod("first", "hollow-0", **deepcopy(spec))
+        await clock.sleep(0.6)
+        for name in "abc":
+            api.create_pod(name, "hollow-1", **deepcopy(spec))
+        api.fail_next.append(("PATCH", 503))
+        await clock.sleep(1.6)
+        api.create_pod("late", "hollow-0", **deepcopy(spec))
+        await clock.sleep(0.5)
+        await api.cluster().delete(_pod_kind(), "b", "default")
+        await clock.sleep(30)
+
+    monkeypatch.setattr(StartForms, "of", note)
+    alike = play(story, max_lease_rate=0)
+    monkeypatch.setattr(StartForms, "of", lambda *_: None)
+    alone = play(story, max_lease_rate=0)
+    assert alike.history == alone.history
+    assert [form is not None for form in formed] == [False, *[has_form] * 4]
 
 
 def _pod_kind() -> Any:

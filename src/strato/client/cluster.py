@@ -65,7 +65,8 @@ class Patch(NamedTuple):
 
     namespace: str
     name: str
-    body: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
+    """Bytes are JSON as it is sent."""
 
 
 class Created(msgspec.Struct, frozen=True, gc=False):

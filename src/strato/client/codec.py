@@ -164,8 +164,10 @@ def kind_of(kind: type[Object] | Kind) -> Kind:
     return kind if isinstance(kind, Kind) else codec_of(kind).kind
 
 
-def encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> bytes:
-    """Write a JSON body."""
+def encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes) -> bytes:
+    """Write a JSON body; bytes are one already."""
+    if isinstance(body, bytes):
+        return body
     return msgspec.json.encode(body if isinstance(body, dict | list) else _plain(body))
 
 

@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 import logging
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from strato.api.core import Pod
 from strato.client.cluster import Cluster
@@ -123,7 +123,7 @@ class HollowNodes:
     async def run(self) -> None:
         """Register the nodes and serve their pods until cancelled."""
         await self._register()
-        self._informer.add_handler(self._on_change)
+        self._informer.add_handler(self._on_change, among=self._news)
         self._informer.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -151,6 +151,15 @@ class HollowNodes:
         for pod in self._informer.list():
             if pod.spec.node_name == name:
                 self._pods.observe(pod, self._facts[name].address)
+
+    def _news(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+        """Return the changes of pods that come to our nodes, end there, or are gone."""
+        facts, concerns = self._facts, self._pods.concerns
+        return [
+            change
+            for change in changes
+            if (pod := change.new) is None or (pod.spec.node_name in facts and concerns(pod))
+        ]
 
     def _on_change(self, change: Change[Pod]) -> None:
         pod = change.new

@@ -19,6 +19,7 @@ from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord,
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
 from strato.node.runplan import plan_run, problems
+from strato.node.startforms import StartForm, StartForms, container_id, started
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
@@ -35,28 +36,81 @@ _log = logging.getLogger(__name__)
 
 
 class HollowPod:
-    """What is kept of one pod: its record, and which timers still count."""
+    """What is kept of one pod: its record, and which timers still count.
 
-    __slots__ = ("doomed", "epochs", "name", "namespace", "node", "pod", "queued", "record", "uid", "waits", "writing")
+    Of one that started as its template says (``form``), the record is made when something else happens to it: most
+    just run.
 
-    def __init__(self, pod: Pod, record: PodRecord) -> None:
-        self.namespace = pod.metadata.namespace
-        self.name = pod.metadata.name
-        self.uid = pod.metadata.uid
+    Args:
+        since: When the node took it, which is the start of one with a form.
+    """
+
+    __slots__ = (
+        "_record",
+        "doomed",
+        "epochs",
+        "form",
+        "host_ip",
+        "name",
+        "namespace",
+        "node",
+        "pod",
+        "pod_ip",
+        "queued",
+        "since",
+        "uid",
+        "waits",
+        "writing",
+        "written_at",
+    )
+
+    def __init__(self, pod: Pod, host_ip: str, since: float, form: StartForm | None = None, pod_ip: str = "") -> None:
+        metadata = pod.metadata
+        self.namespace = metadata.namespace
+        self.name = metadata.name
+        self.uid = metadata.uid
         self.node = pod.spec.node_name
         self.pod = pod
-        self.record = record
-        self.epochs = [0] * len(record.containers)
+        self.host_ip = host_ip
+        self.since = since
+        self.form = form
+        self.pod_ip = pod_ip
+        """Of one with a form; others have it in their record."""
+        self.written_at: float | None = None
+        """When the first status of one with a form was made."""
+        self._record = record_of(pod, host_ip=host_ip, now=since) if form is None else None
+        containers = len(pod.spec.init_containers) + len(pod.spec.containers)
+        self.epochs = [0 if form is None else 1] * containers
         """Per container, the run its timers belong to; a timer of an earlier run is void."""
-        self.waits = [0.0] * len(record.containers)
+        self.waits = [0.0] * containers
         """Per container, its last back-off in seconds."""
         self.doomed = False
         """The API asked for its deletion."""
         self.queued = self.writing = False
 
-    def next_write(self, now: float) -> dict[str, Any] | None:
-        """Return the status to write; None deletes the pod."""
-        return None if self.doomed else pod_status(self.record, now)
+    @property
+    def record(self) -> PodRecord:
+        """Its record."""
+        record = self._record
+        if record is None:
+            record = self._record = started(
+                self.pod, uid=self.uid, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since
+            )
+            if self.written_at is not None:
+                pod_status(record, self.written_at)  # for the times of its conditions
+        return record
+
+    def next_write(self, now: float) -> dict[str, Any] | bytes | None:
+        """Return the status to write, or the patch that does; None deletes the pod."""
+        if self.doomed:
+            return None
+        if self._record is not None or self.form is None:
+            return pod_status(self.record, now)
+        if self.written_at is None:
+            self.written_at = now
+        return self.form.patch(
+            self.pod, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since, now=self.written_at
+        )
 
 
 class HollowPods:
@@ -86,6 +140,7 @@ class HollowPods:
         self._timers = timers
         self._start_latency_seconds = start_latency_seconds
         self._backoff = backoff or Backoff()
+        self._forms = StartForms(rng)
         self._pods: dict[str, HollowPod] = {}
         self._addresses_given = 0
         self.writer = StatusWriter(cluster, clock, timers, on_written=self._on_written, concurrency=concurrency)
@@ -102,7 +157,19 @@ class HollowPods:
         elif pod.status.phase in _FINAL:
             self._pods.pop(uid, None)
         elif held is None:
-            self._admit(self._take(pod, host_ip))
+            form = self._forms.of(pod, UNSEEN_SECONDS) if self._start_latency_seconds <= 0 else None
+            if form is None:
+                self._admit(self._take(pod, host_ip))
+            else:
+                self._start_alike(pod, host_ip, form)
+
+    def concerns(self, pod: Pod) -> bool:
+        """Return whether `observe` has anything to do for a pod of one of the nodes; of most it knows all it must."""
+        return (
+            pod.metadata.uid not in self._pods
+            or pod.metadata.deletion_timestamp is not None
+            or pod.status.phase in _FINAL
+        )
 
     def forget(self, uid: str) -> None:
         """Drop a pod that is gone from the API."""
@@ -114,9 +181,23 @@ class HollowPods:
             del self._pods[uid]
 
     def _take(self, pod: Pod, host_ip: str) -> HollowPod:
-        held = HollowPod(pod, record_of(pod, host_ip=host_ip, now=self._clock.now()))
+        held = HollowPod(pod, host_ip, self._clock.now())
         self._pods[held.uid] = held
         return held
+
+    def _start_alike(self, pod: Pod, host_ip: str, form: StartForm) -> None:
+        """Do what `_admit` does for a pod that starts as others of its template did."""
+        held = HollowPod(pod, host_ip, self._clock.now(), form, self._next_address())
+        self._pods[held.uid] = held
+        for index, plan in enumerate(form.plans):
+            if plan.seconds < math.inf:
+                self._timers.after(plan.seconds, self._end_and_write, held, index, 1, plan.exit_code)
+        self.writer.submit(held)
+
+    def _next_address(self) -> str:
+        self._addresses_given += 1
+        number = 1 + self._addresses_given % _ADDRESSES
+        return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
     def _holds(self, held: HollowPod) -> bool:
         return self._pods.get(held.uid) is held and not held.doomed
@@ -138,9 +219,7 @@ class HollowPods:
                 self._recorder.event(held.pod, WARNING, "UnreadableAnnotation", problem)
         record = held.record
         if not record.pod_ip:
-            self._addresses_given += 1
-            number = 1 + self._addresses_given % _ADDRESSES
-            record.pod_ip = f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+            record.pod_ip = self._next_address()
         deadline = held.pod.spec.active_deadline_seconds
         if deadline is not None:
             self._timers.after(record.start_time + deadline - self._clock.now(), self._exceed_deadline, held)
@@ -158,7 +237,7 @@ class HollowPods:
         now, longest = self._clock.now(), 0.0
         for index, container in enumerate(held.record.containers):
             if container.init and not container.sidecar:
-                container.run(now, _container_id(held, container))
+                container.run(now, container_id(held.uid, container))
                 container.end(_ending(container, 0, COMPLETED, now))
             else:
                 longest = max(longest, self._begin(held, index, now))
@@ -181,7 +260,7 @@ class HollowPods:
         """Start a run; returns its length in seconds (0 of a sidecar, which ends with the others)."""
         container = held.record.containers[index]
         container.image_id = container.image
-        container.run(now, _container_id(held, container))
+        container.run(now, container_id(held.uid, container))
         return 0.0 if container.init else self._time_end(held, index, 0.0)
 
     def _time_end(self, held: HollowPod, index: int, offset_seconds: float) -> float:
@@ -255,10 +334,6 @@ class HollowPods:
 def _spec_of(held: HollowPod, index: int) -> Container:
     inits = held.pod.spec.init_containers
     return inits[index] if index < len(inits) else held.pod.spec.containers[index - len(inits)]
-
-
-def _container_id(held: HollowPod, container: ContainerRecord) -> str:
-    return f"hollow://{held.uid}-{container.name}-{container.restart_count}"
 
 
 def _ending(container: ContainerRecord, exit_code: int, reason: str, now: float) -> Ending:

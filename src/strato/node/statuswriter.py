@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -31,8 +32,8 @@ class Subject(Protocol):
     writing: bool
     """Owned by the writer: a request is under way."""
 
-    def next_write(self, now: float) -> dict[str, Any] | None:
-        """Return the status to write now, or None to delete the pod (its deletion is done)."""
+    def next_write(self, now: float) -> dict[str, Any] | bytes | None:
+        """Return the status to write now, or the whole patch as JSON, or None to delete the pod."""
         ...
 
 
@@ -58,7 +59,8 @@ class StatusWriter:
         self._timers = timers
         self._on_written = on_written
         self._concurrency = concurrency
-        self._queue: asyncio.Queue[Subject] = asyncio.Queue()
+        self._queue: deque[Subject] = deque()
+        self._idle: list[asyncio.Future[None]] = []
 
     def submit(self, subject: Subject) -> None:
         """Ask for a write; asking again before it happened costs nothing."""
@@ -66,7 +68,15 @@ class StatusWriter:
             return
         subject.queued = True
         if not subject.writing:
-            self._queue.put_nowait(subject)
+            self._put(subject)
+
+    def _put(self, subject: Subject) -> None:
+        self._queue.append(subject)
+        while self._idle:
+            waiting = self._idle.pop()
+            if not waiting.done():
+                waiting.set_result(None)
+                return
 
     async def run(self) -> None:
         """Write until cancelled."""
@@ -76,9 +86,9 @@ class StatusWriter:
 
     async def _work(self) -> None:
         while True:
-            subjects = [await self._queue.get()]
-            while len(subjects) < self._cluster.at_once and not self._queue.empty():
-                subjects.append(self._queue.get_nowait())
+            while not self._queue:
+                await self._wait()
+            subjects = [self._queue.popleft() for _ in range(min(len(self._queue), self._cluster.at_once))]
             now = self._clock.now()
             written: list[Subject] = []
             over: list[Subject] = []
@@ -90,14 +100,22 @@ class StatusWriter:
                     over.append(subject)
                 else:
                     written.append(subject)
-                    body = {"metadata": {"uid": subject.uid}, "status": status}
+                    whole = isinstance(status, bytes)
+                    body = status if whole else {"metadata": {"uid": subject.uid}, "status": status}
                     patches.append(Patch(subject.namespace, subject.name, body))
             if patches:
                 errors = await self._cluster.patch_all(catalog.POD, patches, subresource="status")
                 for subject, error in zip(written, errors, strict=True):
                     self._written(subject, error)
-            for subject, gone in zip(over, await asyncio.gather(*map(self._delete, over)), strict=True):
-                self._written(subject, gone)
+            if over:
+                for subject, gone in zip(over, await asyncio.gather(*map(self._delete, over)), strict=True):
+                    self._written(subject, gone)
+
+    async def _wait(self) -> None:
+        """Wait for a subject; another worker may be faster."""
+        waiting = asyncio.get_running_loop().create_future()
+        self._idle.append(waiting)
+        await waiting
 
     async def _delete(self, subject: Subject) -> ApiError | None:
         try:
@@ -111,13 +129,18 @@ class StatusWriter:
     def _written(self, subject: Subject, error: ApiError | None) -> None:
         """Tell of a write and see to the next one."""
         subject.writing = False
+        if error is None:
+            self._on_written(subject, True)
+            if subject.queued:
+                self._put(subject)
+            return
         if isinstance(error, _PASSING):
             _log.debug("a pod status is written later: pod=%s/%s error=%s", subject.namespace, subject.name, error)
             subject.queued = True
-            self._timers.after(RETRY_SECONDS, self._queue.put_nowait, subject)
+            self._timers.after(RETRY_SECONDS, self._put, subject)
             return
-        if error is not None and not isinstance(error, _GONE):
+        if not isinstance(error, _GONE):
             _log.warning("a pod status was refused: pod=%s/%s error=%s", subject.namespace, subject.name, error)
         self._on_written(subject, not isinstance(error, _GONE))
         if subject.queued:
-            self._queue.put_nowait(subject)
+            self._put(subject)
