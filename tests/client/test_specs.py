@@ -124,3 +124,25 @@ def test_specs_that_all_differ_are_forgotten_again(monkeypatch: pytest.MonkeyPat
             whole = sharing.whole(decode(msgspec.json.encode(pod("a", spec))))
             assert (whole.spec.node_name, whole.spec.hostname) == (node, f"h{number}")
     assert len(sharing) <= 8
+
+
+def test_the_bytes_of_a_spec_are_known_as_long_as_it_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A view leaves out most of a template; whoever makes pods of it needs all."""
+    monkeypatch.setattr(specs, "_KEPT", 8)
+    codec: Codec[Job] = Codec(catalog.VCJOB, Job)
+    jobs = []
+    for number in range(20):
+        spec = {"minAvailable": number, "tasks": [{"template": {"spec": {"containers": [{"args": ["x"]}]}}}]}
+        raw = msgspec.json.encode({"metadata": {"name": "j"}, "spec": spec})
+        jobs.append(codec.decode_object(raw))
+        assert codec.written_spec(jobs[-1].spec) == msgspec.json.encode(spec)
+        assert codec.decode_object(raw).spec is jobs[-1].spec
+    assert codec.written_spec(jobs[0].spec) is None
+    assert codec.written_spec(Job().spec) is None
+    long = msgspec.json.encode({"spec": {"tasks": [{"name": "x" * 9000}]}})
+    assert codec.written_spec(codec.decode_object(long).spec) is None
+
+
+def test_of_pods_no_bytes_are_known() -> None:
+    codec: Codec[Pod] = Codec(catalog.POD, Pod)
+    assert codec.written_spec(codec.decode_object(msgspec.json.encode(pod("a", TEMPLATE))).spec) is None

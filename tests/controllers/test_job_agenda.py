@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.client.cluster import Binding
 from strato.controllers.job.agenda import COALESCING_SECONDS, Agenda
-from tests.controllers.world import ADMIN, MeddlingCluster, World, play, task, vcjob
+from tests.controllers.world import ADMIN, MeddlingCluster, World, born_without_status, play, task, vcjob
 
 
 def test_pods_that_move_wait_for_each_other_and_are_served_together() -> None:
@@ -72,8 +72,9 @@ class Counting(MeddlingCluster):
         return await super().exchange(request, stream=stream)
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["born Pending", "born without a status"])
 @pytest.mark.parametrize("replicas", [1, 30], ids=["a job of one pod", "a gang of thirty"])
-def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int) -> None:
+def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int, plain: bool) -> None:
     async def scenario(world: World) -> None:
         await world.stop_controllers()
         cluster = Counting(world)
@@ -86,10 +87,29 @@ def test_a_job_costs_as_few_requests_as_its_phases_ask_for(replicas: int) -> Non
         await world.settle(10)
         assert (await world.job("j")).status.running == replicas
         assert cluster.requests == {
-            "PATCH jobs": 2,  # Pending, Running with all its counters
+            "PATCH jobs": 1 + plain,  # Pending, Running with all its counters
             "POST podgroups": 1,
             "POST pods": replicas,
         }
+
+    with born_without_status(plain):
+        play(scenario, enabled=("job-controller",))
+
+
+def test_a_job_whose_spec_is_not_remembered_is_read_once_more() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop_controllers()
+        cluster = Counting(world)
+        await world.start_controllers(cluster)
+        await world.settle(1)
+        cluster.requests.clear()
+        long = task(replicas=2)
+        long["template"]["spec"]["containers"][0]["args"] = ["x" * 10_000]
+        await world.cluster.create(catalog.VCJOB, vcjob("j", long), "default")
+        await world.until_phase("j", "Running")
+        assert cluster.requests["GET jobs"] == 1
+        pod = await world.cluster.get(catalog.POD, "j-w-1", "default")
+        assert pod["spec"]["containers"][0]["args"] == ["x" * 10_000]
 
     play(scenario, enabled=("job-controller",))
 

@@ -20,7 +20,7 @@ from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import PatchType
 from tests.controllers.faults import FaultyCluster
-from tests.controllers.world import World, play, task, vcjob
+from tests.controllers.world import World, born_without_status, play, task, vcjob
 
 MAX_RETRY = 4
 FINAL = ("Completed", "Terminated", "Failed")
@@ -127,25 +127,27 @@ async def follow(world: World, steps: Sequence[Step], seconds: float, controller
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=8))
-def test_the_controller_does_what_the_model_says(steps: list[Step]) -> None:
+@given(st.lists(STEPS, max_size=8), st.booleans())
+def test_the_controller_does_what_the_model_says(steps: list[Step], plain: bool) -> None:
     async def scenario(world: World) -> None:
         await follow(world, steps, 3.0)
 
-    play(scenario, enabled=ENABLED)
+    with born_without_status(plain):
+        play(scenario, enabled=ENABLED)
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(STEPS, max_size=5), st.integers(0, 1 << 16))
-@example([("RestartJob", 0)], 18744)  # the answers to two writes are lost: it was carried out twice
-def test_faults_change_the_way_and_not_the_end(steps: list[Step], seed: int) -> None:
+@given(st.lists(STEPS, max_size=5), st.integers(0, 1 << 16), st.booleans())
+@example([("RestartJob", 0)], 18744, True)  # the answers to two writes are lost: it was carried out twice
+def test_faults_change_the_way_and_not_the_end(steps: list[Step], seed: int, plain: bool) -> None:
     async def scenario(world: World) -> None:
         await world.stop_controllers()
         faulty = FaultyCluster(world, seed)
         await world.start_controllers(faulty)
         await follow(world, steps, 120.0, faulty)
 
-    play(scenario, enabled=ENABLED)
+    with born_without_status(plain):
+        play(scenario, enabled=ENABLED)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -183,7 +185,8 @@ def test_commands_in_a_hurry_leave_nothing_half_done(seed: int) -> None:
 # The order of what others can see
 
 
-def test_the_group_comes_before_its_pods_and_phases_follow_each_other() -> None:
+@pytest.mark.parametrize("plain", [False, True], ids=["born Pending", "born without a status"])
+def test_the_group_comes_before_its_pods_and_phases_follow_each_other(plain: bool) -> None:
     async def scenario(world: World) -> None:
         start = (await world.cluster.list(Job, "default")).resource_version
         await world.cluster.create(catalog.VCJOB, vcjob("j", task(seconds=2, replicas=3)), "default")
@@ -193,12 +196,27 @@ def test_the_group_comes_before_its_pods_and_phases_follow_each_other() -> None:
         jobs = [job.status.state.phase for _, job in await history(world, catalog.VCJOB.view, start, end)]
         groups = await history(world, PodGroup, start, end)
         pods = await history(world, Pod, start, end)
-        assert dedup(jobs) == ["", "Pending", "Running", "Completed"]
+        assert dedup(jobs) == [*[""][:plain], "Pending", "Running", "Completed"]
         assert dedup([group.status.phase for _, group in groups])[:2] == ["Pending", "Inqueue"]
         admitted = next(revision for revision, group in groups if group.status.phase == "Inqueue")
         assert min(revision for revision, _ in pods) > admitted
 
-    play(scenario, enabled=ENABLED)
+    with born_without_status(plain):
+        play(scenario, enabled=ENABLED)
+
+
+def test_the_status_a_job_is_born_with_is_what_the_controller_would_write() -> None:
+    async def scenario(world: World) -> Any:
+        start = (await world.cluster.list(Job, "default")).resource_version
+        await world.cluster.create(catalog.VCJOB, vcjob("j", task(replicas=3)), "default")
+        await world.until_phase("j", "Running")
+        found = await history(world, Job, start, 1 << 60)
+        return next(job.status for _, job in found if job.status.state.phase)
+
+    with born_without_status():
+        written = play(scenario, enabled=ENABLED)
+    assert play(scenario, enabled=ENABLED) == written
+    assert (written.state.phase, written.min_available, len(written.conditions)) == ("Pending", 3, 1)
 
 
 async def history(world: World, view: Any, start: str, end: int) -> list[tuple[int, Any]]:

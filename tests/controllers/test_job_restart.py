@@ -14,7 +14,7 @@ from strato.api.core import ConfigMap, Pod
 from strato.api.volcano.scheduling import PodGroup
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers import DEFAULT
-from tests.controllers.world import DyingCluster, World, task, vcjob
+from tests.controllers.world import DyingCluster, World, born_without_status, task, vcjob
 
 SCENARIOS: dict[str, dict[str, Any]] = {
     "completes": vcjob("j", task(seconds=3), plugins={"svc": [], "env": []}),
@@ -110,6 +110,11 @@ async def creations(world: World, since: str) -> Counter[str]:
             if metadata.name:
                 made.setdefault(metadata.name, set()).add(metadata.uid)
     return Counter({name: len(uids) for name, uids in made.items()})
+
+
+def test_a_restart_after_any_write_changes_nothing_where_jobs_are_born_without_a_status() -> None:
+    with born_without_status():
+        test_a_restart_after_any_write_changes_nothing("completes")
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -7,10 +7,11 @@ after ``test/seconds`` (default: runs for ever).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from random import Random
 from typing import Any, TypeVar
+from unittest import mock
 
 from strato.admission import Chain, ChainOptions
 from strato.api import catalog
@@ -26,6 +27,7 @@ from strato.clock import Clock, VirtualClock, format_time, run_virtual
 from strato.controllers import EMBEDDED, ControllerManager
 from strato.controllers.kube.daemonsets import node_of
 from strato.errors import NotFound, StratoError
+from strato.server import strategies
 from strato.server.embedded import in_memory_server
 
 T = TypeVar("T")
@@ -261,6 +263,14 @@ class Kubelet:
             await self._world.cluster.delete(
                 Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0
             )
+
+
+@contextmanager
+def born_without_status(wanted: bool = True) -> Iterator[None]:
+    """As on a real API server, which knows nothing of Volcano Jobs: their first status is the controller's to write."""
+    born = strategies._CUSTOM if wanted else strategies._CUSTOM_JOB
+    with mock.patch.object(strategies, "_CUSTOM_JOB", born):
+        yield
 
 
 def play(scenario: Callable[[World], Awaitable[T]], **options: Any) -> T:

@@ -80,6 +80,10 @@ class Codec(Generic[T]):
         decoded = self._object.decode(body)
         return decoded if self._shared is None else self._shared.whole(decoded)
 
+    def written_spec(self, spec: object) -> bytes | None:
+        """Return the JSON that a spec was decoded from; None when it is not known (any more)."""
+        return self._shared.written(spec) if self._shared is not None else None
+
     def decode_list(self, body: bytes) -> ListPage[T]:
         """Decode a list answer.
 

@@ -44,6 +44,7 @@ class SpecSharing:
         "_tail",
         "_version",
         "_view",
+        "_written",
         "frame",
     )
 
@@ -55,6 +56,8 @@ class SpecSharing:
         self._decode = msgspec.json.Decoder(spec.type).decode
         self._can_be_placed = "node_name" in spec.type.__struct_fields__
         self._specs: dict[bytes, Any] = {b"": spec.default}
+        self._written: dict[int, bytes] = {}
+        """The bytes of those that stand there as they were decoded, by identity."""
         self._last, self._last_spec = b"", spec.default
         self._head, self._tail, self._placed_spec = b"", b"", spec.default
         """What surrounds the node's name in the last spec that had one."""
@@ -86,6 +89,13 @@ class SpecSharing:
             spec=self._spec(bytes(frame.spec)),
             status=frame.status,
         )
+
+    def written(self, spec: object) -> bytes | None:
+        """Return the bytes that a spec was decoded from; None when they are not known any more.
+
+        A view does not hold all that its object says; this does. Of specs that may name a node nothing is known.
+        """
+        return self._written.get(id(spec))
 
     def _spec(self, raw: bytes) -> Any:
         """Return a spec; that of the object before is tried first, as those of one template come together."""
@@ -119,8 +129,10 @@ class SpecSharing:
             specs = self._specs
             if len(specs) >= _KEPT:
                 for old in list(islice(specs, 1, _KEPT // 2)):  # the first is the spec of objects without one
-                    del specs[old]
+                    self._written.pop(id(specs.pop(old)), None)
             specs[template] = spec
+            if not self._can_be_placed:
+                self._written[id(spec)] = template
         return spec
 
 

@@ -11,6 +11,7 @@ variable, say) pay for a look-up only.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -22,6 +23,7 @@ from strato.server.registry import Served
 from strato.server.rest.members import Members, read_members, read_object
 from strato.server.rest.state import State
 from strato.server.store import Bucket
+from strato.server.strategies import strategy_of
 
 _KNOWN_MAX = 512
 _SEEN_MAX = 4096
@@ -63,9 +65,11 @@ class Known:
 
     stamp: Stamp
     tail: bytes
-    """All behind the metadata."""
+    """All behind the metadata; up to the status where that is made for each object."""
     rest: Json
     """The same decoded. Read only."""
+    first_status: Callable[[Mapping[str, object], str], Json | None] | None = None
+    """Makes the status, which is no part of the above: it carries the time of each object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +85,22 @@ class Lesson:
         """Remember what was stored; nothing when it is more than what was sent and decided."""
         members = read_members(body)
         start = self.plan.head + bytes(members["metadata"])
-        rest = read_object(body)
+        if not body.startswith(start):
+            return
+        tail, rest = body[len(start) :], read_object(body)
         del rest["metadata"]
-        if not body.startswith(start) or "conditions" in (rest.get("status") or ()):  # those carry the time of this one
+        first_status = strategy_of(self.plan.served).first_status if "status" in rest else None
+        if first_status is not None:
+            made = b',"status":' + bytes(members["status"]) + b"}"
+            if not tail.endswith(made):
+                return
+            tail = tail[: -len(made)]
+            del rest["status"]
+        if "conditions" in (rest.get("status") or ()):  # those carry the time of this one
             return
         if len(self.known) >= _KNOWN_MAX:
             del self.known[next(iter(self.known))]
-        self.known[self.key] = Known(self.stamp, body[len(start) :], rest)
+        self.known[self.key] = Known(self.stamp, tail, rest, first_status)
 
 
 class AlikeObjects:

@@ -1,10 +1,16 @@
-"""What a real API server does for some kinds and not for others; found by asking one (v1.36) about every kind."""
+"""What a real API server does for some kinds and not for others; found by asking one (v1.36) about every kind.
+
+One thing is our own: a Volcano Job is born Pending, as pods and claims are; elsewhere its controller writes that.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from strato.api import catalog
+from strato.api.defaults import jobs
 from strato.api.kinds import Kind
 from strato.server.registry import Served
 
@@ -23,9 +29,12 @@ class Strategy:
     """Deleting without a propagation policy leaves dependents without an owner."""
     updates_blindly: bool = True
     """An update without a resource version overwrites whatever there is."""
+    first_status: Callable[[Mapping[str, Any], str], dict[str, Any] | None] | None = None
+    """What a custom kind's status is at first, of the object as it is stored and the time of its creation."""
 
 
 _CUSTOM = Strategy(counts_generations=True, updates_blindly=False)
+_CUSTOM_JOB = Strategy(counts_generations=True, updates_blindly=False, first_status=jobs.first_status)
 _PLAIN = Strategy()
 _COUNTED = Strategy(counts_generations=True)
 _GUARDED = Strategy(counts_generations=True, updates_blindly=False)
@@ -106,7 +115,9 @@ _BY_KIND = {
 
 def strategy_of(served: Served) -> Strategy:
     """Return how a kind is written."""
-    return _CUSTOM if served.is_custom else strategy_of_kind(served.kind)
+    if served.is_custom:
+        return _CUSTOM_JOB if served.kind is catalog.VCJOB else _CUSTOM
+    return strategy_of_kind(served.kind)
 
 
 def strategy_of_kind(kind: Kind) -> Strategy:

@@ -5,7 +5,8 @@ Source: volcano-api 16.1.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 DEFAULT_QUEUE = "default"
 DEFAULT_RETRIES = 3
@@ -30,3 +31,20 @@ def missing_plugins(plugins: Collection[str]) -> list[str]:
     wanted = [] if _DISTRIBUTED.isdisjoint(plugins) else ["svc"]
     wanted += ["ssh"] if "mpi" in plugins else []
     return [name for name in wanted if name not in plugins]
+
+
+def first_status(job: Mapping[str, Any], time: str) -> dict[str, Any] | None:
+    """Return the status a job begins with; None when admission did not complete it: then its controller writes it.
+
+    Args:
+        job: As it is stored, at least its spec.
+        time: Of its creation, as it is written.
+    """
+    minimum = (job.get("spec") or {}).get("minAvailable")
+    if not minimum:
+        return None
+    return {
+        "minAvailable": minimum,
+        "state": {"phase": "Pending", "lastTransitionTime": time},
+        "conditions": [{"status": "Pending", "lastTransitionTime": time}],
+    }

@@ -163,9 +163,9 @@ def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [task.get("template") or {} for task in job["spec"].get("tasks") or ()]
 
 
-def templates_in(body: bytes) -> list[dict[str, Any]]:
-    """Return what `templates_of` does of a job that is still JSON; nothing else of it is built."""
-    return [task.template or {} for task in _Whole.decode(body).spec.tasks or ()]
+def templates_in(spec: bytes) -> list[dict[str, Any]]:
+    """Return what `templates_of` does of the spec of a job that is still JSON; nothing else of it is built."""
+    return [task.template or {} for task in _read_spec(spec).tasks or ()]
 
 
 class _Task(msgspec.Struct, gc=False):
@@ -176,11 +176,7 @@ class _Spec(msgspec.Struct, gc=False):
     tasks: list[_Task] | None = None
 
 
-class _Job(msgspec.Struct, gc=False):
-    spec: _Spec
-
-
-_Whole = msgspec.json.Decoder(_Job)
+_read_spec = msgspec.json.Decoder(_Spec).decode
 
 
 def _chosen(source: Mapping[str, str] | None, keys: Sequence[str]) -> dict[str, str]:

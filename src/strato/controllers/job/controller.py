@@ -116,7 +116,7 @@ class JobController:
         self._procedures = Procedures(
             cluster,
             clock,
-            JobEffects(cluster, random),
+            JobEffects(cluster, random, self._jobs),
             recorder,
             self._metrics,
             pods=self._pods,

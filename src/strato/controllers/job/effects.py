@@ -7,18 +7,18 @@ Source: volcano-controllers A6.3, A6.4, A7.7, A7.8, A9, Part B.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 from strato.api import catalog
 from strato.api.core import PersistentVolumeClaim, Pod
-from strato.api.meta import Object, ObjectMeta
+from strato.api.meta import Object
 from strato.api.volcano.batch import Job
 from strato.client.cluster import Cluster, PatchType
-from strato.client.codec import codec_of, encode
+from strato.client.codec import codec_of
+from strato.client.informer import Informer
 from strato.controllers.job import terms
 from strato.controllers.job.blueprint import Blueprint, random_suffix, templates_in, templates_of
 from strato.controllers.job.plugins.base import Wanted
@@ -30,9 +30,6 @@ from strato.errors import AlreadyExists, ApiError, Conflict, NotFound, StratoErr
 
 CONCURRENT_WRITES = 64
 """Writes in flight per job: enough to fill one group commit of the embedded server."""
-
-KEPT_TEMPLATES = 4096
-"""Jobs that are kept, as the bytes they came in, between the first write and the pods: a kilobyte or two each."""
 
 _MARK = {"metadata": {"annotations": {terms.OUT_OF_SYNC: "true"}}}
 
@@ -55,18 +52,18 @@ class JobEffects:
     Args:
         cluster: Where to write.
         random: Names claims and volumes.
+        jobs: As they were read; the bytes of their specs are mostly still known.
     """
 
-    def __init__(self, cluster: Cluster, random: Random) -> None:
+    def __init__(self, cluster: Cluster, random: Random, jobs: Informer[Job]) -> None:
         self._cluster = cluster
         self._random = random
-        self._whole: OrderedDict[str, tuple[int, bytes]] = OrderedDict()
-        """Generation and JSON of jobs just read whole, by uid: most are admitted in a moment."""
+        self._jobs = jobs
 
     # Pods
 
     async def blueprints(self, record: JobRecord, group: str, *, forwarded: bool) -> dict[str, Blueprint]:
-        """Return the job's blueprints, reading its templates if that was not done for this spec.
+        """Return the job's blueprints; its templates are read when the bytes they came in are forgotten.
 
         Raises:
             JobError: The job changed; its new state is under way.
@@ -76,9 +73,9 @@ class JobEffects:
         job = record.job
         assert job is not None
         assert record.plugins is not None
-        generation, whole = self._whole.pop(job.metadata.uid, (-1, b""))
-        fits = generation == job.metadata.generation
-        templates = templates_in(whole) if fits else await self._read_templates(job)
+        templates = self._known_templates(job)
+        if templates is None:
+            templates = await self._read_templates(job)
         plugins = record.plugins.active
         record.blueprints = {
             task.name or terms.DEFAULT_TASK: Blueprint(
@@ -88,26 +85,19 @@ class JobEffects:
         }
         return record.blueprints
 
+    def _known_templates(self, job: Job) -> list[dict[str, Any]] | None:
+        meta, seen = job.metadata, self._jobs.get(job.key)
+        if seen is None or (seen.metadata.uid, seen.metadata.generation) != (meta.uid, meta.generation):
+            return None
+        spec = codec_of(Job).written_spec(seen.spec)
+        return None if spec is None else templates_in(spec)
+
     async def _read_templates(self, job: Job) -> list[dict[str, Any]]:
         meta = job.metadata
         whole = await self._cluster.get(catalog.VCJOB, meta.name, meta.namespace)
         if whole["metadata"]["uid"] != meta.uid or whole["metadata"].get("generation", 0) != meta.generation:
             raise JobError(f"job {meta.key} changed while its pods were prepared")
         return templates_of(whole)
-
-    async def patch_status_whole(self, meta: ObjectMeta, operations: Sequence[Mapping[str, Any]]) -> Job:
-        """Write a job's status and return the job; the answer is kept for a while, for the templates in it."""
-        whole = await self._cluster.raw(
-            "PATCH",
-            catalog.VCJOB.path(meta.namespace, meta.name, "status"),
-            body=encode(operations),
-            content_type=PatchType.JSON.value,
-        )
-        job: Job = codec_of(Job).decode_object(whole)
-        self._whole[job.metadata.uid] = job.metadata.generation, whole
-        if len(self._whole) > KEPT_TEMPLATES:
-            self._whole.popitem(last=False)
-        return job
 
     async def create_pods(self, record: JobRecord, blueprint: Blueprint, indexes: Sequence[int]) -> list[StratoError]:
         """Create replicas of one task concurrently; returns what failed. A pod of ours that exists is taken over."""

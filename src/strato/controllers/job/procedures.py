@@ -245,7 +245,7 @@ class Procedures:
         job = _job(record)
         status = {**statuses.to_json(job.status), "minAvailable": job.spec.min_available}
         status["state"] = {**status.get("state", {}), "phase": Phase.PENDING}
-        await self._write_status(record, statuses.stamped(status, self._clock.now()), keep_templates=True)
+        await self._write_status(record, statuses.stamped(status, self._clock.now()))
 
     async def _add_plugins(self, record: JobRecord) -> None:
         job = _job(record)
@@ -448,15 +448,12 @@ class Procedures:
 
     # Shared
 
-    async def _write_status(
-        self, record: JobRecord, status: Status, *, keep_templates: bool = False, ends: bool = False
-    ) -> None:
+    async def _write_status(self, record: JobRecord, status: Status, *, ends: bool = False) -> None:
         """Write the status.
 
         Args:
             record: The job's.
             status: What to write.
-            keep_templates: Pods are soon made of what the answer holds.
             ends: Whoever writes it does all that its phase asks for.
         """
         job = _job(record)
@@ -468,12 +465,9 @@ class Procedures:
         before, after = job.status.state.phase, statuses.phase_of(status)
         record.moving_to = after
         try:
-            if keep_templates:
-                written = await self._effects.patch_status_whole(meta, operations)
-            else:
-                written = await self._cluster.patch(
-                    Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
-                )
+            written = await self._cluster.patch(
+                Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
+            )
             if record.job is None or record.job.metadata.uid != meta.uid:
                 return
             is_news = record.set_job(written)  # the phase is none, whether the watch or the answer tells of it first

@@ -47,11 +47,18 @@ def create(
     key = storing.free_key(state, kind, metadata)
     quotas.charge(state, kind, target.namespace, obj, dry_run=False)
     metadata["resourceVersion"] = str(state.store.next_revision())
-    body = b"".join((plan.head, encode(metadata), known.tail))
+    body = b"".join((plan.head, encode(metadata), known.tail, _status(known, metadata["creationTimestamp"])))
     if len(body) > objects.MAX_BODY_BYTES:
         raise objects.too_large(kind, obj)
     state.store.write(kind.resource, key, body)
     return storing.answer(state, request, kind, body, warnings, status=201)
+
+
+def _status(known: Known, time: str) -> bytes:
+    """Return what is left behind the tail."""
+    if known.first_status is None:
+        return b""
+    return b"".join((b',"status":', encode(known.first_status(known.rest, time)), b"}"))
 
 
 _METADATA = typed.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")

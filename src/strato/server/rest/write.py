@@ -97,6 +97,10 @@ class Writer:
             obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
         elif kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now())
+        first_status = strategy_of(served).first_status
+        status = first_status(obj, metadata["creationTimestamp"]) if first_status is not None else None
+        if status is not None:
+            obj["status"] = status
         key = storing.free_key(self._state, kind, metadata)
         quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request))
         body = storing.store(self._state, request, kind, key, obj)
