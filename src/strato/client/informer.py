@@ -124,7 +124,9 @@ class Informer(Generic[V]):
             field_selector=field_selector,
         )
         self._objects: dict[_Pair, V] = {}
+        self._index_functions: dict[str, IndexFunction[V]] = {}
         self._indexes: dict[str, _Index[V]] = {}
+        """Those that were asked for; many never are."""
         self._handlers: list[BatchHandler[V]] = []
         self._by_owner: dict[tuple[str, str], list[Handler[V]]] = {}
         self._resource_version = ""
@@ -143,11 +145,19 @@ class Informer(Generic[V]):
 
     def index(self, name: str, value: str) -> Sequence[V]:
         """Return the objects that an index holds under a value."""
-        return self._indexes[name].members(value)
+        return self._index(name).members(value)
 
     def index_values(self, name: str) -> Sequence[str]:
         """Return the values of an index that have objects."""
-        return self._indexes[name].values()
+        return self._index(name).values()
+
+    def _index(self, name: str) -> _Index[V]:
+        index = self._indexes.get(name)
+        if index is None:
+            index = self._indexes[name] = _Index(self._index_functions[name])
+            for key, item in self._objects.items():
+                index.update(key, None, item)
+        return index
 
     def __len__(self) -> int:
         return len(self._objects)
@@ -168,12 +178,11 @@ class Informer(Generic[V]):
     # Wiring
 
     def add_index(self, name: str, values_of: IndexFunction[V]) -> None:
-        """Index all objects, present and future, by what ``values_of`` returns; a known name is left as it is."""
-        if name in self._indexes:
-            return
-        index = self._indexes[name] = _Index(values_of)
-        for key, item in self._objects.items():
-            index.update(key, None, item)
+        """Index all objects, present and future, by what ``values_of`` returns; a known name is left as it is.
+
+        An index costs nothing before it is read for the first time.
+        """
+        self._index_functions.setdefault(name, values_of)
 
     def add_handler(self, on_change: Handler[V], *, among: Selection[V] | None = None) -> None:
         """Call ``on_change`` for every change; objects already known are told at once as added.

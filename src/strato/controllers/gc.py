@@ -5,6 +5,7 @@ Source: volcano-controllers Part E.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from strato.api.meta import Key
@@ -49,16 +50,10 @@ class JobGarbageCollector(KeyedController):
         super().__init__(clock)
         self._cluster = cluster
         self._jobs = informers.informer(Job)
-        self._jobs.add_handler(self._on_job)
+        self._jobs.add_handler(self._on_job, among=_ended)
 
     def _on_job(self, change: Change[Job]) -> None:
-        job = change.new
-        if (
-            job is not None
-            and job.spec.ttl_seconds_after_finished is not None
-            and job.status.state.phase in FINISHED_PHASES
-        ):
-            self.queue.add(job.key)
+        self.queue.add(change.key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Delete the job when it has expired, by a fresh read of it."""
@@ -79,3 +74,14 @@ class JobGarbageCollector(KeyedController):
         except (NotFound, Conflict):
             return None
         return None
+
+
+def _ended(changes: Sequence[Change[Job]]) -> Sequence[Change[Job]]:
+    """Return the changes of jobs that are finished and do not stay for ever."""
+    return [
+        change
+        for change in changes
+        if (job := change.new) is not None
+        and job.spec.ttl_seconds_after_finished is not None
+        and job.status.state.phase in FINISHED_PHASES
+    ]

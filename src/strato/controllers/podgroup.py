@@ -171,15 +171,21 @@ class PodGroupController(KeyedController):
         self._inherit = inherit_owner_annotations
         self._pods = informers.informer(Pod)
         self._groups = informers.informer(PodGroup)
-        self._pods.add_handler(self._on_pod, among=_added)
+        self._pods.add_handler(self._on_pod, among=self._without_group)
         if workload_support:
             informers.informer(ReplicaSet).add_handler(self._on_workload)
             informers.informer(StatefulSet).add_handler(self._on_workload)
 
     def _on_pod(self, change: Change[Pod]) -> None:
-        pod = change.new
-        if pod is not None and is_ours(pod, self._schedulers):
-            self.queue.add(pod.key)
+        self.queue.add(change.key)
+
+    def _without_group(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+        """Return the changes of new pods that need a group from us."""
+        return [
+            change
+            for change in changes
+            if change.old is None and (pod := change.new) is not None and is_ours(pod, self._schedulers)
+        ]
 
     def _on_workload(self, change: Change[Any]) -> None:
         workload: ReplicaSet | StatefulSet | None = change.new
@@ -278,10 +284,6 @@ class PodGroupController(KeyedController):
             if matches is None or matches.matches(pod.metadata.labels):
                 return pod
         return None
-
-
-def _added(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
-    return [change for change in changes if change.old is None]
 
 
 async def _get_or_none(cluster: Cluster, view: type[V], name: str, namespace: str) -> V | None:

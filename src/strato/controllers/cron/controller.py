@@ -61,7 +61,7 @@ class CronController(KeyedController):
         self._jobs: Any = informers.informer(flavour.job)
         self._jobs.add_index(_BY_CONTROLLER, _controller_uid)
         self._crons.add_handler(self._on_cron)
-        self._jobs.add_handler(self._on_job)
+        self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._crons) else ())
 
     # Events
 

@@ -97,7 +97,7 @@ class JobFlowController(KeyedController):
         self._flows.add_index("template", _templates_of)
         self._flows.add_handler(self._on_flow)
         self._templates.add_handler(self._on_template)
-        self._jobs.add_handler(self._on_job)
+        self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._flows) else ())
 
     # Events
 

@@ -35,7 +35,7 @@ class JobTemplateController(KeyedController):
         self._jobs = informers.informer(Job)
         self._by_template = index_created_by(self._jobs, CREATED_BY_TEMPLATE)
         self._templates.add_handler(self._on_template)
-        self._jobs.add_handler(self._on_job)
+        self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._templates) else ())
 
     def _on_template(self, change: Change[JobTemplate]) -> None:
         if change.old is None and change.new is not None:

@@ -79,8 +79,10 @@ class GarbageCollector:
         """Owners that wait for their dependents, by uid."""
         self._absent: OrderedDict[str, None] = OrderedDict()
         self._caches: dict[Kind, Informer[Any]] = {}
+        self._by_name: dict[tuple[str, str], tuple[Kind, Informer[Any]]] = {}
         for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
             cache = self._caches[kind] = informers.informer(kind.view)
+            self._by_name[kind.api_version, kind.name] = kind, cache
             cache.add_handler(self._handler(kind), among=_notable)
 
     async def run(self) -> None:
@@ -91,12 +93,13 @@ class GarbageCollector:
 
     def _handler(self, kind: Kind) -> Callable[[Change[Any]], None]:
         def on_change(change: Change[Any]) -> None:
-            old: Object | None = change.old
-            new: Object | None = change.new
-            meta: ObjectMeta = change.object.metadata
+            old: Object | None
+            new: Object | None
+            old, new = change
+            meta: ObjectMeta = new.metadata if new is not None else change.object.metadata
             item = Item(kind, Key(meta.namespace, meta.name))
             before = old.metadata.owner_references if old is not None else None
-            after = new.metadata.owner_references if new is not None else None
+            after = meta.owner_references if new is not None else None
             if before or after:
                 self._index(item, before or (), after or ())
             if new is None:
@@ -157,10 +160,10 @@ class GarbageCollector:
         return kind, Key(namespace, reference.name)
 
     def _is_cached(self, item: Item, reference: OwnerReference) -> bool:
-        kind = catalog.find_named(reference.api_version, reference.kind)
-        cache = self._caches.get(kind) if kind is not None else None
-        if kind is None or cache is None:
+        known = self._by_name.get((reference.api_version, reference.kind))
+        if known is None:
             return False
+        kind, cache = known
         owner = cache.get((item.key.namespace if kind.namespaced else "", reference.name))
         return owner is not None and owner.metadata.uid == reference.uid
 
@@ -279,8 +282,9 @@ def _notable(changes: Sequence[Change[Any]]) -> Sequence[Change[Any]]:
     for change in changes:
         old, new = change
         if new is not None:
-            meta, before = new.metadata, old.metadata.owner_references if old is not None else None
-            if before == meta.owner_references and meta.deletion_timestamp is None:
+            meta = new.metadata
+            owners, before = meta.owner_references, old.metadata.owner_references if old is not None else None
+            if (before is owners or before == owners) and meta.deletion_timestamp is None:
                 continue
         notable.append(change)
     return notable

@@ -257,11 +257,16 @@ class NodeLifecycleController:
 
 def _moved(changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
     """Return the changes of pods that came to a node or left one."""
-    return [
-        change
-        for change in changes
-        if (old := change.old) is None or (new := change.new) is None or old.spec.node_name != new.spec.node_name
-    ]
+    moved = []
+    for change in changes:
+        old, new = change
+        if old is None:
+            if new is not None and not new.spec.node_name:
+                continue
+        elif new is not None and (old.spec is new.spec or old.spec.node_name == new.spec.node_name):
+            continue
+        moved.append(change)
+    return moved
 
 
 def _heartbeat(node: Node) -> str | None:
