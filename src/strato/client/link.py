@@ -48,8 +48,10 @@ class _AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
 
 
 class _AnswerAll(msgspec.Struct, tag=6, array_like=True, gc=False):
+    """Of a success whose body is of no interest only the status is told."""
+
     number: int
-    responses: list[_Whole]
+    responses: list[int | _Whole]
 
 
 class _Whole(msgspec.Struct, array_like=True, gc=False):
@@ -105,6 +107,7 @@ class Link(asyncio.Protocol, Handler):
 
     def __init__(self, handler: Handler | None = None) -> None:
         self._handler = handler
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._numbers = itertools.count()
         self._leaving: list[bytearray] = []
@@ -137,7 +140,7 @@ class Link(asyncio.Protocol, Handler):
         number = next(self._numbers)
         self._send(_Ask(number, request))
         answer: asyncio.Future[Response]
-        answer = self._asked[number] = asyncio.get_running_loop().create_future()
+        answer = self._asked[number] = self._loop.create_future()
         try:
             return await answer
         except asyncio.CancelledError:
@@ -159,17 +162,16 @@ class Link(asyncio.Protocol, Handler):
         if all(request.ahead for request in requests):
             return await self._together(requests)
         self._check_open()
-        answers: asyncio.Future[Sequence[Response]] = asyncio.get_running_loop().create_future()
+        answers: asyncio.Future[Sequence[Response]] = self._loop.create_future()
         self._ask_all(list(requests), [(answers, len(requests))])
         return await answers
 
     def _together(self, requests: Sequence[Request]) -> asyncio.Future[Sequence[Response]]:
         """Ask in one frame with others of this turn of the loop and of what it wakes: such writes wait for no disk."""
         self._check_open()
-        loop = asyncio.get_running_loop()
-        answers: asyncio.Future[Sequence[Response]] = loop.create_future()
+        answers: asyncio.Future[Sequence[Response]] = self._loop.create_future()
         if not self._gathered:
-            loop.call_soon(loop.call_soon, self._send_gathered)
+            self._loop.call_soon(self._loop.call_soon, self._send_gathered)
         self._gathered.extend(requests)
         self._gathered_for.append((answers, len(requests)))
         if len(self._gathered) >= _REQUESTS_AT_ONCE:
@@ -210,16 +212,13 @@ class Link(asyncio.Protocol, Handler):
     async def _serve_all(self, ask: _AskAll) -> None:
         try:
             responses = await self._responses(ask.requests)
-            wholes = [
-                _Whole(
-                    response.status,
-                    b"" if request.brief and response.status < 400 else response.body,
-                    response.content_type,
-                    response.headers,
-                )
+            answers = [
+                response.status
+                if request.brief and response.status < 400
+                else _Whole(response.status, response.body, response.content_type, response.headers)
                 for request, response in zip(ask.requests, responses, strict=True)
             ]
-            self._send(_AnswerAll(ask.number, wholes))
+            self._send(_AnswerAll(ask.number, answers))
         except Unavailable:
             pass  # nobody is left to hear it
         finally:
@@ -290,7 +289,7 @@ class Link(asyncio.Protocol, Handler):
         _encode_into(frame, buffer, _LENGTH_BYTES)
         buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
         if not self._leaving:
-            asyncio.get_running_loop().call_soon(self._flush)
+            self._loop.call_soon(self._flush)
         self._leaving.append(buffer)
         if len(self._leaving) >= _FRAMES_AT_ONCE:
             self._flush()
@@ -329,14 +328,14 @@ class Link(asyncio.Protocol, Handler):
         elif isinstance(frame, _Answer):
             self._answered(frame)
         elif isinstance(frame, _Ask):
-            self._serving[number] = asyncio.get_running_loop().create_task(self._serve(frame))
+            self._serving[number] = self._loop.create_task(self._serve(frame))
         elif isinstance(frame, _AskAll):
             if all(request.ahead for request in frame.requests):
                 self._due.append(frame)
                 if self._due_served is None or self._due_served.done():
-                    self._due_served = asyncio.get_running_loop().create_task(self._serve_in_turn())
+                    self._due_served = self._loop.create_task(self._serve_in_turn())
             else:
-                self._serving[number] = asyncio.get_running_loop().create_task(self._serve_all(frame))
+                self._serving[number] = self._loop.create_task(self._serve_all(frame))
         elif isinstance(frame, _AnswerAll):
             self._answered_all(frame)
         elif isinstance(frame, _End):
@@ -361,7 +360,10 @@ class Link(asyncio.Protocol, Handler):
 
     def _answered_all(self, answers: _AnswerAll) -> None:
         responses = [
-            Response(whole.status, whole.body, whole.content_type, whole.headers) for whole in answers.responses
+            Response(answer)
+            if isinstance(answer, int)
+            else Response(answer.status, answer.body, answer.content_type, answer.headers)
+            for answer in answers.responses
         ]
         start = 0
         for waiting, count in self._asked_all.pop(answers.number, ()):
