@@ -93,6 +93,15 @@ class Watcher:
             if self._taker is not None:
                 self._rouse(self._taker)
 
+    def tell(self, change: Change) -> None:
+        """Take one change, as `offer` does."""
+        if len(self._events) >= self.LIMIT:
+            self.cut_off()
+            return
+        self._events.append(change)
+        if self._taker is not None:
+            self._rouse(self._taker)
+
     def cut_off(self) -> None:
         """Give this watcher nothing more; it must list again."""
         self.is_cut_off = True
@@ -341,12 +350,13 @@ class Store:
         change = Change(resource, key, self.revision, body, bucket.latest(key), tombstone)
         if self._journal is None:
             self._publish((change,))
-        else:
-            bucket.pending[key] = change
-            self._undurable.append(change)
-            self._journal.append(change)
+            return
+        bucket.pending[key] = change
+        self._undurable.append(change)
+        self._journal.append(change)
+        if bucket.ahead:
             for watcher in tuple(bucket.ahead):
-                watcher.offer((change,))
+                watcher.tell(change)
 
     async def settled(self) -> ApiError | None:
         """Wait until all that has been written is durable and visible; return why that will never be."""
@@ -389,14 +399,18 @@ class Store:
         by_bucket: dict[str, list[Change]] = {}
         while queue:
             change = queue[0]
-            self.bucket(change.resource).publish(change)
+            resource = change.resource
+            self._buckets[resource].publish(change)
             self.published = change.revision
-            by_bucket.setdefault(change.resource, []).append(change)
-            for subscriber in self._subscribers.get(change.resource, ()):
+            told = by_bucket.get(resource)
+            if told is None:
+                told = by_bucket[resource] = []
+            told.append(change)
+            for subscriber in self._subscribers.get(resource, ()):
                 try:
-                    subscriber(change.resource, change)
+                    subscriber(resource, change)
                 except Exception:
-                    _log.exception("a subscriber failed: resource=%s key=%s", change.resource, change.key)
+                    _log.exception("a subscriber failed: resource=%s key=%s", resource, change.key)
             queue.popleft()
         for resource, events in by_bucket.items():
             for watcher in tuple(self._buckets[resource].watchers):
