@@ -246,6 +246,20 @@ def test_a_first_lease_that_was_refused_is_written_a_second_later(rate: float) -
     play(story, max_lease_rate=rate)
 
 
+def test_a_lease_that_somebody_deleted_is_written_anew() -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/hollow-"
+
+    async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
+        await clock.sleep(0.1)
+        renewed = api.objects[f"{path}1"]["spec"]["renewTime"]
+        del api.objects[f"{path}0"]
+        await clock.sleep(15)
+        assert api.objects[f"{path}0"]["spec"]["holderIdentity"] == "hollow-0"
+        assert api.objects[f"{path}1"]["spec"]["renewTime"] > renewed
+
+    play(story)
+
+
 def test_leases_of_many_nodes_stay_under_the_rate() -> None:
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
         await clock.sleep(0.1)  # the leases are written

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from strato.api import catalog
-from strato.client.cluster import Cluster, PatchType
+from strato.client.cluster import Cluster, Patch, PatchType
+from strato.client.codec import encode
 from strato.clock import Clock, format_micro_time
 from strato.errors import AlreadyExists, ApiError, NotFound
 
@@ -84,7 +85,7 @@ class Heartbeats:
             names = list(self._names)
             chosen = [names[(position + i) % len(names)] for i in range(due)] if names else []
             position += due
-            await asyncio.gather(*(self.renew(name) for name in chosen if not self._is_silent(name)))
+            await self.renew([name for name in chosen if not self._is_silent(name)])
 
     async def _begin(self) -> None:
         """Write all first leases at full speed: a lease of a former life may last too short for a round of renewals."""
@@ -106,28 +107,37 @@ class Heartbeats:
         except AlreadyExists:
             await self._patch(name, self._spec(name))
 
-    async def renew(self, name: str) -> None:
-        """Renew one lease; a failure is logged once and tried again at the next round."""
-        await self._attempt(self._renew, name)
+    async def renew(self, names: Sequence[str]) -> None:
+        """Renew leases; a failure is logged once and tried again at the next round."""
+        size = self._cluster.at_once
+        await asyncio.gather(*(self._renew(names[start : start + size]) for start in range(0, len(names), size)))
 
-    async def _renew(self, name: str) -> None:
-        try:
-            await self._patch(name, {"renewTime": format_micro_time(self._clock.now())})
-        except NotFound:
-            await self.create(name)
+    async def _renew(self, names: Sequence[str]) -> None:
+        async with self._slots:
+            body = encode({"spec": {"renewTime": format_micro_time(self._clock.now())}})
+            patches = [Patch(LEASE_NAMESPACE, name, body) for name in names]
+            errors = await self._cluster.patch_all(catalog.LEASE, patches)
+        for name, error in zip(names, errors, strict=True):
+            if isinstance(error, NotFound):
+                await self._attempt(self.create, name)
+            else:
+                self._note(name, error)
 
     async def _attempt(self, write: Callable[[str], Awaitable[None]], name: str) -> bool:
         """Write one lease when it is its turn; return whether the API took it."""
         async with self._slots:
             try:
                 await write(name)
-            except ApiError as err:
-                if not self._failing:
-                    _log.warning("a node lease cannot be written: node=%s error=%s", name, err)
-                self._failing = True
-                return False
-            self._failing = False
-            return True
+            except ApiError as error:
+                return self._note(name, error)
+            return self._note(name, None)
+
+    def _note(self, name: str, error: ApiError | None) -> bool:
+        """Take note of how a write went; return whether the API took it."""
+        if error is not None and not self._failing:
+            _log.warning("a node lease cannot be written: node=%s error=%s", name, error)
+        self._failing = error is not None
+        return error is None
 
     async def _patch(self, name: str, spec: dict[str, Any]) -> None:
         await self._cluster.patch(catalog.LEASE, name, LEASE_NAMESPACE, {"spec": spec}, patch_type=PatchType.MERGE)

@@ -83,7 +83,7 @@ class GarbageCollector:
         for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
             cache = self._caches[kind] = informers.informer(kind.view)
             self._by_name[kind.api_version, kind.name] = kind, cache
-            cache.add_handler(self._handler(kind), among=_notable)
+            cache.add_batch_handler(self._handler(kind))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -91,24 +91,26 @@ class GarbageCollector:
 
     # Events
 
-    def _handler(self, kind: Kind) -> Callable[[Change[Any]], None]:
-        def on_change(change: Change[Any]) -> None:
+    def _handler(self, kind: Kind) -> Callable[[Sequence[Change[Any]]], None]:
+        def on_changes(changes: Sequence[Change[Any]]) -> None:
+            """Take those that have other owners than before, are being deleted, or are gone: a few of many."""
             old: Object | None
             new: Object | None
-            old, new = change
-            meta: ObjectMeta = new.metadata if new is not None else change.object.metadata
-            item = Item(kind, Key(meta.namespace, meta.name))
-            before = old.metadata.owner_references if old is not None else None
-            after = meta.owner_references if new is not None else None
-            if before or after:
-                self._index(item, before or (), after or ())
-            if new is None:
-                self._gone(meta)
-            elif meta.deletion_timestamp is not None and _waits(meta):
-                self._deleting[meta.uid] = item
-                self._queue.add(item)
+            for change in changes:
+                old, new = change
+                if new is None:
+                    self._gone(kind, change.object.metadata)
+                    continue
+                meta = new.metadata
+                before = old.metadata.owner_references if old is not None else None
+                after = meta.owner_references
+                if after is not before and after != before:
+                    self._index(Item(kind, Key(meta.namespace, meta.name)), before or (), after or ())
+                if meta.deletion_timestamp is not None and _waits(meta):
+                    item = self._deleting[meta.uid] = Item(kind, Key(meta.namespace, meta.name))
+                    self._queue.add(item)
 
-        return on_change
+        return on_changes
 
     def _index(self, item: Item, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
         old: dict[str, bool] = {}
@@ -139,7 +141,10 @@ class GarbageCollector:
             if (owner := self._deleting.get(uid)) is not None:
                 self._queue.add(owner)
 
-    def _gone(self, meta: ObjectMeta) -> None:
+    def _gone(self, kind: Kind, meta: ObjectMeta) -> None:
+        owners = meta.owner_references
+        if owners:
+            self._index(Item(kind, Key(meta.namespace, meta.name)), owners, ())
         self._deleting.pop(meta.uid, None)
         dependents = self._dependents.get(meta.uid)
         if dependents:
@@ -274,20 +279,6 @@ class GarbageCollector:
     async def _patch_meta(self, item: Item, meta: ObjectMeta, change: dict[str, Any]) -> None:
         body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **change}}
         await self._cluster.patch(item.kind, item.key.name, item.key.namespace, body, patch_type=PatchType.MERGE)
-
-
-def _notable(changes: Sequence[Change[Any]]) -> Sequence[Change[Any]]:
-    """Return the changes of objects that have other owners than before, are being deleted, or are gone."""
-    notable = []
-    for change in changes:
-        old, new = change
-        if new is not None:
-            meta = new.metadata
-            owners, before = meta.owner_references, old.metadata.owner_references if old is not None else None
-            if (before is owners or before == owners) and meta.deletion_timestamp is None:
-                continue
-        notable.append(change)
-    return notable
 
 
 def _waits(meta: ObjectMeta) -> bool:
