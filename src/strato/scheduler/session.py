@@ -262,6 +262,11 @@ class Session:
         """Whether placing for one queue changes where others stand, since they share ancestors."""
         return any(fn.__self__.hierarchy for fn in self._flat["queue_order"])  # type: ignore[attr-defined] # bound methods
 
+    @property
+    def places_alike(self) -> bool:
+        """Whether tasks of one class and facet that are placed in a row may go anywhere, wherever others went."""
+        return self.search is None and not self._flat["proximity"]
+
     @cached_property
     def _missing(self) -> list[Fn]:
         return [self.guard.wrap(fn.__self__, "missing_until_ready") for fn in self._flat["job_ready"]]  # type: ignore[attr-defined] # bound methods

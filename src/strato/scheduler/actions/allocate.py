@@ -10,6 +10,7 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
 from strato.scheduler.actions.lines import Line, lines_of
 from strato.scheduler.actions.placing import TaskLoop, Work, can_try
+from strato.scheduler.actions.ranks import Ranks
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.cache.ingest import waits_for_queue
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
@@ -37,6 +38,7 @@ class Allocate(Action):
             queue = ssn.world.queues[name]
             queues.append((ssn.queue_key(queue), name, queue))
         heapify(queues)
+        ranks = Ranks(ssn)
         while queues:
             if ssn.queue_keys_move:
                 queues = [(ssn.queue_key(queue), name, queue) for _, name, queue in queues]
@@ -51,9 +53,12 @@ class Allocate(Action):
             moved = False
             # a visit that moved nothing leaves this queue the first, and no more used
             while not moved and (place := line.pop()) is not None:
-                again = False
+                again = served = False
                 with ssn.isolated(place.job):
-                    again = self._visit(ssn, place.job, queue, work)
+                    served = not queues and ranks.serve(queue, line, place)
+                    again = not served and self._visit(ssn, place.job, queue, work)
+                if served:
+                    break
                 moved = line.visited(place, again=again)
             heappush(queues, (ssn.queue_key(queue) if queues else (), name, queue))  # the only one needs no order
 

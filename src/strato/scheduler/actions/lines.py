@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -120,6 +120,28 @@ class Line:
                 if waiter.turn != self._room.turn and place.key < key:
                     self._push(key, waiter, None)
         return False
+
+    def may_close_ranks(self, place: Place) -> bool:
+        """Whether those behind a job may have their turns with it: nobody waits for anything to move, to be asked."""
+        return place.waiter is None and not self._refused and bool(self._heap)
+
+    def take_while(self, likes: Callable[[Job], bool], most: int) -> list[Place]:
+        """Take out those who are next, as long as they stand for themselves and are as asked for."""
+        taken: list[Place] = []
+        heap = self._heap
+        while heap and len(taken) < most and heap[0].waiter is None and likes(heap[0].job):
+            taken.append(heappop(heap))
+        return taken
+
+    def put_back(self, places: Sequence[Place]) -> None:
+        """Let those who were taken out stand in line again."""
+        for place in places:
+            heappush(self._heap, place)
+
+    def had_turns(self, last: Place) -> None:
+        """Note that all up to one who was taken out were placed."""
+        if self._high is None or self._high < last.key:
+            self._high = last.key
 
     def turn_down(self, say: Callable[[Job], None]) -> None:
         """Say something to everybody who is left, without a turn."""
