@@ -20,6 +20,7 @@ from strato.admission import Alike
 from strato.api import catalog
 from strato.server.objects import Json, encode
 from strato.server.registry import Served
+from strato.server.rest.layouts import Tail, tail_of
 from strato.server.rest.members import Members, read_members, read_object
 from strato.server.rest.state import State
 from strato.server.store import Bucket
@@ -59,17 +60,37 @@ class Plan:
         return tuple(numbers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Known:
     """What was stored of an object."""
 
     stamp: Stamp
     tail: bytes
     """All behind the metadata; up to the status where that is made for each object."""
+    layout: Tail
+    """Where in the tail things lie."""
     rest: Json
-    """The same decoded. Read only."""
+    """The tail decoded. Read only."""
     first_status: Callable[[Mapping[str, object], str], Json | None] | None = None
     """Makes the status, which is no part of the above: it carries the time of each object."""
+    _second: str = ""
+    _ending: tuple[bytes, Tail] = (b"", Tail(0, 0, 0, 0))
+    """What objects of that second end with."""
+
+    def ending(self, time: str) -> tuple[bytes, Tail]:
+        """Return all that is behind the metadata of an object made at a time, and where in it things lie."""
+        if self.first_status is None:
+            return self.tail, self.layout
+        if self._second != time:
+            self._second = time
+            status = encode(self.first_status(self.rest, time))
+            start = len(self.tail) + len(_STATUS)
+            layout = Tail(self.layout.spec, self.layout.spec_end, start, start + len(status))
+            self._ending = (b"".join((self.tail, _STATUS, status, b"}")), layout)
+        return self._ending
+
+
+_STATUS = b',"status":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +106,14 @@ class Lesson:
         """Remember what was stored; nothing when it is more than what was sent and decided."""
         members = read_members(body)
         start = self.plan.head + bytes(members["metadata"])
-        if not body.startswith(start):
+        layout = tail_of(body)
+        if not body.startswith(start) or layout is None:
             return
         tail, rest = body[len(start) :], read_object(body)
         del rest["metadata"]
         first_status = strategy_of(self.plan.served).first_status if "status" in rest else None
         if first_status is not None:
-            made = b',"status":' + bytes(members["status"]) + b"}"
+            made = _STATUS + bytes(members["status"]) + b"}"
             if not tail.endswith(made):
                 return
             tail = tail[: -len(made)]
@@ -100,7 +122,7 @@ class Lesson:
             return
         if len(self.known) >= _KNOWN_MAX:
             del self.known[next(iter(self.known))]
-        self.known[self.key] = Known(self.stamp, tail, rest, first_status)
+        self.known[self.key] = Known(self.stamp, tail, layout, rest, first_status)
 
 
 class AlikeObjects:

@@ -339,11 +339,14 @@ def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> 
     metadata["name"] = before["name"]
     _drop_empty(metadata)
     if subresource == "status":
-        for member in [name for name in obj if name not in _ABOUT_STATUS]:
-            del obj[member]
-        for member, value in old.items():
+        sent = {member: value for member, value in obj.items() if member in _ABOUT_STATUS}
+        obj.clear()
+        for member, value in old.items():  # in their old order
             if member not in _ABOUT_STATUS:
                 obj[member] = value
+            elif member in sent:
+                obj[member] = sent.pop(member)
+        obj.update(sent)
         if isinstance(obj.get("status"), dict):
             keep_class(kind, obj["status"], old.get("status") or {})
         return

@@ -37,9 +37,7 @@ class Binder:
         body = state.bucket(kind).latest(key)
         now = format_time(state.clock.now())
         if body is not None:
-            done = quickbind.bound(
-                request, target, body, state.store.next_revision(), lambda pod: _mark_scheduled(pod, now)
-            )
+            done = quickbind.bound(state, request, target, body, now)
             if done is not None:
                 state.store.write(kind.resource, key, done)
                 return Response(201, _SUCCESS)
@@ -75,7 +73,7 @@ class Binder:
         for member in ("annotations", "labels"):
             if metadata.get(member):
                 mine[member] = {**(mine.get(member) or {}), **metadata[member]}
-        _mark_scheduled(pod, now)
+        quickbind.mark_scheduled(pod, now)
         if request.query.get("dryRun"):
             return Response(201, _SUCCESS)
         mine["resourceVersion"] = str(state.store.next_revision())
@@ -95,11 +93,3 @@ class Binder:
 def _refused(name: str, text: str) -> Conflict:
     details = {"name": name, "kind": "pods/binding"}
     return Conflict(f'Operation cannot be fulfilled on pods/binding "{name}": {text}', details=details)
-
-
-def _mark_scheduled(pod: objects.Json, now: str) -> None:
-    status = pod.setdefault("status", {})
-    kept = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    status["conditions"] = [*kept, scheduled]
-    status.pop("nominatedNodeName", None)

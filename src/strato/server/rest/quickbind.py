@@ -7,7 +7,7 @@ for what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 
@@ -15,7 +15,9 @@ from strato.api.wire import Request
 from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
-from strato.server.rest.members import at_revision, read_members, read_metadata, read_object
+from strato.server.rest.layouts import Layout, rewritten
+from strato.server.rest.members import read_object
+from strato.server.rest.state import State
 
 
 class _About(msgspec.Struct, forbid_unknown_fields=True, gc=False):
@@ -41,51 +43,67 @@ class _Binding(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _read = msgspec.json.Decoder(_Binding).decode
 
 
-def bound(
-    request: Request, target: ResourcePath, body: bytes, revision: int, mark: Callable[[Json], None]
-) -> bytes | None:
-    """Return the stored pod ``body`` bound, at a revision; None when the long way has to be taken.
+def bound(state: State, request: Request, target: ResourcePath, body: bytes, now: str) -> bytes | None:
+    """Return the stored pod ``body`` bound, at the next revision; None when the long way has to be taken.
 
     Args:
+        state: Where.
         request: What the scheduler sent.
         target: The pod.
         body: The pod as it is stored.
-        revision: What the bound pod will carry.
-        mark: Notes in the pod's status that it is scheduled.
+        now: When it is scheduled.
     """
     if request.query or request.headers.get("content-type") != "application/json":
         return None
     try:
         binding = _read(request.body)
-        members = read_members(body)
-        metadata, spec = read_metadata(members["metadata"]), bytes(members["spec"])
+        at = state.layouts.of(body)
+        if at is None or not at.spec:
+            return None
+        status = _scheduled_lately(body[at.status : at.status_end], now)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    about = binding.metadata
+    about, aim = binding.metadata, binding.target
     is_plain = (
-        (binding.apiVersion, binding.kind) == ("v1", "Binding")
-        and binding.target.name
-        and binding.target.kind in ("", "Node")
+        binding.apiVersion == "v1"
+        and binding.kind == "Binding"
+        and aim.name
+        and aim.kind in ("", "Node")
         and about.name in ("", target.name)
         and about.namespace in ("", target.namespace)
-        and about.uid in ("", metadata.uid)
-        and metadata.deletionTimestamp is None
-        and b'"nodeName"' not in spec
-        and b'"schedulingGates"' not in spec
+        and about.uid in ("", at.uid)
+        and body.find(b'"nodeName"', at.spec, at.spec_end) < 0
+        and body.find(b'"schedulingGates"', at.spec, at.spec_end) < 0
         and len(request.body) + len(body) < objects.MAX_BODY_BYTES
     )
     if not is_plain:
         return None
-    revised = at_revision(members["metadata"], metadata.resourceVersion, revision)
-    if revised is None:
-        return None
+    node = b',"nodeName":' + encode(aim.name)
+    result, now_at = rewritten(body, at, state.store.next_revision(), status, node)
     if about.annotations:
-        merged = read_object(revised)
-        merged["annotations"] = {**(merged.get("annotations") or {}), **about.annotations}
-        revised = msgspec.Raw(encode(merged))
-    pod: Json = {"status": read_object(members["status"]) if "status" in members else {}}
-    mark(pod)
-    members["metadata"] = revised
-    members["spec"] = msgspec.Raw(spec[:-1] + b',"nodeName":' + encode(binding.target.name) + b"}")
-    members["status"] = msgspec.Raw(encode(pod["status"]))
-    return encode(members)
+        return _annotated(result, now_at, about.annotations)
+    state.layouts.note(result, now_at, body)
+    return result
+
+
+def _annotated(body: bytes, at: Layout, annotations: dict[str, str]) -> bytes:
+    metadata = read_object(body[at.metadata : at.metadata_end])
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
+    return b"".join((body[: at.metadata], encode(metadata), body[at.metadata_end :]))
+
+
+def mark_scheduled(pod: Json, now: str) -> None:
+    """Note in a pod's status that it is scheduled."""
+    status = pod.setdefault("status", {})
+    kept = [condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    status["conditions"] = [*kept, scheduled]
+    status.pop("nominatedNodeName", None)
+
+
+@lru_cache(maxsize=256)
+def _scheduled_lately(status: bytes, now: str) -> bytes:
+    """Return a status (nothing: there is none) with the mark. Pods of one second have few different ones."""
+    pod = {"status": read_object(status) if status else {}}
+    mark_scheduled(pod, now)
+    return encode(pod["status"])

@@ -12,6 +12,7 @@ from strato.server.alike import Known, Plan
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest import quotas, storing
+from strato.server.rest.layouts import of_created
 from strato.server.rest.state import State
 from strato.server.schema import typed
 
@@ -46,19 +47,16 @@ def create(
     objects.validate_metadata(kind, obj)
     key = storing.free_key(state, kind, metadata)
     quotas.charge(state, kind, target.namespace, obj, dry_run=False)
-    metadata["resourceVersion"] = str(state.store.next_revision())
-    body = b"".join((plan.head, encode(metadata), known.tail, _status(known, metadata["creationTimestamp"])))
+    revision = metadata["resourceVersion"] = str(state.store.next_revision())
+    encoded = encode(metadata)
+    tail, behind = known.ending(metadata["creationTimestamp"])
+    body = b"".join((plan.head, encoded, tail))
     if len(body) > objects.MAX_BODY_BYTES:
         raise objects.too_large(kind, obj)
     state.store.write(kind.resource, key, body)
+    at = of_created(kind.api_version, metadata["uid"], len(plan.head), len(encoded), revision, behind)
+    state.layouts.note(body, at)
     return storing.answer(state, request, kind, body, warnings, status=201)
-
-
-def _status(known: Known, time: str) -> bytes:
-    """Return what is left behind the tail."""
-    if known.first_status is None:
-        return b""
-    return b"".join((b',"status":', encode(known.first_status(known.rest, time)), b"}"))
 
 
 _METADATA = typed.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")

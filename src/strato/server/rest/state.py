@@ -16,6 +16,7 @@ from strato.clock import Clock
 from strato.errors import Cause, Forbidden
 from strato.server.objects import Json
 from strato.server.registry import Registry
+from strato.server.rest.layouts import Layouts
 from strato.server.store import Bucket, Store
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -66,6 +67,7 @@ class State:
         self, store: Store, clock: Clock, rng: random.Random, registry: Registry, admission: Admission
     ) -> None:
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
+        self.layouts = Layouts()
         self._buckets: dict[Kind, Bucket] = {}
 
     def bucket(self, kind: Kind) -> Bucket:

@@ -1,16 +1,15 @@
 """Patches that change nothing but a status, on objects of which the rest stays the bytes it is.
 
 Nodes, controllers and the scheduler write little else. Such a patch is recognised by what it holds: a status, and of
-the metadata at most the uid it is meant for. Of the stored object only the status is decoded; its bytes and those of
-the resource version are replaced. All that the long way (`Writer.patch`) would look at besides is known to be as it
-was: metadata and the other members were checked when they came, and admission has no rules about a status. Whatever
-is not plain (another member, a uid that differs, a status that does not fit, an object on its way out) is left to the
-long way, which also words every refusal.
+the metadata at most the uid it is meant for. Of the stored object only the status is decoded, and of objects alike only
+once; its bytes and those of the resource version are replaced. All that the long way (`Writer.patch`) would look at
+besides is known to be as it was: metadata and the other members were checked when they came, and admission has no rules
+about a status. Whatever is not plain (another member, a uid that differs, a status that does not fit, an object on its
+way out) is left to the long way, which also words every refusal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -24,8 +23,10 @@ from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest.members import at_revision, read_members, read_metadata, read_object
+from strato.server.rest.layouts import rewritten
+from strato.server.rest.members import read_object
 from strato.server.rest.state import State
+from strato.server.schema import builtin
 
 JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
 
@@ -35,7 +36,7 @@ class _Meant(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Merge(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    status: Json
+    status: msgspec.Raw
     metadata: _Meant | None = None
 
 
@@ -45,18 +46,8 @@ class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     value: Any = None
 
 
-class _Written(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """An operation with its value as it was sent."""
-
-    op: str
-    path: str
-    value: msgspec.Raw = msgspec.Raw(b"null")
-
-
-_read_written = msgspec.json.Decoder(list[_Written]).decode
-_read_value = msgspec.json.Decoder().decode
-_REMEMBERED_BYTES = 4 << 10
-"""Larger statuses are checked each time."""
+_REMEMBERED_BYTES = 1024
+"""What larger statuses make of an object is found out each time: they are of one pod, or one node."""
 _read_merge = msgspec.json.Decoder(_Merge).decode
 _read_operations = msgspec.json.Decoder(list[_Operation]).decode
 
@@ -71,32 +62,22 @@ def patched(
     if request.query or not _concerns(state, served, target) or len(request.body) > objects.MAX_BODY_BYTES:
         return None
     try:
-        members = read_members(body)
-        if bytes(members["apiVersion"]) != encode(served.kind.api_version):
+        at = state.layouts.of(body)
+        if at is None or at.api_version != served.kind.api_version:
             return None
-        metadata = read_metadata(members["metadata"])
-        before = read_object(members["status"]) if "status" in members else {}
-        if metadata.deletionTimestamp is not None:
-            return None
-        whole = _whole(served, media, request.body, metadata.uid)
-        if whole:
-            status = _checked_alone(served, whole)
-        else:
-            changed = _changed(media, request.body, before, metadata.uid)
-            status = None if changed is None else _checked(served, target.name, changed, before)
+        before = body[at.status : at.status_end]
+        status = _status(served, media, request.body, at.uid, before)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ApiError):
         return None
     if status is None:
         return None
-    if status == before and "status" in members:
+    if status is before:
         return body
-    revised = at_revision(members["metadata"], metadata.resourceVersion, state.store.next_revision())
-    if revised is None:
+    result, now_at = rewritten(body, at, state.store.next_revision(), status)
+    if len(result) > objects.MAX_BODY_BYTES:
         return None
-    members["metadata"] = revised
-    members["status"] = msgspec.Raw(encode(status))
-    result = encode(members)
-    return result if len(result) <= objects.MAX_BODY_BYTES else None
+    state.layouts.note(result, now_at, body)
+    return result
 
 
 def _concerns(state: State, served: Served, target: ResourcePath) -> bool:
@@ -111,47 +92,67 @@ def _concerns(state: State, served: Served, target: ResourcePath) -> bool:
     return is_group and not state.admission.minds(kind, "UPDATE")
 
 
-def _whole(served: Served, media: str, patch: bytes, uid: str) -> bytes:
-    """Return the new status as it was sent, if it replaces all there was whatever that was; otherwise nothing."""
-    if media != JSON_PATCH or served.status is None or served.status.schema is None or served.status.schema.has_rules:
-        return b""
-    *tests, last = _read_written(patch) or [_Written("", "")]
-    right = encode(uid)
-    if any(one.op != "test" or one.path != "/metadata/uid" or bytes(one.value) != right for one in tests):
-        return b""
-    value = bytes(last.value) if last.op in ("add", "replace") and last.path == "/status" else b""
-    return value if len(value) <= _REMEMBERED_BYTES else b""
+def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -> bytes | None:
+    """Return the status that a patch makes of the one ``before`` (nothing: there is none), as it will be stored.
 
-
-@lru_cache(maxsize=1024)
-def _checked_alone(served: Served, value: bytes) -> Json | None:
-    """Return a status with its defaults, to be looked at only; None when there is anything to say about it.
-
-    Jobs that began and ended in the same second have the same one.
+    The very bytes ``before`` when nothing differs; None when the patch is about more, is meant for another object, or
+    when there is anything to say about what it makes.
     """
-    status = _read_value(value)
-    return _checked(served, "", status, {}) if isinstance(status, dict) else None
-
-
-def _changed(media: str, patch: bytes, before: Mapping[str, Any], uid: str) -> Json | None:
-    """Return the patched status; None when the patch is about more, or meant for another object."""
     if media == MERGE_PATCH:
         merge = _read_merge(patch)
         if merge.metadata is not None and merge.metadata.uid not in ("", uid):
             return None
-        merged: Json = apply_merge_patch(before, merge.status)
-        return merged
-    if media != JSON_PATCH:
+        value = bytes(merge.status)
+        result = (_merged_lately if len(value) <= _REMEMBERED_BYTES else _merged)(served, value, before)
+    elif media == JSON_PATCH:
+        lead = _REPLACES % uid.encode()
+        if patch.startswith(lead) and patch.endswith(b"}]") and len(patch) <= len(lead) + _REMEMBERED_BYTES:
+            result = _replaced_lately(served, patch[len(lead) : -2], before)
+        else:
+            result = _changed(served, patch, uid, before)
+    else:
         return None
+    return before if result and result == before else result
+
+
+_REPLACES = b'[{"op":"test","path":"/metadata/uid","value":"%b"},{"op":"add","path":"/status","value":'
+"""How our controllers begin a patch that puts a whole status."""
+
+
+def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
+    """Return what merging makes, by `_status`'s rules."""
+    if served.status is None:
+        fits = builtin.status_check(served.kind)
+        if fits(value) and _fits_lately(served, before):
+            # types that fit fit after merging: each member is of the one or the other
+            old = _read_lately(before)
+            merged: Json = apply_merge_patch(old, read_object(value))
+            objects.keep_class(served.kind, merged, old)
+            return before if before and merged == old else encode(merged)
+    old = _read(before)
+    return _outcome(served, apply_merge_patch(old, read_object(value)), before)
+
+
+def _replaced(served: Served, value: bytes, before: bytes) -> bytes | None:
+    """Return what putting a whole status makes, by `_status`'s rules."""
+    return _outcome(served, read_object(value), before)
+
+
+_merged_lately = lru_cache(maxsize=1024)(_merged)
+_replaced_lately = lru_cache(maxsize=1024)(_replaced)
+"""Jobs that began and ended in the same second have the same statuses."""
+
+
+def _changed(served: Served, patch: bytes, uid: str, before: bytes) -> bytes | None:
+    """Return what operations make, by `_status`'s rules."""
     operations = _read_operations(patch)
     if not all(_is_plain(operation, uid) for operation in operations):
         return None
     steps = [{"op": o.op, "path": o.path, "value": o.value} for o in operations if o.path.startswith("/status")]
-    if not steps:
+    if not steps or (steps[0]["op"] == "replace" and not before):
         return None  # an object without a status stays without
-    result = apply_json_patch({"status": _copied(before, steps)}, steps)
-    status = result.get("status")
-    return status if isinstance(status, dict) else None
+    status = apply_json_patch({"status": _read(before)}, steps).get("status")
+    return _outcome(served, status, before) if isinstance(status, dict) else None
 
 
 def _is_plain(operation: _Operation, uid: str) -> bool:
@@ -160,21 +161,30 @@ def _is_plain(operation: _Operation, uid: str) -> bool:
     return operation.op in ("add", "replace") and (operation.path == "/status" or operation.path.startswith("/status/"))
 
 
-def _copied(status: Mapping[str, Any], steps: Sequence[Json]) -> Any:
-    """Return the status for operations to change; one that is replaced as a whole needs no copy."""
-    return {} if steps and steps[0]["path"] == "/status" else read_object(encode(status))
+def _read(status: bytes) -> Json:
+    return read_object(status) if status else {}
 
 
-def _checked(served: Served, name: str, status: Json, before: Json) -> Json | None:
-    """Return the status with its defaults; None when there is anything to say about it."""
-    kind = served.kind
+_read_lately = lru_cache(maxsize=256)(_read)
+"""The statuses that many objects have before they change; to be looked at only."""
+
+
+@lru_cache(maxsize=256)
+def _fits_lately(served: Served, status: bytes) -> bool:
+    return not status or builtin.status_check(served.kind)(status)
+
+
+def _outcome(served: Served, status: Json, before: bytes) -> bytes | None:
+    """Return the status with its defaults as it will be stored, by `_status`'s rules."""
+    kind, old = served.kind, _read(before)
     part: Json = {"apiVersion": kind.api_version, "kind": kind.name, "status": status}
     if objects.check_fields(served.status or served, part, "Warn"):
         return None
     if served.status is not None:
         objects.fill_defaults(served.status, part)
-        objects.validate_status(served.status, part, {**part, "status": before}, name)
+        objects.validate_status(served.status, part, {**part, "status": old}, "")
     checked: Json | None = part.get("status")
-    if checked is not None:
-        objects.keep_class(kind, checked, before)
-    return checked
+    if checked is None:
+        return None
+    objects.keep_class(kind, checked, old)
+    return before if before and checked == old else encode(checked)

@@ -140,7 +140,9 @@ class Writer:
     def patch(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Change an object by a patch."""
         kind = served.kind
-        media = request.headers.get("content-type", "").split(";", 1)[0].strip()
+        media = request.headers.get("content-type", "")
+        if media not in _PATCH_TYPES:
+            media = media.split(";", 1)[0].strip()
         if media not in _PATCH_TYPES:
             raise UnsupportedMedia(
                 f"the body of the request was in an unknown format - accepted media types include: "

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from strato.api.kinds import Kind
 from strato.server.schema import shapes
-from strato.server.schema.typed import NEVER_NULL, Check, is_bytes, is_clean, is_quantity, is_time
+from strato.server.schema.typed import NEVER_NULL, Check, fits_text, is_bytes, is_clean, is_quantity, is_time
 
 _QUANTITY_WORDING = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _MAX_REPORTS = 100
@@ -35,6 +35,13 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
     finder = _Finder()
     finder.structure(name, obj, "", ())
     return finder.unknown[:_MAX_REPORTS], finder.wrong
+
+
+@cache
+def status_check(kind: Kind) -> Callable[[bytes], bool]:
+    """Return the quick check of the text of a status: whether `typed` would have nothing to say about it."""
+    name = shapes.load().of(kind)
+    return fits_text(name, "status") if name is not None else lambda _: False
 
 
 _SCALARS: dict[str, type | Check] = {

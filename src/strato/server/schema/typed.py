@@ -40,6 +40,29 @@ def is_clean(shape: str) -> Check:
     return check
 
 
+def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
+    """Return the quick check of JSON text, of a shape or of one field of it.
+
+    It is stricter than `is_clean`, for it lets the decoder read times.
+    """
+    kind = _field(shape, key, shapes.load().types[shape][key][0], _READ_TIME) if key else _structure(shape, _READ_TIME)
+    decode = msgspec.json.Decoder(kind, dec_hook=_take).decode
+
+    def check(text: bytes) -> bool:
+        at = text.find(b"z")
+        while at >= 0:  # searching for one byte takes a twentieth of the time that searching for two does
+            if text[at + 1 : at + 2] == b'"':
+                return False  # maybe a time in lower case, which only the decoder takes
+            at = text.find(b"z", at + 1)
+        try:
+            decode(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return False
+        return True
+
+    return check
+
+
 # ── words of the shapes that JSON has no type for ─────────────────────────────────────────────────────────────────
 
 
@@ -102,34 +125,35 @@ def _take(wanted: type[_Checked], value: Any) -> _Checked:
 
 
 @cache
-def _structure(name: str) -> Any:
-    """Compile a shape and those inside it."""
+def _structure(name: str, time: Any = None) -> Any:
+    """Compile a shape and those inside it; times are checked by `is_time`, or are of the type ``time``."""
     fields = [
-        (f"field{number}", _field(name, key, field[0]), msgspec.field(default=None, name=key))
+        (f"field{number}", _field(name, key, field[0], time), msgspec.field(default=None, name=key))
         for number, (key, field) in enumerate(shapes.load().types[name].items())
     ]
     return msgspec.defstruct(name.rpartition(".")[2], fields, forbid_unknown_fields=True, gc=False)
 
 
-def _field(owner: str, key: str, kind: shapes.Type) -> Any:
-    return _checked(is_time) if key in NEVER_NULL else _type(owner, kind)
+def _field(owner: str, key: str, kind: shapes.Type, time: Any) -> Any:
+    return (time or _checked(is_time)) if key in NEVER_NULL else _type(owner, kind, time)
 
 
-def _type(owner: str, kind: shapes.Type) -> Any:
+def _type(owner: str, kind: shapes.Type, time: Any) -> Any:
     if isinstance(kind, Mapping):
         if "list" in kind:
-            return list[_type(owner, kind["list"])]  # type: ignore[misc]  # a type made from data
-        return dict[str, _type(owner, kind["map"])]  # type: ignore[misc]
+            return list[_type(owner, kind["list"], time)]  # type: ignore[misc]  # a type made from data
+        return dict[str, _type(owner, kind["map"], time)]  # type: ignore[misc]
     if not kind.startswith("@"):
-        return _SCALARS[kind]
+        return time | None if time is not None and kind == "time" else _SCALARS[kind]
     name = kind[1:]
     if name == owner:
         return _checked(is_clean(name))  # a schema holds schemas, and cannot be compiled before itself
     if name in shapes.load().types:
-        return _structure(name)
-    return _type(owner, shapes.load().scalars[name])
+        return _structure(name, time)
+    return _type(owner, shapes.load().scalars[name], time)
 
 
+_READ_TIME = Annotated[datetime, msgspec.Meta(tz=True)]
 _SCALARS: dict[str, Any] = {
     "string": str,
     "bytes": _checked(is_bytes),
