@@ -45,6 +45,8 @@ class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
 class _AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
     number: int
     requests: list[Request]
+    ahead: bool
+    """Whether none of them waits for the disk."""
 
 
 class _AnswerAll(msgspec.Struct, tag=6, array_like=True, gc=False):
@@ -163,7 +165,7 @@ class Link(asyncio.Protocol, Handler):
             return await self._together(requests)
         self._check_open()
         answers: asyncio.Future[Sequence[Response]] = self._loop.create_future()
-        self._ask_all(list(requests), [(answers, len(requests))])
+        self._ask_all(list(requests), [(answers, len(requests))], ahead=False)
         return await answers
 
     def _together(self, requests: Sequence[Request]) -> asyncio.Future[Sequence[Response]]:
@@ -183,12 +185,12 @@ class Link(asyncio.Protocol, Handler):
             return
         requests, self._gathered = self._gathered, []
         shares, self._gathered_for = self._gathered_for, []
-        self._ask_all(requests, shares)
+        self._ask_all(requests, shares, ahead=True)
 
-    def _ask_all(self, requests: list[Request], shares: list[_Share]) -> None:
+    def _ask_all(self, requests: list[Request], shares: list[_Share], *, ahead: bool) -> None:
         number = next(self._numbers)
         self._asked_all[number] = shares
-        self._send(_AskAll(number, requests))
+        self._send(_AskAll(number, requests, ahead))
 
     def _leave(self, number: int) -> None:
         if not self.closed.is_set():
@@ -330,7 +332,7 @@ class Link(asyncio.Protocol, Handler):
         elif isinstance(frame, _Ask):
             self._serving[number] = self._loop.create_task(self._serve(frame))
         elif isinstance(frame, _AskAll):
-            if all(request.ahead for request in frame.requests):
+            if frame.ahead:
                 self._due.append(frame)
                 if self._due_served is None or self._due_served.done():
                     self._due_served = self._loop.create_task(self._serve_in_turn())

@@ -177,11 +177,8 @@ class Bucket:
 
     def latest(self, key: str) -> bytes | None:
         """Return the newest state of an object, durable or not."""
-        found = self.pending.get(key)
-        if found is not None:
-            return found.body
-        row = self.objects.get(key)
-        return None if row is None else row.body
+        found = self.pending.get(key) or self.objects.get(key)
+        return None if found is None else found.body
 
     def keys(self, prefix: str = "") -> Sequence[str]:
         """Return the keys that begin with ``prefix`` in order."""
