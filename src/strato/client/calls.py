@@ -223,11 +223,14 @@ class WireCluster(Cluster):
         subresource: str = "",
     ) -> Sequence[ApiError | None]:
         """Patch objects of one kind."""
-        headers = _PATCH_HEADERS[patch_type]
-        requests = [
-            Request("PATCH", kind.path(namespace, name, subresource), {}, headers, encode(body), brief=True)
-            for namespace, name, body in patches
-        ]
+        headers, end = _PATCH_HEADERS[patch_type], f"/{subresource}" if subresource else ""
+        starts: dict[str, str] = {}
+        requests = []
+        for namespace, name, body in patches:
+            start = starts.get(namespace)
+            if start is None:
+                start = starts[namespace] = f"{kind.path(namespace)}/"
+            requests.append(Request("PATCH", f"{start}{name}{end}", {}, headers, encode(body), brief=True))
         return _failures(await self.exchange_all(requests))
 
     async def raw(
@@ -314,7 +317,9 @@ def _bind_request(binding: Binding) -> Request:
         "metadata": metadata,
         "target": {"apiVersion": "v1", "kind": "Node", "name": node},
     }
-    return Request("POST", catalog.POD.path(namespace, pod, "binding"), {}, _JSON_BODY_HEADERS, encode(body))
+    return Request(
+        "POST", catalog.POD.path(namespace, pod, "binding"), {}, _JSON_BODY_HEADERS, encode(body), brief=True
+    )
 
 
 async def _whole_body(response: Response) -> bytes:

@@ -172,7 +172,7 @@ def encode(body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes) -> byt
     """Write a JSON body; bytes are one already."""
     if isinstance(body, bytes):
         return body
-    return msgspec.json.encode(body if isinstance(body, dict | list) else _plain(body))
+    return _encode(body if isinstance(body, _PLAIN) else _plain(body))
 
 
 def decode_error(body: bytes, code: int) -> ApiError:
@@ -193,6 +193,8 @@ def decode_error(body: bytes, code: int) -> ApiError:
     return from_status({"kind": "Status", "message": message, "reason": _REASONS.get(code, ""), "code": code})
 
 
+_encode = msgspec.json.Encoder().encode
+_PLAIN = (dict, list)
 _REASONS = {
     400: "BadRequest",
     401: "Unauthorized",

@@ -39,6 +39,7 @@ class SpecSharing:
         "_kind",
         "_last",
         "_last_spec",
+        "_placed",
         "_placed_spec",
         "_specs",
         "_tail",
@@ -61,6 +62,8 @@ class SpecSharing:
         self._last, self._last_spec = b"", spec.default
         self._head, self._tail, self._placed_spec = b"", b"", spec.default
         """What surrounds the node's name in the last spec that had one."""
+        self._placed: dict[bytes, Any] = {}
+        """Specs with these surroundings, by the node's name: a pod tells of its node more than once."""
         self.frame: Any = msgspec.defstruct(
             f"{view.__name__}Frame",
             [
@@ -103,8 +106,13 @@ class SpecSharing:
             return self._last_spec
         if self._head and raw.startswith(self._head) and raw.endswith(self._tail):
             written = raw[len(self._head) : -len(self._tail)]
-            if _is_plain(written):
-                return replace(self._placed_spec, node_name=sys.intern(written.decode()))
+            spec = self._placed.get(written)
+            if spec is None and _is_plain(written):
+                if len(self._placed) >= _KEPT:
+                    self._placed.clear()
+                spec = self._placed[written] = replace(self._placed_spec, node_name=sys.intern(written.decode()))
+            if spec is not None:
+                return spec
         start = raw.rfind(_NODE) + len(_NODE) if self._can_be_placed else 0
         if start < len(_NODE):
             spec = self._last_spec = self._specs.get(raw) or self._learn(raw, raw, "")
@@ -119,6 +127,7 @@ class SpecSharing:
         spec = replace(spec, node_name=name) if spec is not None else self._learn(template, raw, name)
         if template in self._specs:
             self._head, self._tail, self._placed_spec = raw[:start], raw[end:], spec
+            self._placed = {}
         return spec
 
     def _learn(self, template: bytes, raw: bytes, name: str) -> Any:
