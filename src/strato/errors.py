@@ -69,6 +69,14 @@ class InvalidInput(UsageError):
         super().__init__(f"{what} is invalid ({count} problem{'s' if count != 1 else ''}){lines}")
 
 
+def one_line(error: Exception) -> str:
+    """Return what a library's error says in one line; of a YAML parser's, problem and place."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is not None and problem:
+        return f"{problem} (line {mark.line + 1}, column {mark.column + 1})"
+    return " ".join(str(error).split())
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """One field of an object and what is wrong with it, as in ``Status.details.causes``."""

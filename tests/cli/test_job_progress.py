@@ -61,3 +61,42 @@ def test_waiting_asks_a_lost_server_less_and_less_often() -> None:
     assert phases == {"train": "Completed"}
     assert cluster.lists == 24
     assert 60 < clock.monotonic() - began < 250  # twice a second would be 12
+
+
+class FullCluster:
+    """A cluster without room: the job stays as it is for a minute."""
+
+    def __init__(self, clock: VirtualClock, phase: str) -> None:
+        self.clock, self.phase = clock, phase
+
+    async def list(self, _kind: object, _namespace: str, *, field_selector: str) -> ListPage[Any]:
+        phase = self.phase if self.clock.monotonic() < 60 else "Completed"
+        return ListPage(
+            items=[{"metadata": {"name": "train"}, "status": {"state": {"phase": phase}}}], resource_version="1"
+        )
+
+    async def watch(self, _kind: object, _namespace: str, **_options: str) -> AsyncIterator[Any]:
+        await self.clock.sleep(30)
+        for batch in ():
+            yield batch
+
+
+@pytest.mark.parametrize(
+    ("phase", "namespace", "told"),
+    [
+        pytest.param("Pending", "default", "train still waits; 'strato explain job/train' says why", id="no room"),
+        pytest.param("Pending", "team", "'strato explain job/train -n team' says why", id="no room in a namespace"),
+        pytest.param("Running", "default", "", id="a job that runs takes the time it takes"),
+    ],
+)
+def test_a_job_that_waits_names_the_command_that_says_why(
+    phase: str, namespace: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = VirtualClock()
+    cluster = cast(Cluster, FullCluster(clock, phase))
+    run_virtual(clock, wait_for_jobs(cluster, namespace, ["train"], None, clock=clock, random=Random(1)))
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith(f"train: {phase}")
+    assert lines[-1] == "train: Completed"
+    assert told in "".join(lines[1:-1])
+    assert len(lines) == (3 if told else 2)

@@ -136,6 +136,25 @@ def test_kubectl_gets_every_word_as_typed(tmp_path: Path) -> None:
     assert done.stdout.split("|")[:-1] == words
 
 
+def test_kubectl_speaks_to_the_cluster_that_the_global_options_name(tmp_path: Path) -> None:
+    """A command for one cluster must not reach another one because a context was passed over."""
+    tool = tmp_path / "kubectl"
+    tool.write_text('#!/bin/sh\nprintf "%s|" "$KUBECONFIG" "$@"\n')
+    tool.chmod(0o755)
+    config = tmp_path / "config"
+    config.write_text("{}")
+    named = ["--kubeconfig", str(config), "--context", "other", "--master", "https://there:1"]
+    done = subprocess.run(
+        [sys.executable, "-m", "strato", *named, "kubectl", "get", "pods"],
+        env={**os.environ, "PATH": str(tmp_path)},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    words = [str(config), "--server=https://there:1", "--context=other", "get", "pods"]
+    assert done.stdout.split("|")[:-1] == words
+
+
 def test_version_as_json(capfd: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capfd, "version", "-o", "json")
     assert code == 0

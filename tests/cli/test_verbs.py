@@ -177,10 +177,19 @@ def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path) -> None:
         pytest.param(("queue", "operate", "-n", "default", "-a", "update"), "greater than 0", id="no weight"),
         pytest.param(("queue", "delete", "-n", "default"), "can not be deleted", id="a queue that must stay"),
         pytest.param(("jobtemplate", "delete"), "name cannot be left blank", id="nothing to delete"),
+        pytest.param(("job", "run", "-f", "broken.yaml"), "broken.yaml: not YAML: expected", id="no YAML"),
+        pytest.param(("jobflow", "create", "-f", "broken.yaml"), "broken.yaml: not YAML: expected", id="no flows"),
+        pytest.param(("jobflow", "create", "-f", "empty.yaml"), "empty.yaml: holds no JobFlow", id="an empty file"),
+        pytest.param(("image", "import", "x", "broken.yaml"), "is not a tar archive that can be read", id="no archive"),
     ],
 )
-def test_a_failure_is_one_line(shell: Shell, args: tuple[str, ...], message: str) -> None:
-    error = shell.strato(*args, code=1)
+def test_a_failure_is_one_line(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, args: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "broken.yaml").write_text("a: [1,\n")
+    (tmp_path / "empty.yaml").write_text("---\n")
+    monkeypatch.chdir(tmp_path)
+    error = shell.strato(*args, code=2 if args[0] == "image" else 1)
     assert message in error
     assert error.count("\n") == 1
 
@@ -392,6 +401,15 @@ def test_logs_of_what_has_not_started_say_so(shell: Shell) -> None:
     assert "has no task 'x'; it has work" in shell.strato("job", "logs", "one", "-t", "x", code=1)
 
 
+def test_logs_that_every_pod_refuses_are_a_failure(shell: Shell) -> None:
+    job = shell.job("one")
+    for name in ("one-work-0", "one-work-1"):
+        shell.pod(name, job)
+    told = shell.strato("logs", "job/one", "-c", "nope", code=1)
+    assert "[one-work-1] container nope is not valid for pod one-work-1" in told
+    assert "none of the 2 pods of job default/one gave a log" in told
+
+
 def test_vcctl_takes_global_flags_anywhere(shell: Shell) -> None:
     shell.job("one")
     assert "one" in shell.tool("vcctl", "job", "list", "-k", "file", "--v=4", "-s", "https://h")
@@ -510,6 +528,17 @@ def test_a_shell_completes_what_is_typed(
 def test_the_completion_script_asks_for_what_is_answered(shell: Shell) -> None:
     for name in ("bash", "zsh", "fish"):
         assert f"_STRATO_COMPLETE={name}_complete" in shell.strato("completion", name)
+
+
+def test_an_address_alone_names_a_cluster(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("KUBECONFIG", "STRATO_HOME", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["--master", "http://127.0.0.1:1", "job", "list"])
+    assert "the server http://127.0.0.1:1 cannot be reached" in capsys.readouterr().err
 
 
 def test_a_server_that_does_not_answer_is_named_with_what_to_do(

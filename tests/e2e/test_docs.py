@@ -51,7 +51,7 @@ def folder_of_the_reader(path: Path) -> Path:
 @pytest.mark.timeout(900)
 def test_the_sessions_of_the_pages_go_as_they_are_written(laptop: Callable[..., EmbeddedWorld], tmp_path: Path) -> None:
     folder = folder_of_the_reader(tmp_path / "reader")
-    world = laptop("--cpus", "4")
+    world = laptop("--cpus", "1")
     seen = set()
     of_the_simulator = [words for words in sessions("docs/first-steps.md") if words[1] == "sim"]
     for words in [*sessions("README.md"), *of_the_simulator]:

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from strato.admission.pods import ResourceGroup
-from strato.errors import InvalidInput, Problem
+from strato.errors import InvalidInput, Problem, one_line
 
 Json = dict[str, Any]
 
@@ -42,7 +42,7 @@ def read_groups(text: str, where: str) -> tuple[ResourceGroup, ...]:
     try:
         body = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise InvalidInput("the admission configuration", [Problem(where, f"not YAML: {error}")]) from error
+        raise InvalidInput("the admission configuration", [Problem(where, f"not YAML: {one_line(error)}")]) from error
     listed = (body or {}).get("resourceGroups", []) if isinstance(body, dict | None) else None
     if not isinstance(listed, list | None):
         message = "resourceGroups is a list of groups; write resourceGroups: [{resourceGroup: …}]"

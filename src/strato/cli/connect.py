@@ -72,7 +72,7 @@ def connect(ctx: click.Context) -> Cluster:
 
 
 def kubeconfig_paths(ctx: click.Context) -> list[Path]:
-    """Return the kubeconfig files to merge; empty means the pod's own service account.
+    """Return the kubeconfig files to merge; empty means ``--master`` alone or the pod's own service account.
 
     Raises:
         UsageError: There is no cluster to talk to.
@@ -88,12 +88,19 @@ def kubeconfig_paths(ctx: click.Context) -> list[Path]:
     users = Path("~/.kube/config").expanduser()
     if options["home"] is None and users.exists():
         return [users]
-    if os.environ.get("KUBERNETES_SERVICE_HOST"):
+    if os.environ.get("KUBERNETES_SERVICE_HOST") or options["master"]:
         return []
     raise UsageError(
         "no cluster to talk to: the embedded cluster is not running and no kubeconfig is set; "
-        "start one with 'strato up' or name one with --kubeconfig FILE"
+        "start one with 'strato up' or name one with --kubeconfig FILE or --master URL"
     )
+
+
+def kubectl_flags(ctx: click.Context) -> list[str]:
+    """Return the global options beside the kubeconfig, as kubectl calls them; without them kubectl takes plugins."""
+    options = _options(ctx)
+    named = (("--server", options["master"]), ("--context", options["context"]))
+    return [f"{flag}={value}" for flag, value in named if value]
 
 
 def _options(ctx: click.Context) -> dict[str, Any]:

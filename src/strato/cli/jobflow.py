@@ -17,7 +17,7 @@ from strato.cli.output import NOTHING_FOUND, all_namespaces_option, fitted_table
 from strato.cli.verbs import VerbFailed, VerbGroup
 from strato.client.cluster import Cluster, Json
 from strato.clock import SystemClock, parse_time
-from strato.errors import ApiError
+from strato.errors import ApiError, one_line
 from strato.units import human_duration
 
 _namespace = click.option("-n", "--namespace", default="default", show_default=True, help="Namespace.")
@@ -137,14 +137,16 @@ def documents(path: Path, kind: Kind) -> list[Json]:
     """Read a file of YAML documents; blank ones are skipped.
 
     Raises:
-        VerbFailed: It cannot be read, or a document is of another kind.
+        VerbFailed: It cannot be read, holds nothing, or a document is of another kind.
     """
     import yaml
 
     try:
         found = [body for body in yaml.safe_load_all(read_text(path)) if body]
     except yaml.YAMLError as error:
-        raise VerbFailed(f"{path}: not YAML: {' '.join(str(error).split())}") from error
+        raise VerbFailed(f"{path}: not YAML: {one_line(error)}") from error
+    if not found:
+        raise VerbFailed(f"{path}: holds no {kind.name} ({kind.api_version})")
     for number, body in enumerate(found, 1):
         if not isinstance(body, dict) or body.get("kind") != kind.name or not (body.get("metadata") or {}).get("name"):
             raise VerbFailed(f"{path}: document {number} is no {kind.name} ({kind.api_version}) with a name")

@@ -7,7 +7,7 @@ import shutil
 
 import click
 
-from strato.cli.connect import kubeconfig_paths
+from strato.cli.connect import kubeconfig_paths, kubectl_flags
 from strato.errors import UsageError
 
 
@@ -31,4 +31,4 @@ def kubectl(ctx: click.Context, args: tuple[str, ...]) -> None:
     paths = kubeconfig_paths(ctx)
     if paths:
         os.environ["KUBECONFIG"] = os.pathsep.join(str(path) for path in paths)
-    os.execv(program, ["kubectl", *args])
+    os.execv(program, ["kubectl", *kubectl_flags(ctx), *args])

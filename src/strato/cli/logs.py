@@ -10,7 +10,7 @@ import click
 from strato.api import catalog
 from strato.cli.connect import with_cluster
 from strato.client.cluster import Cluster
-from strato.errors import ApiError, NotFound, UsageError
+from strato.errors import ApiError, NotFound, StratoError, UsageError
 
 
 @click.command()
@@ -52,13 +52,16 @@ def logs(
             await cluster.get(catalog.VCJOB, name, namespace)  # a job that is not there is told as such
             raise UsageError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
         names = [pod["metadata"]["name"] for pod in pods.items]
-        await asyncio.gather(*(_print_log(cluster, namespace, pod, query, prefix=f"[{pod}] ") for pod in names))
+        reading = (_print_log(cluster, namespace, pod, query, prefix=f"[{pod}] ") for pod in names)
+        if not any(await asyncio.gather(*reading)):
+            raise StratoError(f"none of the {len(names)} pods of job {namespace}/{name} gave a log")
 
     with_cluster(ctx, work)
 
 
-async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], *, prefix: str) -> None:
-    rest = b""
+async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], *, prefix: str) -> bool:
+    """Print one pod's log, and return whether there was one; the refusal of one of several is told in a line."""
+    rest, refused = b"", False
     stdout = sys.stdout.buffer
     try:
         async for chunk in cluster.stream(catalog.POD.path(namespace, pod, "log"), query=query):
@@ -72,5 +75,7 @@ async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str
         if not prefix or isinstance(error, NotFound):
             raise
         click.echo(f"{prefix}{error}", err=True)  # one pod without a log does not hide the others
+        refused = True
     if rest:
         stdout.write(prefix.encode() + rest + b"\n")
+    return not refused

@@ -13,7 +13,7 @@ from strato.cli.output import output_option, text_of
 @click.command()
 @output_option
 def version(output: str) -> None:
-    """Print the version (spec volcano-cli A6)."""
+    """Print the version."""
     facts = {
         "API Version": "v1alpha1",
         "Version": __version__,

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile, is_server_url
-from strato.errors import InvalidInput, Problem, UsageError
+from strato.errors import InvalidInput, Problem, UsageError, one_line
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds its token, CA and namespace."""
@@ -120,7 +120,7 @@ def _parse(path: Path, problems: list[Problem]) -> dict[str, Any]:
     except OSError as error:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problems.append(Problem(str(path), f"is not YAML: {' '.join(str(error).split())}"))
+        problems.append(Problem(str(path), f"is not YAML: {one_line(error)}"))
     else:
         if document is None:
             return {}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from strato.errors import UsageError
+from strato.errors import UsageError, one_line
 
 HOST_IMAGE = "strato/host"
 
@@ -164,7 +164,7 @@ def _unpack(path: Path, target: Path) -> None:
             files = (member for member in archive if not (member.isdev() or member.isfifo()))
             archive.extractall(target, (_inside(member, target) for member in files))
     except (tarfile.TarError, EOFError) as err:
-        raise ImageProblem(f"{path} is not a tar archive that can be read: {err}") from err
+        raise ImageProblem(f"{path} is not a tar archive that can be read: {one_line(err)}") from err
 
 
 def _inside(member: tarfile.TarInfo, target: Path) -> tarfile.TarInfo:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from strato.errors import InvalidInput, Problem
+from strato.errors import InvalidInput, Problem, one_line
 from strato.scheduler import thirdparty
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.arguments import nearest, read_arguments
@@ -108,7 +108,7 @@ def parse_config(text: str, where: str = "scheduler configuration", base: Path =
     try:
         document = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError, TypeError) as err:
-        raise InvalidInput(where, [Problem("", f"not YAML: {err}")]) from err
+        raise InvalidInput(where, [Problem("", f"not YAML: {one_line(err)}")]) from err
     except RecursionError as err:
         raise InvalidInput(where, [Problem("", "not a configuration: nested too deeply")]) from err
     return config_from(document, where, text, base)

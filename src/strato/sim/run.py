@@ -21,7 +21,7 @@ from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster, Json
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
-from strato.errors import InvalidInput, Problem, UsageError
+from strato.errors import InvalidInput, Problem, UsageError, one_line
 from strato.scheduler.config import Config, parse_config
 from strato.sim.measure import JobRecord, Recorder
 from strato.sim.nodes import NodeShape, parse_nodes, total_capacity
@@ -129,7 +129,7 @@ def _queues(path: Path | None) -> tuple[Json, ...]:
     try:
         documents = [document for document in yaml.safe_load_all(_text(path)) if document is not None]
     except yaml.YAMLError as error:
-        raise InvalidInput("queues", [Problem(str(path), f"is not YAML: {' '.join(str(error).split())}")]) from error
+        raise InvalidInput("queues", [Problem(str(path), f"is not YAML: {one_line(error)}")]) from error
     problems = []
     for number, document in enumerate(documents, start=1):
         where = f"{path}: document {number}"

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import yaml
 
 from strato import __version__
-from strato.errors import InvalidInput, Problem
+from strato.errors import InvalidInput, Problem, one_line
 
 Json = dict[str, Any]
 
@@ -258,7 +258,7 @@ class Chosen:
         try:
             body = yaml.safe_load(text) or {}
         except yaml.YAMLError as error:
-            problems.append(Problem(name, f"not YAML: {error}"))
+            problems.append(Problem(name, f"not YAML: {one_line(error)}"))
             return
         if not isinstance(body, dict):
             problems.append(Problem(name, "must hold sections such as basic and custom"))

@@ -46,7 +46,7 @@ async def print_logs(
         ApiError: The job does not exist, or the server did not answer.
     """
     follow = query.get("follow") == "true"
-    streams: dict[str, asyncio.Task[None]] = {}
+    streams: dict[str, asyncio.Task[bool]] = {}
     try:
         while True:
             parts = await read_parts(cluster, namespace, name, others=False)
@@ -69,7 +69,9 @@ async def print_logs(
             await clock.sleep(_LOOK_SECONDS)
         if not streams and not follow:
             raise VerbFailed(f"no pod of job {name} has started; ask 'strato explain job/{name}' why, or use --follow")
-        await asyncio.gather(*streams.values())
+        read = await asyncio.gather(*streams.values())
+        if read and not any(read):
+            raise VerbFailed(f"no pod of job {name} gave a log")
     finally:
         for stream in streams.values():
             stream.cancel()
@@ -82,15 +84,18 @@ def has_started(pod: Json) -> bool:
 
 async def _print(
     cluster: Cluster, namespace: str, pod: str, query: Mapping[str, str], prefix: bytes, write: Write
-) -> None:
-    rest = b""
+) -> bool:
+    """Print one pod's log, and return whether there was one."""
+    rest, refused = b"", False
     try:
         async for chunk in cluster.stream(catalog.POD.path(namespace, pod, "log"), query=dict(query)):
             *lines, rest = (rest + chunk).split(b"\n")
             write(b"".join(prefix + line + b"\n" for line in lines))
     except NotFound:
-        return  # deleted meanwhile; what it printed is gone with it
+        return True  # deleted meanwhile; what it printed is gone with it
     except ApiError as error:
         write(prefix + f"no log: {error}\n".encode())
+        refused = True
     if rest:
         write(prefix + rest + b"\n")
+    return not refused

@@ -11,6 +11,7 @@ from strato.api import catalog
 from strato.cli.inputs import read_text
 from strato.cli.verbs import VerbFailed
 from strato.client.cluster import Json
+from strato.errors import one_line
 
 
 def parse_resources(text: str, flag: str) -> dict[str, str]:
@@ -90,7 +91,7 @@ def job_from_file(filename: str) -> Json:
     try:
         body = yaml.safe_load(read_text(Path(filename)))
     except yaml.YAMLError as error:
-        raise VerbFailed(f"{filename}: {error}") from error
+        raise VerbFailed(f"{filename}: not YAML: {one_line(error)}") from error
     if not isinstance(body, dict) or body.get("kind") != "Job":
         found = body.get("kind") if isinstance(body, dict) else type(body).__name__
         raise VerbFailed(

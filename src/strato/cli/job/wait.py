@@ -17,6 +17,8 @@ from strato.clock import Clock, SystemClock
 from strato.errors import Gone, TooManyRequests, Unavailable
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
+_PATIENCE_SECONDS = 5.0
+"""A job that waits for room longer than this makes its user ask why."""
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
 
@@ -31,7 +33,8 @@ async def wait_for_jobs(
 ) -> dict[str, str]:
     """Return the last phase of each job once all have ended.
 
-    Jobs are watched. A server that does not answer is asked again after a growing, jittered wait.
+    Jobs are watched. A server that does not answer is asked again after a growing, jittered wait. Of a job that is
+    still pending after some seconds a line says how to learn why.
 
     Args:
         cluster: Where the jobs are.
@@ -46,6 +49,7 @@ async def wait_for_jobs(
     """
     follower = _Follower(names)
     clock = clock or SystemClock()
+    advice = asyncio.ensure_future(follower.advise(clock, namespace))
     backoff = Backoff(random or SystemRandom(), initial_seconds=_FIRST_WAIT_SECONDS, max_seconds=_LONGEST_WAIT_SECONDS)
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -61,6 +65,7 @@ async def wait_for_jobs(
             f"not finished after {timeout_seconds:g} s: {left}; ask 'strato explain job/NAME' why"
         ) from error
     finally:
+        advice.cancel()
         follower.close()
     return {name: follower.phases[name] for name in names}
 
@@ -128,6 +133,17 @@ class _Follower:
         if self._shown.get(name) != line:
             self._shown[name] = line
             self._print(line)
+
+    async def advise(self, clock: Clock, namespace: str) -> None:
+        """Say once how to learn why a job waits."""
+        await clock.sleep(_PATIENCE_SECONDS)
+        option = "" if namespace == "default" else f" -n {namespace}"
+        for name in self.unfinished:
+            if self.phases.get(name) == "Pending":
+                begin = "\r\033[K" if self._live else ""
+                click.echo(f"{begin}{name} still waits; 'strato explain job/{name}{option}' says why", err=True)
+                if self._live and len(self._names) == 1:  # the line that was written over
+                    self._print(self._shown[name])
 
     def _print(self, line: str) -> None:
         if self._live and len(self._names) == 1:

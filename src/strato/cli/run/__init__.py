@@ -16,7 +16,7 @@ PARTS = {
     "webhook": ("webhook", "Run the admission webhook."),
     "all": ("everything", "Run scheduler, controllers and webhook in one process."),
     "apiserver": ("apiserver", "Run the embedded API server alone."),
-    "node": ("nodes", "Run hollow nodes."),
+    "node": ("nodes", "Run nodes: hollow ones, or this machine."),
 }
 """Name -> module and one line of help, so that listing them imports nothing."""
 

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from strato.controllers.sharding.policies import POLICIES, AllocationRate, NodeLimit, ShardPolicy, Warmup
-from strato.errors import InvalidInput, Problem
+from strato.errors import InvalidInput, Problem, one_line
 from strato.units import duration_seconds
 
 CONFIG_KEY: Final = "sharding.yaml"
@@ -74,7 +74,7 @@ def parse_sharding(text: str) -> ShardingSettings:
     try:
         parsed = msgspec.convert(yaml.safe_load(text) or {}, _File, strict=False)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise InvalidInput(CONFIG_KEY, [Problem("", str(error))]) from error
+        raise InvalidInput(CONFIG_KEY, [Problem("", one_line(error))]) from error
     problems: list[Problem] = []
     if not parsed.scheduler_configs:
         problems.append(Problem("schedulerConfigs", "names no scheduler; give at least one"))

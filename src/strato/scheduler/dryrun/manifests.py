@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from strato.errors import Problem
+from strato.errors import Problem, one_line
 
 Json = dict[str, Any]
 Located = tuple[str, Json]
@@ -123,7 +123,7 @@ def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[
             loader.dispose()
     except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:
         where = f"{name}: document {max(number, 1)}"
-        problems.append(Problem(where, f"is neither YAML nor JSON: {' '.join(str(error).split())}"))
+        problems.append(Problem(where, f"is neither YAML nor JSON: {one_line(error)}"))
     except RecursionError:
         problems.append(Problem(f"{name}: document {max(number, 1)}", "is nested too deeply"))
 
