@@ -32,6 +32,7 @@ from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import PodAddresses, choose_block
 from strato.node.sandbox.volumes import File, Inputs, payload, write_payload
 from strato.server.logs import LogOptions
+from strato.server.tables.pods import pod_status as shown_status
 
 SLEEPS = [
     pytest.param(["sleep", "5"], 5.0, id="plain sleep"),
@@ -137,6 +138,17 @@ def test_condition_times_change_only_with_the_status() -> None:
     assert first["Initialized"]["lastTransitionTime"] == second["Initialized"]["lastTransitionTime"]
     assert first["Ready"]["lastTransitionTime"] != second["Ready"]["lastTransitionTime"]
     assert second["Ready"]["reason"] == "PodFailed"
+
+
+def test_a_pod_whose_init_container_failed_was_never_initialized() -> None:
+    """As a kubelet has it; kubectl then shows Init:… and not the waiting main container."""
+    record = PodRecord("Never", [_container("ended", 1, init=True), _container("waiting")], start_time=1.0)
+    status = pod_status(record, 10.0)
+    initialized = next(one for one in status["conditions"] if one["type"] == "Initialized")
+    assert (status["phase"], initialized["status"]) == ("Failed", "False")
+    assert initialized["reason"] == "ContainersNotInitialized"
+    spec = {"initContainers": [{"name": "c"}], "containers": [{"name": "d"}]}
+    assert shown_status({"metadata": {}, "spec": spec, "status": status}) == "Init:r"
 
 
 def test_a_record_read_back_from_its_status_is_the_same() -> None:
@@ -364,6 +376,8 @@ def test_images_are_found_imported_and_removed(tmp_path: Path) -> None:
     store.remove("reg.io/a/b")
     with pytest.raises(ImageProblem, match="not in the store"):
         store.remove("reg.io/a/b")
+    with pytest.raises(ImageProblem, match="machine's own root and cannot be removed"):
+        store.remove("strato/host")
     with pytest.raises(ImageProblem, match="neither a directory nor a tar"):
         store.import_image("x", tmp_path / "nothing")
     with pytest.raises(ImageProblem, match="cannot be replaced"):

@@ -116,9 +116,11 @@ class ImageStore:
         """Remove an image; containers that run on it keep what they have open.
 
         Raises:
-            ImageProblem: No such image.
+            ImageProblem: No such image, or the machine's own.
         """
-        if self.find(name) is None or normal_name(name) == normal_name(HOST_IMAGE):
+        if normal_name(name) == normal_name(HOST_IMAGE):
+            raise ImageProblem(f"{HOST_IMAGE} is this machine's own root and cannot be removed")
+        if self.find(name) is None:
             raise ImageProblem(f"image {name!r} is not in the store; `strato image list` shows what is")
         shutil.rmtree(self._path(name))
 

@@ -219,7 +219,7 @@ def _conditions(pod: PodRecord, phase: str, now: str, inits: Sequence[ContainerR
         ready = (False, "ContainersNotReady", f"containers with unready status: {_names(unready)}")
     if phase == "Succeeded":
         start = (True, "PodCompleted", "")
-    elif not done and inits and not _have_begun(pod.mains) and not initialized(inits):
+    elif inits and not _have_begun(pod.mains) and not initialized(inits):
         open_inits = [c for c in inits if not (c.started if c.sidecar else c.succeeded)]
         start = (False, "ContainersNotInitialized", f"containers with incomplete status: {_names(open_inits)}")
     return [
