@@ -126,6 +126,59 @@ def test_overload_drops_instead_of_waiting() -> None:
     assert w.recorder.dropped == 1000
 
 
+def bound(number: int) -> ObjectReference:
+    return ObjectReference(kind="Pod", namespace="default", name=f"p{number}", uid=str(number))
+
+
+def test_events_of_a_burst_wait_for_its_end_and_go_together() -> None:
+    w = World()
+
+    async def script() -> None:
+        for number in range(100):
+            w.recorder.event(bound(number), "Normal", "Scheduled", "m")
+            await w.clock.sleep(0.01)
+        early = len(w.server.requests)
+        assert 0 < early < 20, "only those before it was a burst"
+        await w.clock.sleep(0.5)
+        assert len(w.server.requests) == 100
+        assert sorted(event["involvedObject"]["name"] for event in w.events()) == sorted(f"p{n}" for n in range(100))
+
+    w.run(script)
+    assert w.recorder.dropped == 0
+
+
+def test_events_do_not_wait_for_the_end_of_an_endless_burst() -> None:
+    w = World()
+
+    async def script() -> None:
+        for number in range(400):
+            w.recorder.event(bound(number), "Normal", "Scheduled", "m")
+            await w.clock.sleep(0.01)
+        assert 150 <= len(w.events()) <= 250, "what is older than two seconds is written"
+
+    w.run(script)
+    assert len(w.events()) == 400
+
+
+def test_events_that_are_sent_together_fail_repeat_and_collide_each_for_itself() -> None:
+    w = World()
+
+    async def script() -> None:
+        for number in range(40):
+            w.recorder.event(bound(number), "Normal", "Scheduled", "m")
+        for _ in range(3):
+            w.recorder.event(bound(7), "Normal", "Scheduled", "m")
+        w.server.fail_next("create", 403, "Forbidden")
+        w.server.fail_next("create", 503, "ServiceUnavailable")
+        w.server.fail_next("create", 409, "AlreadyExists")
+
+    w.run(script)
+    counts = {event["involvedObject"]["name"]: event["count"] for event in w.events()}
+    assert len(counts) == 39
+    assert {name: count for name, count in counts.items() if count > 1} == {"p7": 4}
+    assert w.recorder.dropped == 1
+
+
 def test_server_that_is_away_is_waited_for_a_little() -> None:
     w = World()
 

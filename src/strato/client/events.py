@@ -3,6 +3,9 @@
 Recording never waits and never fails: events go through a bounded queue, repeats become a count on the event that
 is there, a flood of different messages is folded into one, and what is too much is dropped and counted. The rules
 and numbers are those of client-go's event correlator, so that our events look like everybody's.
+
+Nobody acts upon an event. While they come by the dozen there is work that goes first: they wait for a lull, or two
+seconds at most, and are written many with one call where that is cheaper.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import asyncio
 import logging
 import zlib
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -38,13 +41,24 @@ _SPAM_BURST = 25.0
 _SPAM_PER_SECOND = 1 / 300
 _ATTEMPTS = 4
 _REMOTE_SENDERS = 4
+_BURST = 16
+"""Events without a lull between from which on they wait."""
+_LULL_SECONDS = 0.25
+_PATIENCE_SECONDS = 2.0
 
 T = TypeVar("T")
 
 
+_Identity = tuple[str, str, str, str]
+"""Kind, namespace, name and UID of an object."""
+
+
 class _Happened(NamedTuple):
     at: float
+    since: float
+    """Monotonic."""
     regarding: ObjectReference
+    identity: _Identity
     type: str
     reason: str
     message: str
@@ -121,6 +135,8 @@ class EventRecorder:
             if registry
             else None
         )
+        self._in_burst = 0
+        self._last_at = float("-inf")
         self.dropped = 0
         """How many events were not written."""
 
@@ -139,10 +155,14 @@ class EventRecorder:
             reason: One CamelCase word for machines.
             message: A sentence for people.
         """
-        happened = _Happened(self._clock.now(), _reference(regarding), type, reason, message)
+        reference, since = _reference(regarding), self._clock.monotonic()
+        identity = reference.kind, reference.namespace, reference.name, reference.uid
+        happened = _Happened(self._clock.now(), since, reference, identity, type, reason, message)
         if len(self._queue) >= _QUEUE_LENGTH or self._is_spam(happened):
             self._drop()
             return
+        self._in_burst = self._in_burst + 1 if since < self._last_at + _LULL_SECONDS else 1
+        self._last_at = since
         self._queue.append(happened)
         if len(self._senders) < self._max_senders:
             task = asyncio.get_running_loop().create_task(self._send_all(), name=f"events {self._component}")
@@ -156,15 +176,56 @@ class EventRecorder:
 
     async def _send_all(self) -> None:
         while self._queue:
-            happened = self._queue.popleft()
-            try:
-                await self._send(happened)
-            except ApiError as error:
-                # the namespace may be going away, or we may not write there: an event is not worth more than a word
-                _log.debug(
-                    "event not written: reason=%s object=%s: %s", happened.reason, happened.regarding.name, error
-                )
-                self._drop()
+            rest = self._rest_seconds(self._queue[0])
+            if rest > 0.0:
+                await self._clock.sleep(rest)
+            elif self._cluster.at_once == 1:
+                await self._try(self._queue.popleft())
+            else:
+                count = min(len(self._queue), self._cluster.at_once)
+                await self._send_some([self._queue.popleft() for _ in range(count)])
+
+    def _rest_seconds(self, oldest: _Happened) -> float:
+        """Return how long the events that wait let everything else pass."""
+        if self._in_burst < _BURST or len(self._queue) > _QUEUE_LENGTH // 2:
+            return 0.0
+        return min(oldest.since + _PATIENCE_SECONDS, self._last_at + _LULL_SECONDS) - self._clock.monotonic()
+
+    async def _send_some(self, some: Sequence[_Happened]) -> None:
+        """Create with one call per namespace what is new; whatever repeats, or is not taken, goes by itself then."""
+        first: dict[Hashable, _Happened] = {}
+        later: list[_Happened] = []
+        bodies: dict[str, list[tuple[Hashable, Json]]] = {}
+        for happened in some:
+            key, message = self._correlate(happened)
+            if key in first or self._written.get(key) is not None:
+                later.append(happened)
+                continue
+            first[key] = happened
+            body = self._compose(happened, message)
+            bodies.setdefault(body["metadata"]["namespace"], []).append((key, body))
+        for namespace, new in bodies.items():
+            answers = await self._cluster.create_all(catalog.EVENT, [body for _, body in new], namespace)
+            for (key, body), answer in zip(new, answers, strict=True):
+                if not isinstance(answer, ApiError):
+                    self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
+                elif isinstance(answer, AlreadyExists | Unavailable | TooManyRequests):
+                    later.append(first[key])
+                else:
+                    self._refused(first[key], answer)
+        for happened in later:
+            await self._try(happened)
+
+    async def _try(self, happened: _Happened) -> None:
+        try:
+            await self._send(happened)
+        except ApiError as error:
+            self._refused(happened, error)
+
+    def _refused(self, happened: _Happened, error: ApiError) -> None:
+        """Give up; the namespace may be going away, or we may not write there: an event is not worth more."""
+        _log.debug("event not written: reason=%s object=%s: %s", happened.reason, happened.regarding.name, error)
+        self._drop()
 
     async def _send(self, happened: _Happened) -> None:
         key, message = self._correlate(happened)
@@ -200,7 +261,7 @@ class EventRecorder:
 
     def _correlate(self, happened: _Happened) -> tuple[Hashable, str]:
         """Return what repeats of this event share, and the message to write."""
-        group = (_identity(happened.regarding), happened.type, happened.reason)
+        group = (happened.identity, happened.type, happened.reason)
         similar = self._similar.get(group)
         if similar is None or happened.at - similar.since > _SIMILAR_WINDOW_SECONDS:
             similar = self._similar.put(group, _Similar(happened.at))
@@ -210,10 +271,9 @@ class EventRecorder:
         return group, f"(combined from similar events): {happened.message}"
 
     def _is_spam(self, happened: _Happened) -> bool:
-        identity = _identity(happened.regarding)
-        bucket = self._buckets.get(identity)
+        bucket = self._buckets.get(happened.identity)
         if bucket is None:
-            bucket = self._buckets.put(identity, _Bucket(_SPAM_BURST, happened.at))
+            bucket = self._buckets.put(happened.identity, _Bucket(_SPAM_BURST, happened.at))
         bucket.tokens = min(_SPAM_BURST, bucket.tokens + (happened.at - bucket.filled_at) * _SPAM_PER_SECOND)
         bucket.filled_at = happened.at
         if bucket.tokens < 1.0:
@@ -272,7 +332,3 @@ def _reference(regarding: Object | ObjectReference | Mapping[str, Any]) -> Objec
         resource_version=place.get("resourceVersion", ""),
         field_path=regarding.get("fieldPath", ""),
     )
-
-
-def _identity(reference: ObjectReference) -> tuple[str, str, str, str]:
-    return reference.kind, reference.namespace, reference.name, reference.uid

@@ -14,6 +14,7 @@ import numpy as np
 from strato.api.core import PodSpec, ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
+from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
 from strato.scheduler.cache.memory import UsageMemory
@@ -158,6 +159,8 @@ class Accounts:
         self._classes_made = 0
         self._class_met: tuple[PodSpec | None, TaskClass | None] = None, None
         """The class that was looked up last, and by which spec."""
+        self._minimum_met: tuple[PodGroupSpec | None, int, tuple[Vector | None, tuple[int, ...]]] = None, 0, (None, ())
+        """What the group's spec that was read last asks for at least, in vectors of which width."""
         self._width = self.dims.width
 
     def _open(self) -> None:

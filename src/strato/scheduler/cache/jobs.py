@@ -155,12 +155,14 @@ class Job:
     def valid(self) -> int:
         """Tasks that count towards a complete gang."""
         c = self.counts
-        return self.ready + c[PIPELINED] + c[PENDING]
+        return c[PENDING] + c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED] + c[PIPELINED]
 
     @property
     def is_ready(self) -> bool:
         """Whether enough tasks have a place (pending best-effort ones count)."""
-        return self.ready + self.pending_best_effort >= self.min_available
+        c = self.counts
+        placed = c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED]
+        return placed + self.pending_best_effort >= self.min_available
 
     @property
     def is_pipelined(self) -> bool:
@@ -182,16 +184,21 @@ class Job:
 
     def roles_valid(self) -> bool:
         """Whether every role has enough tasks that count (CheckTaskValid)."""
-        return not self._roles_apply() or all(
-            minimum == 0 or self._role(role, pending=True) + self._role_pipelined(role) >= minimum
-            for role, minimum in self.min_task.items()
-        )
+        if not self.min_task or not self._roles_apply():
+            return True
+        for role, minimum in self.min_task.items():
+            if minimum and self._role(role, pending=True) + self._role_pipelined(role) < minimum:
+                return False
+        return True
 
     def roles_ready(self) -> bool:
         """Whether every role has its minimum placed (CheckTaskReady)."""
-        return not self._roles_apply() or all(
-            self.role_ready(role) >= minimum for role, minimum in self.min_task.items()
-        )
+        if not self.min_task or not self._roles_apply():
+            return True
+        for role, minimum in self.min_task.items():  # noqa: SIM110 -- asked of every job, and a generator costs as much
+            if self.role_ready(role) < minimum:
+                return False
+        return True
 
     def roles_pipelined(self) -> bool:
         """Whether every role has its minimum placed or expected (CheckTaskPipelined)."""

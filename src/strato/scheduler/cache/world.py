@@ -13,7 +13,7 @@ from strato.api.core import Node, Pod, ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.api.selectors import from_label_selector
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
@@ -21,6 +21,7 @@ from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER, PLACE, Accounts, NamespaceQuotas
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
 from strato.scheduler.cache.neighbours import Neighbours
+from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import Layout
 from strato.scheduler.cache.tasks import (
     ALLOCATED_SET,
@@ -263,10 +264,7 @@ class World(Accounts):
         if known is not None and known.phase == group.status.phase and _same_group(known.group, group):
             self._take_status(known, group)  # our own status coming back, mostly
             return
-        amounts = self.dims.parse(spec.min_resources) if spec.min_resources is not None else None
-        for policy in spec.sub_group_policy:
-            from_label_selector(policy.label_selector)
-        self._fit_width()
+        least, columns = self._minimum_of(spec)
         job = self._job(f"{meta.namespace}/{meta.name}")
         old = job.group
         self._take_status(job, group)
@@ -276,8 +274,7 @@ class World(Accounts):
             job.min_task = spec.min_task_member
             job.track_roles()
         self._lay_out(job, old)
-        job.min_resources = None if amounts is None else self.dims.vector(amounts)
-        job.min_columns = () if amounts is None else tuple(c for c, amount in amounts.items() if amount > 0)
+        job.min_resources, job.min_columns = least, columns
         preemptable = meta.annotation(ingest.PREEMPTABLE_KEY) or meta.label(ingest.PREEMPTABLE_KEY)
         job.preemptable = ingest.go_bool(preemptable) is True
         job.waiting_seconds = _waiting_seconds(meta.annotations or {})
@@ -292,10 +289,30 @@ class World(Accounts):
         self._note(job)
         self._open()
 
+    def _minimum_of(self, spec: PodGroupSpec) -> tuple[Vector | None, tuple[int, ...]]:
+        """Return what a group needs to begin, and of what; groups of one template are read once.
+
+        Raises:
+            ValueError: A quantity or a selector in it cannot be read.
+        """
+        met, width, found = self._minimum_met
+        if (met is spec or met == spec) and width == self.dims.width:
+            return found
+        amounts = self.dims.parse(spec.min_resources) if spec.min_resources is not None else None
+        for policy in spec.sub_group_policy:
+            from_label_selector(policy.label_selector)
+        self._fit_width()
+        found = None, ()
+        if amounts is not None:
+            found = self.dims.vector(amounts), tuple([c for c, amount in amounts.items() if amount > 0])
+        self._minimum_met = spec, self.dims.width, found
+        return found
+
     def _take_status(self, job: Job, group: PodGroup) -> None:
         job.group = group
         self.restated[job.key] = None
-        job.conditions = {c.type: (c.status, c.reason, c.message) for c in group.status.conditions}
+        said = group.status.conditions
+        job.conditions = {c.type: (c.status, c.reason, c.message) for c in said} if said else {}
 
     def _lay_out(self, job: Job, old: PodGroup | None) -> None:
         """Split a job as its group says; again when the policy or the topology changed."""
@@ -555,7 +572,8 @@ def _same_group(old: PodGroup | None, new: PodGroup) -> bool:
     if old is None:
         return False
     a, b = old.metadata, new.metadata
-    return old.spec == new.spec and a.uid == b.uid and a.annotations == b.annotations and a.labels == b.labels
+    same_spec = old.spec is new.spec or old.spec == new.spec
+    return same_spec and a.uid == b.uid and a.annotations == b.annotations and a.labels == b.labels
 
 
 def _same_to_us(old: Node, new: Node) -> bool:

@@ -69,7 +69,7 @@ class Drf(Plugin):
     def job_order(self, job: Job) -> float:
         """Smaller share first; with memory, what the job's namespace held lately counts too."""
         if self._memory is None:
-            return self.dominant_share(job.used)
+            return self.dominant_share(job.used) if len(job.tasks) > len(job.pending) else 0.0
         return self.dominant_share(job.used + self._memory.of(job.namespace, job.used.size))
 
     def queue_order(self, queue: Queue) -> Standing:

@@ -40,6 +40,10 @@ class Deadlines(Generic[T]):
         if known is None or known.at != at:
             heapq.heappush(self._heap, (at, next(self._order), key))
 
+    def drop(self, key: str) -> None:
+        """Forget what waits under a key, if anything does."""
+        self._entries.pop(key, None)
+
     @property
     def next_at(self) -> float | None:
         """The instant of the next thing, None when there is none."""

@@ -64,24 +64,22 @@ class GroupReports:
         """Take the statuses that a cycle decided; writes follow when they are due."""
         admitted = sum(_admits(status) for status in plan.groups)
         self._patient.worked(len(plan.binds) + len(plan.evictions) + admitted, now)
+        asked = self._patient.is_asked(now)
         for status in plan.groups:
-            self._take(status, now)
+            self._take(status, now, asked=asked)
 
-    def _take(self, status: GroupStatus, now: float) -> None:
+    def _take(self, status: GroupStatus, now: float, *, asked: bool) -> None:
         job = status.job
         group = job.group
         if group is None:
             return
         key = job.key
-        due = self._due.get(key)
         if group.status.phase != status.phase:
-            if _only_reports(status):
-                if due is None and (key in self._patient or self._patient.is_asked(now)):
-                    self._patient.put(key, now, status)
-                    return
-                at = now + SETTLE_SECONDS if _is_starting(status) else now
-            else:
-                at = now
+            if _only_reports(status) and (asked or key in self._patient):
+                self._due.drop(key)
+                self._patient.put(key, now, status)
+                return
+            at = now + SETTLE_SECONDS if _is_starting(status) else now
         else:
             unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
             at = now + SETTLE_SECONDS
@@ -90,6 +88,7 @@ class GroupReports:
             elif _only_says_why(status):
                 at = max(at, self._arrivals.settled_at(job))
         self._patient.drop(key)
+        due = self._due.get(key)
         self._due.put(key, at if due is None else min(at, due.at), status)
 
     @property

@@ -86,6 +86,10 @@ def _close_job(ssn: Session, job: Job) -> None:
             ssn.world.take_phase(job, status.phase)
     if notes is None or not (notes.errors or notes.verdicts or notes.condition):
         return
+    counts = job.counts
+    if not (job.pending or counts[ALLOCATED] or counts[PIPELINED]):
+        job.told = None
+        return  # nobody is left to be told anything
     ssn.plan.pods.extend(_pod_verdicts(ssn, job, notes))
 
 
