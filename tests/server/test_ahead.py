@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
 from strato.api import catalog
 from strato.api.core import ConfigMap
-from strato.api.wire import User
+from strato.api.wire import Request, Response, User
 from strato.client.cluster import Binding, Created, Json, Patch, WatchEvent
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock
@@ -186,3 +186,64 @@ async def test_writes_together_wait_for_the_disk_once_unless_they_run_ahead() ->
     assert len(world.journal.waiting) == 2
     world.server.store.failed(Unavailable("the disk is full"))
     assert [type(one) for one in await waiting] == [Unavailable, Unavailable, AlreadyExists]
+
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+BODY = b'{"metadata":{"name":"a"},"data":{"n":"1"}}'
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        pytest.param([("GET", MAPS, b"")], id="a list"),
+        pytest.param([("GET", f"{MAPS}/none", b"")], id="an object that is not there"),
+        pytest.param([("POST", MAPS, BODY)], id="an object to create"),
+        pytest.param([("POST", MAPS, BODY), ("POST", MAPS, BODY), ("GET", f"{MAPS}/a", b"")], id="one that is there"),
+        pytest.param([("POST", MAPS, BODY), ("DELETE", f"{MAPS}/a", b"")], id="an object to delete"),
+        pytest.param([("POST", MAPS, b"{")], id="no JSON"),
+        pytest.param([("PATCH", f"{MAPS}/a", b"{}")], id="a patch of an unknown form"),
+        pytest.param([("POST", "/nowhere", b"")], id="no path of ours"),
+        pytest.param([("GET", "/version", b"")], id="a page"),
+        pytest.param([("GET", "/api/v1/namespaces/default/pods/p/log", b"")], id="a log of nobody"),
+    ],
+)
+@pytest.mark.parametrize("fails", [False, True], ids=["committed", "never committed"])
+async def test_an_answer_that_is_started_is_the_one_that_is_waited_for(
+    asked: list[tuple[str, str, bytes]], fails: bool
+) -> None:
+    """A transport's way and that of everybody else give the same answers in the same moments."""
+
+    def requests() -> list[Request]:
+        return [Request(method, path, {}, JSON, body, ADMIN) for method, path, body in asked]
+
+    async def end(world: World) -> None:
+        await a_few_turns()
+        if fails:
+            world.server.store.failed(Unavailable("the disk is full"))
+        elif world.journal.waiting:
+            world.commit()
+        await a_few_turns()
+
+    waited, started = World(), World()
+    tasks = [asyncio.ensure_future(waited.server.handle(request)) for request in requests()]
+    answers: list[Response | None] = [None] * len(asked)
+    later: list[asyncio.Future[None]] = []
+    for number, request in enumerate(requests()):
+
+        def answered(response: Response, number: int = number) -> None:
+            answers[number] = response
+
+        awaited = started.server.start(request, answered)
+        if awaited is not None:
+
+            async def tell(number: int = number, awaited: Awaitable[Response] = awaited) -> None:
+                answers[number] = await awaited
+
+            later.append(asyncio.ensure_future(tell()))
+    await a_few_turns()
+    assert [task.done() for task in tasks] == [answer is not None for answer in answers]
+    await end(waited)
+    await end(started)
+    assert [task.result() for task in tasks] == answers
+    await asyncio.gather(*later)

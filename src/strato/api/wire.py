@@ -1,6 +1,6 @@
 """A request to a Kubernetes API and its answer, without a transport.
 
-The embedded server's core is ``async handle(Request) -> Response``; uvicorn and the in-process client
+The embedded server's core is ``async handle(Request) -> Response``; the HTTP server and the in-process client
 both call it. A body is bytes; a watch or a followed log is an async iterator of byte chunks, each chunk
 one or more whole lines (JSON holds no raw newline, so a frame is a line).
 """
@@ -8,8 +8,8 @@ one or more whole lines (JSON holds no raw newline, so a frame is a line).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -62,12 +62,40 @@ class Response(msgspec.Struct):
     """Close with ``aclose()`` when done early; the server then frees the watcher."""
 
 
+@runtime_checkable
+class Pushed(Protocol):
+    """A stream that need not be waited for: it says when there is something."""
+
+    ended: bool
+    """Whether nothing more will come."""
+
+    def listen(self, ready: Callable[[], None]) -> None:
+        """Call ``ready`` from now on whenever `take` may have something."""
+        ...
+
+    def take(self) -> bytes:
+        """Return the next chunk, empty when there is none yet."""
+        ...
+
+    def close(self) -> None:
+        """Free what is behind the stream."""
+        ...
+
+
 class Handler(Protocol):
     """Anything that answers requests: the embedded server's core."""
 
     async def handle(self, request: Request) -> Response:
         """Answer one request. Errors become ``Status`` responses; only cancellation escapes."""
         ...
+
+    def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
+        """Answer one request by calling ``answered``, at once or later, or return what is to be awaited for the answer.
+
+        For a transport that serves many: what need not be waited for needs no task.
+        """
+        del answered
+        return self.handle(request)
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Answer writes, begun in order."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from strato.api import catalog
@@ -120,15 +120,29 @@ class ApiServer(Handler):
         What a write answers could be taken back by a crash until it is durable: here, and only here, answers wait for
         the disk. Who runs ahead of it waits before reading instead, to find what was answered already.
         """
-        reads = request.method in _READING
-        if reads and request.ahead:
+        if request.ahead and request.method in _READING:
             await self.store.settled()
-        answer = self._answer(request)
+        return await self._settled(request, self._answer(request))
+
+    async def _settled(self, request: Request, answer: Response | Awaitable[Response]) -> Response:
         response = answer if isinstance(answer, Response) else await self._awaited(request, answer)
-        if reads or request.ahead or response.status >= 400:
+        if _holds(request, response):
             return response
         failure = await self.store.settled()
         return response if failure is None else error_response(failure)
+
+    def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
+        """Answer one request as `handle` does, by calling ``answered``; return what has to be awaited instead."""
+        if request.ahead:
+            return self.handle(request)
+        response = self._answer(request)
+        if not isinstance(response, Response):
+            return self._settled(request, response)
+        if _holds(request, response):
+            answered(response)
+        else:
+            self.store.when_settled(lambda failure: answered(response if failure is None else error_response(failure)))
+        return None
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Answer writes in order; those that wait for the disk wait for it once."""
@@ -307,6 +321,11 @@ class ApiServer(Handler):
         if sub == "scale" and served.is_custom:
             raise not_found(kind, target.name)
         raise NotFound("the server could not find the requested resource")
+
+
+def _holds(request: Request, response: Response) -> bool:
+    """Tell whether an answer needs to wait for no disk: nothing was written, or who asks runs ahead."""
+    return request.ahead or response.status >= 400 or request.method in _READING
 
 
 def _not_allowed(served: Served, verb: str) -> MethodNotAllowed:

@@ -65,6 +65,10 @@ class Journal(Protocol):
         ...
 
 
+def _ignore() -> None:
+    """Have nobody told."""
+
+
 class Watcher:
     """A reader of one resource's changes. Buffers a bounded number; a reader too slow for that is cut off.
 
@@ -78,8 +82,8 @@ class Watcher:
     def __init__(self, group: set[Watcher], bucket: Bucket) -> None:
         self._group, self._bucket = group, bucket
         self._events: list[Change] = []
-        self._woken = False
-        self._taker: asyncio.Future[None] | None = None
+        self.told: Callable[[], None] = _ignore
+        """Called when there is something to `take`, or nothing ever will be."""
         self.is_cut_off = False
         """Whether changes were missed: too many to keep, or they never came about."""
         group.add(self)
@@ -90,32 +94,28 @@ class Watcher:
             self.cut_off()
         else:
             self._events.extend(events)
-            if self._taker is not None:
-                self._rouse(self._taker)
+            self.told()
 
     def tell(self, change: Change) -> None:
         """Take one change, as `offer` does."""
         if len(self._events) >= self.LIMIT:
             self.cut_off()
-            return
-        self._events.append(change)
-        if self._taker is not None:
-            self._rouse(self._taker)
+        else:
+            self._events.append(change)
+            self.told()
 
     def cut_off(self) -> None:
         """Give this watcher nothing more; it must list again."""
         self.is_cut_off = True
         self._events.clear()
         self.close()
-        self.wake()
+        self.told()
 
-    async def take(self) -> list[Change]:
-        """Wait for changes and return all there are; empty after a cut. One at a time may wait."""
-        if not self._events and not self._woken:
-            self._taker = asyncio.get_running_loop().create_future()
-            await self._taker
-        self._woken = False
-        events, self._events = self._events, []
+    def take(self) -> list[Change]:
+        """Return the changes there are; none after a cut."""
+        events = self._events
+        if events:
+            self._events = []
         return events
 
     def shared(self, events: Sequence[Change], make: Callable[[], bytes]) -> bytes:
@@ -130,17 +130,6 @@ class Watcher:
             if len(chunk) <= _SHARED_BYTES:
                 self._bucket.last_chunk = (span, chunk)
         return chunk
-
-    def wake(self) -> None:
-        """Make `take` return what there is, also nothing."""
-        self._woken = True
-        if self._taker is not None:
-            self._rouse(self._taker)
-
-    def _rouse(self, taker: asyncio.Future[None]) -> None:
-        self._taker = None
-        if not taker.done():
-            taker.set_result(None)
 
     def close(self) -> None:
         """Stop receiving."""
@@ -295,7 +284,7 @@ class Store:
         self._buckets: dict[str, Bucket] = {}
         self._journal: Journal | None = None
         self._undurable: deque[Change] = deque()
-        self._waiters: deque[tuple[int, asyncio.Future[ApiError | None]]] = deque()
+        self._waiters: deque[tuple[int, Callable[[ApiError | None], None]]] = deque()
         self._failure: ApiError | None = None
         self._publishing: deque[Change] = deque()
         self._subscribers: dict[str, list[Callable[[str, Change], None]]] = {}
@@ -360,8 +349,15 @@ class Store:
         if not self._undurable:
             return None
         future: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((self.revision, future))
+        self.when_settled(lambda failure: None if future.done() else future.set_result(failure))
         return await future
+
+    def when_settled(self, told: Callable[[ApiError | None], None]) -> None:
+        """Call ``told`` with what `settled` returns: at once, or when that is known."""
+        if self._undurable:
+            self._waiters.append((self.revision, told))
+        else:
+            told(None)
 
     def committed(self, changes: Sequence[Change]) -> None:
         """Publish what the journal has made durable and answer the writers; called on the loop's thread."""
@@ -370,9 +366,13 @@ class Store:
         self._publish(changes)
         last = changes[-1].revision
         while self._waiters and self._waiters[0][0] <= last:
-            future = self._waiters.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+            self._tell(self._waiters.popleft()[1], None)
+
+    def _tell(self, told: Callable[[ApiError | None], None], failure: ApiError | None) -> None:
+        try:
+            told(failure)
+        except Exception:
+            _log.exception("somebody who waited for the journal failed")
 
     def failed(self, error: ApiError) -> None:
         """Answer every waiting writer with an error, and every later one: the journal cannot be written any more."""
@@ -382,10 +382,10 @@ class Store:
             bucket.pending.clear()
             for watcher in tuple(bucket.ahead):
                 watcher.cut_off()
-        for _, future in self._waiters:
-            if not future.done():
-                future.set_result(error)
+        waiters = tuple(self._waiters)
         self._waiters.clear()
+        for _, told in waiters:
+            self._tell(told, error)
 
     def _publish(self, changes: Sequence[Change]) -> None:
         """Make changes visible in order. A subscriber may write: what it wrote is published after them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 
@@ -38,6 +38,10 @@ def error_frame(error: Gone) -> bytes:
     return frame(b"ERROR", msgspec.json.encode(to_status(error)))
 
 
+def _ignore() -> None:
+    """Have nobody told."""
+
+
 class Watch:
     """One client's watch of one kind.
 
@@ -66,10 +70,16 @@ class Watch:
     ) -> None:
         self._store, self._kind, self._watcher, self._wanted = store, kind, watcher, wanted
         self._prefix, self._missed, self._initial = prefix, missed, initial
+        self._position = 0
+        """How many of the initial events have been sent."""
         self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
         self._timeout_seconds, self._render, self._render_bookmarks = timeout_seconds, render, render_bookmarks
-        self._closed = self._bookmark_due = False
-        self._frames = self._run()
+        self.ended = False
+        """Whether nothing more will come."""
+        self._has_begun = self._is_expired = self._is_bookmark_due = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self._next_bookmark: asyncio.TimerHandle | None = None
+        self._waiting: asyncio.Future[None] | None = None
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Return itself: a watch is read once."""
@@ -77,59 +87,101 @@ class Watch:
 
     async def __anext__(self) -> bytes:
         """Return the next chunk of whole frames."""
-        return await anext(self._frames)
+        while not self.ended:
+            chunk = self.take()
+            if chunk:
+                return chunk
+            if self.ended:
+                break
+            self._watcher.told = self._wake
+            self._waiting = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiting
+            finally:
+                self._waiting = None
+        raise StopAsyncIteration
 
     async def aclose(self) -> None:
         """Stop watching, also when nothing was ever read."""
-        self._watcher.close()
-        await self._frames.aclose()
+        self.close()
 
-    async def _run(self) -> AsyncGenerator[bytes, None]:
-        """Yield chunks of whole frames until the time is up, the reader is too slow or closes."""
-        loop = asyncio.get_running_loop()
-        timers: list[asyncio.TimerHandle] = []
-        try:
-            initial, self._initial = self._initial, ()
-            for start in range(0, len(initial), _INITIAL_AT_ONCE):
-                bodies = initial[start : start + _INITIAL_AT_ONCE]
-                yield b"".join([frame(b"ADDED", self._shown(body)) for body in bodies])
-            del initial
-            if self._mark_initial_end:
-                yield self._bookmark(initial_end=True)
-            chunk = self._chunk(self._missed)
-            self._missed = ()
-            if chunk:
-                yield chunk
-            if self._timeout_seconds:
-                timers.append(loop.call_later(self._timeout_seconds, self._expire))
-            if self._bookmarks:
-                timers.append(loop.call_later(BOOKMARK_SECONDS, self._remind))
-            while True:
-                events = await self._watcher.take()
-                if self._watcher.is_cut_off:
-                    yield error_frame(Gone("the watch was too slow and missed events; list again"))
-                    return
-                chunk = self._chunk(events)
-                if self._bookmark_due:
-                    self._bookmark_due = False
-                    chunk += self._bookmark()
-                    timers[-1] = loop.call_later(BOOKMARK_SECONDS, self._remind)
-                if chunk:
-                    yield chunk
-                if self._closed:
-                    return
-        finally:
-            for timer in timers:
+    def close(self) -> None:
+        """Stop watching; what was not read is dropped."""
+        self.ended = True
+        for timer in (self._expiry, self._next_bookmark):
+            if timer is not None:
                 timer.cancel()
-            self._watcher.close()
+        self._watcher.close()
+        self._watcher.told = _ignore
+        self._initial = self._missed = ()
+        self._wake()
+
+    def listen(self, ready: Callable[[], None]) -> None:
+        """Call ``ready`` from now on whenever `take` may have something."""
+        self._watcher.told = ready
+
+    def take(self) -> bytes:
+        """Return the next chunk of whole frames without waiting for one; empty when there is none.
+
+        First come the initial events and those that were missed, each time some; then all that has happened since the
+        last time, until the time is up, the reader was too slow or closes.
+        """
+        if self.ended:
+            return b""
+        if not self._has_begun:
+            chunk = self._first()
+            if chunk:
+                return chunk
+            self._begin()
+        events = self._watcher.take()
+        if self._watcher.is_cut_off:
+            self.close()
+            return error_frame(Gone("the watch was too slow and missed events; list again"))
+        chunk = self._chunk(events)
+        if self._is_bookmark_due:
+            chunk += self._bookmark()
+            self._await_bookmark()
+        if self._is_expired:
+            self.close()
+        return chunk
+
+    def _first(self) -> bytes:
+        """Return some of what is sent before anything new; empty when that is all."""
+        start = self._position
+        if start < len(self._initial):
+            bodies = self._initial[start : start + _INITIAL_AT_ONCE]
+            self._position += len(bodies)
+            return b"".join([frame(b"ADDED", self._shown(body)) for body in bodies])
+        self._initial = ()
+        if self._mark_initial_end:
+            self._mark_initial_end = False
+            return self._bookmark(initial_end=True)
+        missed, self._missed = self._missed, ()
+        return self._chunk(missed)
+
+    def _begin(self) -> None:
+        """Begin with what is new: from now on time counts."""
+        self._has_begun = True
+        if self._timeout_seconds:
+            self._expiry = asyncio.get_running_loop().call_later(self._timeout_seconds, self._expire)
+        if self._bookmarks:
+            self._await_bookmark()
+
+    def _await_bookmark(self) -> None:
+        self._is_bookmark_due = False
+        self._next_bookmark = asyncio.get_running_loop().call_later(BOOKMARK_SECONDS, self._mark)
+
+    def _mark(self) -> None:
+        self._is_bookmark_due = True
+        self._watcher.told()
 
     def _expire(self) -> None:
-        self._closed = True
-        self._watcher.wake()
+        self._is_expired = True
+        self._watcher.told()
 
-    def _remind(self) -> None:
-        self._bookmark_due = True
-        self._watcher.wake()
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
 
     def _shown(self, body: bytes) -> bytes:
         return body if self._render is None else self._render(body)
