@@ -107,7 +107,9 @@ async def open_api(
         impersonate=partial(impersonated, authorizer=server.authorizer),
         other_metrics=other_metrics,
     )
-    http = await serve(app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path)
+    http = await serve(
+        app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path, clock=clock
+    )
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in kubeconfigs(home).items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)

@@ -1,7 +1,6 @@
-"""HTTP for the server's core: a raw ASGI application and a uvicorn runner.
+"""HTTP for the server's core: who asks, what only a transport answers, and the port that is listened on.
 
-No framework and no router: the core routes. What is done here is what only a transport can do: read the body up to
-its limit, find out who asks, stream watches and free them when their reader vanishes, compress big lists.
+No framework and no router: the core routes. The protocol itself is in `strato.server.connection`.
 """
 
 from __future__ import annotations
@@ -13,33 +12,24 @@ import gzip
 import io
 import logging
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, MutableMapping
+import ssl
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
-from urllib.parse import parse_qs
+from typing import Protocol
 
 import msgspec
-import uvicorn
 
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
-from strato.errors import ApiError, InvariantError, StratoError, TooLarge
-from strato.metrics import CONTENT_TYPE, Registry
+from strato.clock import Clock, SystemClock
+from strato.errors import ApiError, StratoError
+from strato.metrics import Registry
+from strato.server.connection import MAX_BODY_BYTES, Connections, Service, too_large
+from strato.server.heads import Head
+from strato.server.ownpaths import OwnPaths, Ready
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-
-MAX_BODY_BYTES = 3 * 1024 * 1024
-"""Largest request body, as in kube-apiserver."""
-GZIP_FROM_BYTES = 128 * 1024
-"""Smallest body worth compressing, as in kube-apiserver."""
-_GZIP_LEVEL = 1
-_HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 _SHUTDOWN_SECONDS = 2
-_AT_ONCE_BYTES = 64 * 1024
-"""Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
+_BACKLOG = 2048
 
 _log = logging.getLogger(__name__)
 
@@ -47,8 +37,12 @@ _log = logging.getLogger(__name__)
 class Authenticate(Protocol):
     """Finds out who asks."""
 
-    def __call__(self, headers: Mapping[str, str], scope: Scope) -> User:
+    def __call__(self, headers: Mapping[str, str], peer: bytes | None) -> User:
         """Return the user, anonymous without credentials.
+
+        Args:
+            headers: Names in lower case.
+            peer: The client's certificate, DER, verified by TLS.
 
         Raises:
             Unauthorized: There are credentials, and they are not valid.
@@ -68,165 +62,80 @@ class Impersonate(Protocol):
         ...
 
 
-class Ready(Protocol):
-    """Names what is not ready yet."""
-
-    def __call__(self) -> list[str]:
-        """Return the names of failing checks; empty when ready."""
-        ...
-
-
-_NO_QUERY: dict[str, list[str]] = {}
-
-
-class _Disconnected(Exception):
-    """The client went away before its request was complete."""
-
-
-def _error_response(error: ApiError) -> Response:
-    headers = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds is not None else {}
-    return Response(error.code, msgspec.json.encode(to_status(error)), headers=headers)
-
-
-class _OwnPaths:
-    """Health and metrics, which are the transport's own."""
+class App(Service):
+    """Answers what comes over HTTP; made by `create_app`."""
 
     def __init__(
-        self,
-        metrics: Registry | None,
-        ready: Ready,
-        authorize: Callable[[User, str, str], ApiError | None] | None,
-        other_metrics: Callable[[], Awaitable[bytes]] | None,
-    ) -> None:
-        self._metrics = metrics
-        self._other_metrics = other_metrics
-        self._ready = ready
-        self._authorize = authorize
-
-    async def handle(self, request: Request) -> Response | None:
-        path = request.path
-        base = "/" + path.split("/", 2)[1]
-        is_metrics = path == "/metrics" and self._metrics is not None
-        if base not in _HEALTH and not is_metrics:
-            return None
-        if self._authorize is not None and request.user is not None:
-            denied = self._authorize(request.user, request.method.lower(), path)
-            if denied is not None:
-                raise denied
-        if is_metrics:
-            assert self._metrics is not None
-            others = await self._other_metrics() if self._other_metrics is not None else b""
-            return Response(200, self._metrics.render() + others, CONTENT_TYPE)
-        return self._health(request, base)
-
-    def _health(self, request: Request, base: str) -> Response:
-        failing = self._ready() if base == "/readyz" else []
-        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
-        plain = "text/plain; charset=utf-8"
-        if not failing and "verbose" not in request.query:
-            return Response(200, b"ok", plain, headers)
-        lines = [f"[-]{name} failed: not ready yet" for name in failing] or ["[+]ping ok"]
-        name = base[1:]
-        lines.append(f"{name} check {'failed' if failing else 'passed'}")
-        return Response(500 if failing else 200, "\n".join(lines).encode() + b"\n", plain, headers)
-
-
-class App:
-    """The ASGI application; made by `create_app`."""
-
-    def __init__(
-        self, handler: Handler, authenticate: Authenticate, own_paths: _OwnPaths, impersonate: Impersonate | None
+        self, handler: Handler, authenticate: Authenticate, own_paths: OwnPaths, impersonate: Impersonate | None
     ) -> None:
         self._handler = handler
         self._authenticate = authenticate
         self._impersonate = impersonate
         self._own_paths = own_paths
-        self._streams: set[asyncio.Task[Any]] = set()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        if scope["type"] != "http":
-            raise InvariantError(f"only HTTP is served, not {scope['type']}")
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+    def admit(self, head: Head) -> User:
+        """Return who asks.
+
+        Raises:
+            ApiError: Nobody who may.
+        """
         try:
-            response = await self._answer(scope, headers, receive)
-        except _Disconnected:
-            return
+            user = self._authenticate(head.headers, head.peer)
+            if head.impersonation and self._impersonate is not None and _acts_as_another(head.headers):
+                user = self._impersonate(user, head.impersonation)
+        except ApiError:
+            raise
+        except Exception as error:
+            raise _failed(head) from error
+        return user
+
+    def answer(
+        self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
+    ) -> Awaitable[Response] | None:
+        """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer."""
+        try:
+            headers = head.headers
+            if "content-encoding" in headers and headers["content-encoding"] == "gzip":
+                body = _unpacked(body)
+            request = Request(head.method, head.path, head.query, headers, body, user)
+            if head.path.startswith("/api"):  # nearly all do
+                later = self._handler.start(request, answered)
+            else:
+                later = self._answer_elsewhere(request)
         except ApiError as error:
-            response = _error_response(error)
-        except Exception:  # the last net: a bug of ours must not close the connection without a word
-            _log.exception("%s %s failed", scope["method"], scope["path"])
-            response = _error_response(ApiError("an error on the server has prevented the request from succeeding"))
-        if response.stream is not None:
-            await self._send_stream(response, response.stream, receive, send)
-        else:
-            await _send_whole(response, headers, scope, send)
+            answered(self.refusal(error))
+            return None
+        except Exception:
+            answered(self.refusal(_failed(head)))
+            return None
+        return None if later is None else self._netted(head, later)
 
-    def end_streams(self) -> None:
-        """End every watch and followed log now, as a server that goes away does."""
-        for task in tuple(self._streams):
-            task.cancel()
+    def refusal(self, error: ApiError) -> Response:
+        """Return the answer that carries an error."""
+        headers = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds is not None else {}
+        return Response(error.code, msgspec.json.encode(to_status(error)), headers=headers)
 
-    async def _answer(self, scope: Scope, headers: Mapping[str, str], receive: Receive) -> Response:
-        user = self._authenticate(headers, scope)
-        if self._impersonate is not None and ("impersonate-user" in headers or "impersonate-group" in headers):
-            user = self._impersonate(user, scope["headers"])
-        body = await _read_body(headers, receive)
-        query = scope["query_string"]
-        request = Request(
-            method=scope["method"],
-            path=scope["path"],
-            query=parse_qs(query.decode("latin-1"), keep_blank_values=True) if query else _NO_QUERY,
-            headers=headers,
-            body=body,
-            user=user,
-        )
-        if not request.path.startswith("/api"):  # nearly all do
-            response = await self._own_paths.handle(request)
-            if response is not None:
-                return response
-        return await self._handler.handle(request)
+    async def _answer_elsewhere(self, request: Request) -> Response:
+        response = await self._own_paths.handle(request)
+        return await self._handler.handle(request) if response is None else response
 
-    async def _send_stream(
-        self, response: Response, stream: AsyncIterator[bytes], receive: Receive, send: Send
-    ) -> None:
-        """Send chunks as they come; a vanished reader closes the stream at once, even when nothing comes."""
-        pump = asyncio.ensure_future(_pump(response, stream, send))
-        reader = asyncio.ensure_future(_until_disconnect(receive))
-        self._streams.add(pump)
+    async def _netted(self, head: Head, later: Awaitable[Response]) -> Response:
         try:
-            await asyncio.wait((pump, reader), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            self._streams.discard(pump)
-            is_reader_gone = reader.done()
-            reader.cancel()
-            pump.cancel()
-            await asyncio.gather(pump, return_exceptions=True)
-            close = getattr(stream, "aclose", None)
-            if close is not None:
-                await close()
-            if not is_reader_gone:
-                await send({"type": "http.response.body", "body": b""})
+            return await later
+        except ApiError as error:
+            return self.refusal(error)
+        except Exception:  # the last net: a bug of ours must not close the connection without a word
+            return self.refusal(_failed(head))
 
 
-async def _pump(response: Response, stream: AsyncIterator[bytes], send: Send) -> None:
-    await send({"type": "http.response.start", "status": response.status, "headers": _wire_headers(response)})
-    await send({"type": "http.response.body", "body": b"", "more_body": True})  # headers leave before the first event
-    async for chunk in stream:
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+def _failed(head: Head) -> ApiError:
+    """Log the exception that is being handled, a bug of ours, and return what its request is answered."""
+    _log.exception("%s %s failed", head.method, head.path)
+    return ApiError("an error on the server has prevented the request from succeeding")
 
 
-async def _until_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def _wire_headers(response: Response) -> list[tuple[bytes, bytes]]:
-    """Return the headers; a value with line breaks is one header per line (several ``Warning`` headers)."""
-    out = [(b"content-type", response.content_type.encode("latin-1"))]
-    for name, value in response.headers.items():
-        out.extend((name.lower().encode("latin-1"), line.encode("latin-1", "replace")) for line in value.split("\n"))
-    return out
+def _acts_as_another(headers: Mapping[str, str]) -> bool:
+    return "impersonate-user" in headers or "impersonate-group" in headers
 
 
 def create_app(
@@ -239,7 +148,7 @@ def create_app(
     impersonate: Impersonate | None = None,
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> App:
-    """Return the ASGI application.
+    """Return what answers over HTTP.
 
     Args:
         handler: The server's core.
@@ -250,70 +159,16 @@ def create_app(
         impersonate: Acts as somebody else where a request wants that; None ignores the wish.
         other_metrics: More of the text at ``/metrics``, of another process; names differ from those of ``metrics``.
     """
-    return App(handler, authenticate, _OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate)
-
-
-async def _read_body(headers: Mapping[str, str], receive: Receive) -> bytes:
-    """Return the whole body.
-
-    Raises:
-        TooLarge: It is longer than `MAX_BODY_BYTES`, announced or counted.
-    """
-    announced = headers.get("content-length")
-    if announced is None and "transfer-encoding" not in headers:
-        return b""
-    if announced is not None and announced.isdigit() and int(announced) > MAX_BODY_BYTES:
-        raise _too_large()
-    message = await receive()
-    chunks: list[bytes] = []
-    size = 0
-    while True:
-        if message["type"] == "http.disconnect":
-            raise _Disconnected
-        chunk: bytes = message.get("body", b"")
-        if not message.get("more_body"):
-            if not chunks:
-                body = chunk
-                break
-            chunks.append(chunk)
-            body = b"".join(chunks)
-            break
-        size += len(chunk)
-        if size > MAX_BODY_BYTES:
-            raise _too_large()
-        chunks.append(chunk)
-        message = await receive()
-    if len(body) > MAX_BODY_BYTES:
-        raise _too_large()
-    return _unpacked(body) if headers.get("content-encoding") == "gzip" else body
+    return App(handler, authenticate, OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate)
 
 
 def _unpacked(body: bytes) -> bytes:
     with contextlib.suppress(OSError, EOFError), gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
         plain = stream.read(MAX_BODY_BYTES + 1)
         if len(plain) > MAX_BODY_BYTES:
-            raise _too_large()
+            raise too_large()
         return plain
     return body
-
-
-def _too_large() -> TooLarge:
-    return TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
-
-
-async def _send_whole(response: Response, headers: Mapping[str, str], scope: Scope, send: Send) -> None:
-    body, method = response.body, scope["method"]
-    out = _wire_headers(response)
-    if len(body) >= GZIP_FROM_BYTES and "gzip" in headers.get("accept-encoding", ""):
-        body = await asyncio.to_thread(gzip.compress, body, _GZIP_LEVEL, mtime=0)
-        out += [(b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding")]
-    out.append((b"content-length", str(len(body)).encode()))
-    if method != "HEAD" and len(body) <= _AT_ONCE_BYTES and not response.headers:
-        answer = scope.get("strato.answer")
-        if answer is not None and answer(send, response.status, out, body):
-            return
-    await send({"type": "http.response.start", "status": response.status, "headers": out})
-    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else body})
 
 
 class PortInUse(StratoError):
@@ -323,27 +178,22 @@ class PortInUse(StratoError):
 class HttpServer:
     """A running server; made by `serve`."""
 
-    def __init__(self, app: App, server: uvicorn.Server, task: asyncio.Task[None], address: socket.socket) -> None:
-        self._app = app
-        self._server = server
-        self._task = task
-        self.port: int = address.getsockname()[1]
+    def __init__(self, connections: Connections, listener: asyncio.Server) -> None:
+        self._connections = connections
+        self._listener = listener
+        self._stopped = asyncio.Event()
+        self.port: int = listener.sockets[0].getsockname()[1]
         """The bound port, also when 0 was asked for."""
-
-    @property
-    def failed(self) -> bool:
-        """Whether serving ended without `stop`."""
-        return self._task.done() and not self._server.should_exit
 
     async def wait(self) -> None:
         """Return when serving has ended."""
-        await asyncio.shield(self._task)
+        await self._stopped.wait()
 
     async def stop(self) -> None:
-        """Stop listening, end watches within two seconds, and wait for it."""
-        self._server.should_exit = True
-        self._app.end_streams()
-        await self._task
+        """Stop listening, end watches at once and everything else within two seconds, and wait for it."""
+        self._listener.close()
+        await self._connections.close(_SHUTDOWN_SECONDS)
+        self._stopped.set()
 
 
 async def serve(
@@ -355,6 +205,7 @@ async def serve(
     private_key: Path | None = None,
     client_ca: Path | None = None,
     listener: socket.socket | None = None,
+    clock: Clock | None = None,
 ) -> HttpServer:
     """Listen and serve in the running event loop; returns once connections are accepted.
 
@@ -366,39 +217,22 @@ async def serve(
         private_key: PEM file of its key.
         client_ca: CA of client certificates, which are then asked for, not required.
         listener: A bound socket to use instead of ``host`` and ``port``.
+        clock: Dates answers; None takes the machine's.
 
     Raises:
         PortInUse: The address is taken or not ours.
     """
+    tls = None
+    if certificate is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate, private_key)
+        if client_ca is not None:
+            tls.verify_mode = ssl.CERT_OPTIONAL
+            tls.load_verify_locations(client_ca)
     bound = listener if listener is not None else bind(host, port)
-    config = uvicorn.Config(
-        app,
-        loop="none",
-        http=_protocol(),
-        ws="none",
-        lifespan="off",
-        access_log=False,
-        proxy_headers=False,
-        log_config=None,
-        server_header=False,
-        date_header=True,
-        timeout_keep_alive=90,
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-        h11_max_incomplete_event_size=None,
-        ssl_certfile=str(certificate) if certificate else None,
-        ssl_keyfile=str(private_key) if private_key else None,
-        ssl_ca_certs=str(client_ca) if client_ca else None,
-        ssl_cert_reqs=1 if client_ca else 0,  # ssl.CERT_OPTIONAL, ssl.CERT_NONE
-        backlog=2048,
-    )
-    server = _Server(config)
-    task = asyncio.ensure_future(server.serve_on(bound))
-    while not server.started:
-        if task.done():
-            task.result()
-            raise PortInUse(f"the server on {host}:{port} ended while starting")
-        await asyncio.sleep(0)
-    return HttpServer(app, server, task, bound)
+    connections = Connections(app, clock or SystemClock())
+    loop = asyncio.get_running_loop()
+    return HttpServer(connections, await loop.create_server(connections.make, sock=bound, ssl=tls, backlog=_BACKLOG))
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -420,63 +254,3 @@ def bind(host: str, port: int) -> socket.socket:
         other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
         raise PortInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another {other}") from error
     return bound
-
-
-class _Server(uvicorn.Server):
-    """Uvicorn without its signal handlers: those belong to the composition root."""
-
-    async def serve_on(self, bound: socket.socket) -> None:
-        """Serve until ``should_exit``."""
-        await self._serve([bound])
-
-
-def _protocol() -> Any:
-    """Return uvicorn's httptools protocol, with the client's certificate put into the ASGI scope."""
-    from uvicorn.protocols.http import httptools_impl
-    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-
-    status_lines: Mapping[int, bytes] = getattr(httptools_impl, "STATUS_LINE", {})
-
-    class Protocol(HttpToolsProtocol):
-        """Keeps the TLS peer's certificate; read once per connection, it cannot change."""
-
-        _peer: bytes | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            tls = transport.get_extra_info("ssl_object")
-            self._peer = tls.getpeercert(binary_form=True) if tls is not None else None
-
-        def on_message_begin(self) -> None:
-            super().on_message_begin()
-            scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # ASGI allows further keys
-            scope["strato.answer"] = answer
-            if self._peer is not None:
-                scope["strato.peer_certificate"] = self._peer
-
-    def answer(send: Any, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> bool:
-        """Write a whole answer at once; return False, with nothing done, where its connection has to be waited for.
-
-        ASGI hands over head and body apart. Each write is a TLS record, a call of the system and a wake-up of the
-        client, and costs more than what is done to find most answers. The headers are our own words, fit to be sent. A
-        release of uvicorn that names its things otherwise gets them ASGI's way.
-        """
-        line = status_lines.get(status)
-        try:
-            cycle = send.__self__
-            is_free = cycle.keep_alive and not (cycle.disconnected or cycle.response_started or cycle.flow.write_paused)
-            tell = cycle.message_event.set, cycle.on_response
-            own_headers, write = cycle.default_headers, cycle.transport.write
-        except AttributeError:
-            return False
-        if not is_free or not line:
-            return False
-        lines = [b"%b: %b\r\n" % header for header in (*own_headers, *headers)]
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        write(b"".join((line, *lines, b"\r\n", body)))
-        for call in tell:
-            call()
-        return True
-
-    return Protocol

@@ -8,10 +8,9 @@ which is what a kubelet asks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from cryptography import x509
@@ -104,14 +103,13 @@ class NodeLogs(Handler):
             raise Forbidden(f"Forbidden (user={user.name}, verb=get, resource=nodes, subresource=proxy)")
 
 
-def verified_peer(headers: Mapping[str, str], scope: MutableMapping[str, Any]) -> User:
+def verified_peer(headers: Mapping[str, str], peer: bytes | None) -> User:
     """Return whom the client certificate names, which TLS has verified.
 
     Raises:
         Unauthorized: There is none; other credentials do not count here.
     """
     del headers
-    peer = scope.get("strato.peer_certificate")
     user = user_named(x509.load_der_x509_certificate(peer)) if peer is not None else None
     if user is None:
         raise Unauthorized("Unauthorized")
@@ -128,7 +126,7 @@ async def serve_logs(door: LogDoor, handler: NodeLogs, clock: Clock) -> None:
     app = create_app(handler, verified_peer)
     try:
         http = await serve(
-            app, EVERYWHERE, door.port, certificate=certificate, private_key=key, client_ca=door.client_ca
+            app, EVERYWHERE, door.port, certificate=certificate, private_key=key, client_ca=door.client_ca, clock=clock
         )
     except PortInUse as error:
         raise UsageError(f"--kubelet-port {door.port}: {error.__cause__ or error}; choose another") from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from strato.api.wire import User
@@ -32,8 +32,12 @@ class Authenticator:
         self._accounts = accounts
         self._peers: dict[bytes, User | None] = {}
 
-    def __call__(self, headers: Mapping[str, str], scope: MutableMapping[str, Any]) -> User:
+    def __call__(self, headers: Mapping[str, str], peer: bytes | None = None) -> User:
         """Return the user.
+
+        Args:
+            headers: Names in lower case.
+            peer: The client's certificate, DER, verified by TLS.
 
         Raises:
             Unauthorized: A token nobody has, or another scheme.
@@ -45,7 +49,6 @@ class Authenticator:
             if user is None:
                 raise Unauthorized("Unauthorized")
             return user
-        peer = scope.get("strato.peer_certificate")
         if peer is not None and self._ca is not None:
             user = self._of_peer(peer, self._ca)
             if user is not None:

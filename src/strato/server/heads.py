@@ -1,0 +1,143 @@
+"""The heads of requests and of answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from email.utils import formatdate
+from functools import lru_cache
+from http import HTTPStatus
+from urllib.parse import parse_qs, unquote
+
+import httptools
+
+from strato.clock import Clock
+
+_SHORT_BYTES = 2048
+"""Targets up to this length are remembered: clients ask the same again and again."""
+_MOST_KNOWN = 256
+"""Heads of answers that are remembered, no longer than for a second."""
+
+
+class Head:
+    """What a request says before its body."""
+
+    __slots__ = (
+        "expects",
+        "headers",
+        "impersonation",
+        "in_chunks",
+        "keeps_alive",
+        "length",
+        "method",
+        "path",
+        "peer",
+        "query",
+    )
+
+    def __init__(self, peer: bytes | None) -> None:
+        self.peer = peer
+        """The client's certificate, DER; TLS has verified it."""
+        self.method = self.path = ""
+        self.query: Mapping[str, list[str]] = {}
+        self.headers: dict[str, str] = {}
+        """By name in lower case; of two alike the last counts."""
+        self.impersonation: list[tuple[bytes, bytes]] = []
+        """The headers ``impersonate-…``, repeated ones apart."""
+        self.length: int | None = 0
+        """Bytes of the body; None where only its end will tell."""
+        self.keeps_alive = True
+        self.in_chunks = True
+        """Whether the client knows bodies in chunks."""
+        self.expects = False
+        """Whether the client waits for a word before it sends the body."""
+
+
+class AnswerHeads:
+    """Makes the heads of answers.
+
+    Args:
+        clock: Dates them.
+        loop: Its time tells when a second is over.
+    """
+
+    def __init__(self, clock: Clock, loop: asyncio.AbstractEventLoop) -> None:
+        self._clock, self._loop = clock, loop
+        self._dated_until = 0.0
+        self._known: dict[tuple[int, str, str], bytes] = {}
+
+    def first_lines(self, status: int, content_type: str, more: str) -> bytes:
+        """Return a head but for its end; those of one second are nearly all alike.
+
+        Args:
+            status: The code.
+            content_type: Of the body.
+            more: Further headers, whole lines.
+        """
+        now = self._loop.time()
+        if now >= self._dated_until or len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+            self._dated_until = now + 1
+        key = (status, content_type, more)
+        lines = self._known.get(key)
+        if lines is None:
+            date = formatdate(self._clock.now(), usegmt=True)
+            text = f"{_STATUS_LINES[status]}date: {date}\r\ncontent-type: {content_type}\r\n{more}"
+            lines = self._known[key] = text.encode("latin-1", "replace")
+        return lines
+
+
+def header_lines(headers: Mapping[str, str]) -> str:
+    """Return headers as they are sent; a value with line breaks is one header per line, as several ``Warning``."""
+    return "".join(f"{name.lower()}: {line}\r\n" for name, value in headers.items() for line in value.split("\n"))
+
+
+def read_target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
+    """Return the decoded path and the query of a request's target.
+
+    Raises:
+        ValueError: It is none.
+    """
+    return _short_target(url) if len(url) <= _SHORT_BYTES else _target(url)
+
+
+def _target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
+    try:
+        parsed = httptools.parse_url(url)
+    except httptools.HttpParserInvalidURLError as error:
+        raise ValueError(f"{url!r} is no URL") from error
+    path = (parsed.path or b"/").decode("ascii")
+    query = parse_qs(parsed.query.decode("latin-1"), keep_blank_values=True) if parsed.query else {}
+    return unquote(path) if "%" in path else path, query
+
+
+_short_target = lru_cache(maxsize=1024)(_target)
+
+
+def _status_line(status: int) -> str:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    return f"HTTP/1.1 {status} {phrase}\r\n"
+
+
+_STATUS_LINES: Mapping[int, str] = {status: _status_line(status) for status in range(200, 600)}
+NAMES: Mapping[bytes, str] = {
+    spelled.encode(): name
+    for name in (
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "transfer-encoding",
+        "user-agent",
+    )
+    for spelled in (name, name.title())
+}
+"""Names as nearly all clients write them."""

@@ -1,0 +1,128 @@
+"""How a streamed answer gets to its reader: at the reader's pace, and the events of a burst together."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from strato.api.wire import Pushed
+
+GATHER_SECONDS = 0.01
+"""Under load the events of a watch leave together, this far apart: for one alone a TLS record, a call of the system and
+a wake-up of the reader cost ten times what is done for the event."""
+AT_ONCE = 8
+"""So often in a row they leave without delay, what one small job makes happen among them; each `GATHER_SECONDS` that
+pass add one."""
+
+_log = logging.getLogger(__name__)
+
+
+class Outlet(Protocol):
+    """Where a stream goes: a connection."""
+
+    is_writable: bool
+    """Whether the reader keeps up."""
+
+    def write(self, chunk: bytes) -> None:
+        """Write a piece; nothing happens when the reader is gone."""
+        ...
+
+    async def drained(self) -> None:
+        """Wait until more can be written, or the reader is gone."""
+        ...
+
+    def finish(self) -> None:
+        """End the stream."""
+        ...
+
+    def abort(self) -> None:
+        """End the connection."""
+        ...
+
+
+class Pushing:
+    """A stream that says when there is something: no task waits for it."""
+
+    def __init__(self, outlet: Outlet, source: Pushed, loop: asyncio.AbstractEventLoop) -> None:
+        self._outlet, self._source, self._loop = outlet, source, loop
+        self._due: asyncio.Handle | None = None
+        self._credit = float(AT_ONCE)
+        self._written_at = loop.time()
+        source.listen(self._ready)
+
+    def flush(self) -> None:
+        """Write what there is, as far as the reader keeps up; a stream that breaks breaks the connection."""
+        self._due = None
+        outlet, source = self._outlet, self._source
+        has_written = False
+        try:
+            while outlet.is_writable and (chunk := source.take()):
+                has_written = True
+                outlet.write(chunk)
+        except Exception:
+            _log.exception("a stream broke")
+            self.stop()
+            outlet.abort()
+            return
+        if source.ended:
+            self.stop()
+            outlet.finish()
+        elif has_written:
+            self._credit = self._credit_now() - 1
+            self._written_at = self._loop.time()
+
+    def stop(self) -> None:
+        """Free what is behind the stream."""
+        if self._due is not None:
+            self._due.cancel()
+        self._source.close()
+
+    def _ready(self) -> None:
+        """Flush soon; with a reader that does not keep up, `flush` is called when it does."""
+        if self._due is not None or not self._outlet.is_writable:
+            return
+        credit = self._credit_now()
+        if credit >= 1:
+            self._due = self._loop.call_soon(self.flush)
+        else:
+            self._due = self._loop.call_later((1 - credit) * GATHER_SECONDS, self.flush)
+
+    def _credit_now(self) -> float:
+        return min(AT_ONCE, self._credit + (self._loop.time() - self._written_at) / GATHER_SECONDS)
+
+
+class Pulling:
+    """A stream that has to be waited for."""
+
+    def __init__(self, outlet: Outlet, stream: AsyncIterator[bytes]) -> None:
+        self._outlet, self._stream = outlet, stream
+        self.task: asyncio.Task[None] | None = None
+        """What runs `run`."""
+
+    async def run(self) -> None:
+        """Write chunks as they come; a stream that breaks breaks the connection, so that its reader knows."""
+        try:
+            async for chunk in self._stream:
+                self._outlet.write(chunk)
+                await self._outlet.drained()
+        except Exception:
+            _log.exception("a stream broke")
+            self._outlet.abort()
+            return
+        finally:
+            await close_stream(self._stream)
+        self._outlet.finish()
+
+    def stop(self) -> None:
+        """Free what is behind the stream."""
+        if self.task is not None:
+            self.task.cancel()
+
+
+async def close_stream(stream: AsyncIterator[bytes]) -> None:
+    """Free what is behind a stream; a generator can be closed, a plain iterator need not."""
+    close = getattr(stream, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,68 @@
+"""Health and metrics: the paths that are the transport's own."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from strato.api.wire import Request, Response, User
+from strato.errors import ApiError
+from strato.metrics import CONTENT_TYPE, Registry
+
+_HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
+
+
+class Ready(Protocol):
+    """Names what is not ready yet."""
+
+    def __call__(self) -> list[str]:
+        """Return the names of failing checks; empty when ready."""
+        ...
+
+
+class OwnPaths:
+    """Answers them."""
+
+    def __init__(
+        self,
+        metrics: Registry | None,
+        ready: Ready,
+        authorize: Callable[[User, str, str], ApiError | None] | None,
+        other_metrics: Callable[[], Awaitable[bytes]] | None,
+    ) -> None:
+        self._metrics = metrics
+        self._other_metrics = other_metrics
+        self._ready = ready
+        self._authorize = authorize
+
+    async def handle(self, request: Request) -> Response | None:
+        """Answer, or None when the path is somebody else's.
+
+        Raises:
+            ApiError: Who asks may not.
+        """
+        path = request.path
+        base = "/" + path.split("/", 2)[1]
+        is_metrics = path == "/metrics" and self._metrics is not None
+        if base not in _HEALTH and not is_metrics:
+            return None
+        if self._authorize is not None and request.user is not None:
+            denied = self._authorize(request.user, request.method.lower(), path)
+            if denied is not None:
+                raise denied
+        if is_metrics:
+            assert self._metrics is not None
+            others = await self._other_metrics() if self._other_metrics is not None else b""
+            return Response(200, self._metrics.render() + others, CONTENT_TYPE)
+        return self._health(request, base)
+
+    def _health(self, request: Request, base: str) -> Response:
+        failing = self._ready() if base == "/readyz" else []
+        headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
+        plain = "text/plain; charset=utf-8"
+        if not failing and "verbose" not in request.query:
+            return Response(200, b"ok", plain, headers)
+        lines = [f"[-]{name} failed: not ready yet" for name in failing] or ["[+]ping ok"]
+        name = base[1:]
+        lines.append(f"{name} check {'failed' if failing else 'passed'}")
+        return Response(500 if failing else 200, "\n".join(lines).encode() + b"\n", plain, headers)

@@ -1,0 +1,497 @@
+"""A client's connection without a socket: what is answered, in which order, and when nothing is written or read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strato.api.wire import Response, User
+from strato.clock import VirtualClock, run_virtual
+from strato.errors import ApiError, Unauthorized
+from strato.server import connection, outflow
+from strato.server.connection import Connection, Connections
+from strato.server.heads import Head
+
+
+class Echo:
+    """Answers what was asked, at once or later."""
+
+    def __init__(self, later: bool = False) -> None:
+        self.later = later
+        self.gates: dict[str, asyncio.Event] = {}
+        self.stream: Any = None
+
+    def admit(self, head: Head) -> User:
+        if "authorization" in head.headers:
+            raise Unauthorized("Unauthorized")
+        return User("u")
+
+    def answer(
+        self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
+    ) -> Awaitable[Response] | None:
+        if head.path == "/stream":
+            answered(Response(200, stream=self.stream))
+            return None
+        headers = {name: value for name, value in head.headers.items() if name.startswith("x-")}
+        told = [head.method, head.path, head.query, headers, body.decode("latin-1"), len(head.impersonation)]
+        response = Response(200, json.dumps(told).encode())
+        if head.path in self.gates:
+            return self._after(self.gates[head.path], response)
+        if self.later:
+            return self._soon(response)
+        answered(response)
+        return None
+
+    async def _soon(self, response: Response) -> Response:
+        await asyncio.sleep(0)
+        return response
+
+    async def _after(self, gate: asyncio.Event, response: Response) -> Response:
+        await gate.wait()
+        return response
+
+    def refusal(self, error: ApiError) -> Response:
+        return Response(error.code, error.reason.encode())
+
+
+class Wire(asyncio.Transport):
+    """A transport that keeps what is written."""
+
+    def __init__(self, protocol: Connection) -> None:
+        super().__init__()
+        self.protocol = protocol
+        self.written = bytearray()
+        self.reads = True
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        assert not self.closed
+        self.written += data
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            asyncio.get_running_loop().call_soon(self.protocol.connection_lost, None)
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
+
+
+class Source:
+    """A stream that has something whenever it is asked, or what a test gives it."""
+
+    def __init__(self, chunks: int) -> None:
+        self.chunks = chunks
+        self.taken = 0
+        self.ended = self.closed = False
+        self.ready: Callable[[], None] = lambda: None
+
+    def listen(self, ready: Callable[[], None]) -> None:
+        self.ready = ready
+
+    def take(self) -> bytes:
+        if self.taken == self.chunks:
+            return b""
+        self.taken += 1
+        return b"x"
+
+    def give(self) -> None:
+        self.chunks += 1
+        self.ready()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        raise AssertionError("it is not waited for")
+
+
+def connect(service: Echo) -> tuple[Connections, Wire]:
+    connections = Connections(service, VirtualClock())
+    protocol = connections.make()
+    wire = Wire(protocol)
+    protocol.connection_made(wire)
+    return connections, wire
+
+
+async def settle() -> None:
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+def in_virtual_time(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    run_virtual(VirtualClock(), main())
+
+
+async def exchange(service: Echo, *pieces: bytes) -> tuple[bytes, bool]:
+    """Send pieces; return what comes back and whether the connection was closed."""
+    _, wire = connect(service)
+    for piece in pieces:
+        wire.protocol.data_received(piece)
+        await asyncio.sleep(0)
+    await settle()
+    closed = wire.closed
+    wire.close()
+    await settle()
+    return bytes(wire.written), closed
+
+
+POST = b"POST /a?x=1&x=2 HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nContent-Length: %d\r\n\r\n%b"
+REQUESTS = (
+    POST % (3, b"abc"),
+    POST % (3, b"def"),
+    b"GET /b%20c HTTP/1.1\r\nHost: h\r\nx-two: 2\r\n\r\n",
+    POST % (3, b"\r\n\r"),
+    b"GET /b%20c HTTP/1.1\r\nHost: h\r\nx-two: 2\r\n\r\n",
+    b"HEAD /d HTTP/1.1\r\nHost: h\r\n\r\n",
+    b"POST /e HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+    POST % (4, b"\r\n\r\n"),
+    b"PATCH /f HTTP/1.1\r\nImpersonate-Group: a\r\nimpersonate-group: b\r\nContent-Length: 2\r\n\r\n{}",
+    POST % (3, b"ghi"),
+    b"GET /g HTTP/1.1\r\nAuthorization: x\r\n\r\n",
+    POST % (0, b""),
+)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["answered at once", "answered later"])
+@given(
+    chosen=st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=8),
+    cuts=st.lists(st.integers(0, 600), max_size=6),
+    whole=st.booleans(),
+)
+def test_answers_do_not_depend_on_how_requests_arrive(
+    later: bool, chosen: list[bytes], cuts: list[int], whole: bool
+) -> None:
+    """One by one on fresh connections, where every head is parsed, or in any pieces on one that remembers heads."""
+
+    async def main() -> None:
+        alone = [(await exchange(Echo(), request))[0] for request in chosen]
+        if whole:
+            pieces = chosen
+        else:
+            text = b"".join(chosen)
+            edges = [0, *sorted(cut for cut in cuts if cut < len(text)), len(text)]
+            pieces = [text[low:high] for low, high in pairwise(edges)]
+        together, closed = await exchange(Echo(later), *pieces)
+        assert together == b"".join(alone)
+        assert not closed
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        pytest.param(b"hello\r\n\r\n", 400, id="no HTTP"),
+        pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01", 400, id="TLS where none is spoken"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, id="HTTP/2"),
+        pytest.param(b"GET here HTTP/1.1\r\n\r\n", 400, id="a target that is no path"),
+        pytest.param(b"GET /\xff HTTP/1.1\r\n\r\n", 400, id="a target that is not ASCII"),
+        pytest.param(b"GET / HTTP/1.1\r\nno header\r\n\r\n", 400, id="a line that is no header"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, id="a length that is no number"),
+        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, id="two lengths"),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n",
+            400,
+            id="a chunk without a length",
+        ),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (connection.MAX_HEAD_BYTES + 1), 431, id="a head without end"),
+    ],
+)
+@pytest.mark.parametrize("before", [b"", REQUESTS[0]], ids=["alone", "after a request that is fine"])
+def test_what_cannot_be_read_is_refused_in_its_turn_and_ends_the_connection(
+    before: bytes, sent: bytes, status: int
+) -> None:
+    async def main() -> None:
+        fine = (await exchange(Echo(), before))[0]
+        for later in (False, True):
+            answer, closed = await exchange(Echo(later), before + sent, b"more of it")
+            assert answer.startswith(fine)
+            refusal = answer[len(fine) :]
+            assert refusal.startswith(b"HTTP/1.1 %d " % status)
+            assert b"connection: close\r\n" in refusal
+            assert refusal.count(b"HTTP/1.1") == 1
+            assert closed
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("sent", "want"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", [b"200"], id="the client wants no more"),
+        pytest.param(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", [b"200"], id="HTTP/1.0"),
+        pytest.param(
+            b"POST /exec HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", [b"200"], id="another protocol"
+        ),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nAuthorization: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+            [b"401"],
+            id="a body that may or may not come",
+        ),
+    ],
+)
+def test_the_connection_ends_after_an_answer_that_says_so(sent: bytes, want: list[bytes]) -> None:
+    async def main() -> None:
+        for later in (False, True):
+            answer, closed = await exchange(Echo(later), sent + REQUESTS[2], b"whatever")
+            assert [part[:3] for part in answer.split(b"HTTP/1.1 ")[1:]] == want
+            assert b"connection: close\r\n" in answer
+            assert closed
+
+    in_virtual_time(main)
+
+
+def test_who_waits_for_a_word_before_the_body_gets_it_when_the_request_has_its_turn() -> None:
+    async def main() -> None:
+        service = Echo()
+        service.gates["/first"] = asyncio.Event()
+        _, wire = connect(service)
+        head = b"POST /second HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+        wire.protocol.data_received(b"GET /first HTTP/1.1\r\n\r\n" + head)
+        await settle()
+        assert wire.written == b""
+        service.gates["/first"].set()
+        await settle()
+        first, word, rest = bytes(wire.written).partition(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert (first[:12], bool(word), rest) == (b"HTTP/1.1 200", True, b"")
+        wire.protocol.data_received(b"abc")
+        assert b'"abc"' in wire.written
+        wire.close()
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "in chunks"])
+def test_of_a_body_that_is_too_long_nothing_is_kept_and_the_next_request_is_answered(chunked: bool) -> None:
+    async def main() -> None:
+        size = connection.MAX_BODY_BYTES + 10
+        piece = b"x" * 65_536
+        said = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
+        _, wire = connect(Echo())
+        wire.protocol.data_received(b"POST / HTTP/1.1\r\n" + said + b"\r\n\r\n")
+        for start in range(0, size, len(piece)):
+            part = piece[: size - start]
+            wire.protocol.data_received(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+        wire.protocol.data_received((b"0\r\n\r\n" if chunked else b"") + REQUESTS[2])
+        assert [part[:3] for part in bytes(wire.written).split(b"HTTP/1.1 ")[1:]] == [b"413", b"200"]
+        wire.close()
+
+    in_virtual_time(main)
+
+
+def test_reading_stops_while_more_was_asked_than_is_answered() -> None:
+    async def main() -> None:
+        service = Echo()
+        service.gates["/first"] = asyncio.Event()
+        _, wire = connect(service)
+        wire.protocol.data_received(b"GET /first HTTP/1.1\r\n\r\n")
+        for _ in range(100):
+            wire.protocol.data_received(REQUESTS[2])
+        assert not wire.reads
+        service.gates["/first"].set()
+        await settle()
+        assert wire.reads
+        assert wire.written.count(b"HTTP/1.1 200 OK") == 101
+        wire.close()
+
+    in_virtual_time(main)
+
+
+def test_bodies_sent_ahead_are_bounded() -> None:
+    async def main() -> None:
+        service = Echo()
+        service.gates["/first"] = asyncio.Event()
+        _, wire = connect(service)
+        wire.protocol.data_received(b"GET /first HTTP/1.1\r\n\r\n")
+        sent = 0
+        wire.protocol.data_received(b"POST /second HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
+        while wire.reads:
+            wire.protocol.data_received(b"x" * 65_536)
+            sent += 65_536
+            assert sent < 2_000_000
+        service.gates["/first"].set()
+        await settle()
+        assert wire.reads
+        wire.close()
+
+    in_virtual_time(main)
+
+
+def test_a_reader_that_does_not_read_is_given_nothing_until_it_does() -> None:
+    async def main() -> None:
+        service = Echo()
+        source = service.stream = Source(3)
+        _, wire = connect(service)
+        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        assert bytes(wire.written).endswith(b"1\r\nx\r\n" * 3)
+        wire.protocol.pause_writing()
+        for _ in range(1000):
+            source.give()
+        await asyncio.sleep(10)
+        assert source.taken == 3
+        wire.protocol.resume_writing()
+        assert source.taken == 1003
+        wire.close()
+        await settle()
+        assert source.closed
+
+    in_virtual_time(main)
+
+
+def test_whole_answers_wait_for_a_reader_that_does_not_read() -> None:
+    async def main() -> None:
+        _, wire = connect(Echo())
+        wire.protocol.pause_writing()
+        wire.protocol.data_received(REQUESTS[2] * 3)
+        await settle()
+        assert wire.written == b""
+        wire.protocol.resume_writing()
+        assert wire.written.count(b"HTTP/1.1 200 OK") == 3
+        wire.close()
+
+    in_virtual_time(main)
+
+
+def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        service = Echo()
+        source = service.stream = Source(0)
+        _, wire = connect(service)
+        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        for _ in range(200):
+            await asyncio.sleep(outflow.GATHER_SECONDS * 1.1)
+            source.give()
+            await asyncio.sleep(0)
+            assert source.taken == source.chunks
+        flushes, began = 0, loop.time()
+        for _ in range(1000):
+            source.give()
+            before = source.taken
+            await asyncio.sleep(0.001)
+            flushes += source.taken != before
+            assert source.chunks - source.taken <= 12  # what comes in `GATHER_SECONDS`
+        assert flushes <= outflow.AT_ONCE + (loop.time() - began) / outflow.GATHER_SECONDS + 1
+        wire.close()
+
+    in_virtual_time(main)
+
+
+def test_a_few_events_in_a_row_are_not_held_up() -> None:
+    async def main() -> None:
+        service = Echo()
+        source = service.stream = Source(0)
+        _, wire = connect(service)
+        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        for _ in range(outflow.AT_ONCE):
+            source.give()
+            await asyncio.sleep(0)
+            assert source.taken == source.chunks
+        wire.close()
+
+    in_virtual_time(main)
+
+
+def test_a_stream_that_breaks_breaks_the_connection(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Source):
+        def take(self) -> bytes:
+            raise RuntimeError("boom")
+
+    async def main() -> None:
+        service = Echo()
+        source = service.stream = Broken(0)
+        _, wire = connect(service)
+        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        await settle()
+        assert wire.closed
+        assert source.closed
+        assert not wire.written.endswith(b"0\r\n\r\n")
+
+    in_virtual_time(main)
+    assert "boom" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("version", "end"),
+    [
+        pytest.param(b"1.1", b"\r\n\r\n1\r\nx\r\n0\r\n\r\n", id="in chunks, with an end"),
+        pytest.param(b"1.0", b"\r\n\r\nx", id="until the connection ends"),
+    ],
+)
+def test_a_stream_ends_as_its_reader_understands(version: bytes, end: bytes) -> None:
+    async def main() -> None:
+        service = Echo()
+        source = service.stream = Source(1)
+        connections, wire = connect(service)
+        wire.protocol.data_received(b"GET /stream HTTP/%b\r\n\r\n" % version)
+        assert not wire.closed
+        await connections.close(1)
+        assert wire.closed
+        assert source.closed
+        assert wire.written.endswith(end)
+
+    in_virtual_time(main)
+
+
+def test_a_silent_connection_ends_in_its_time_but_not_while_it_waits_for_us() -> None:
+    async def main() -> None:
+        service = Echo()
+        service.gates["/slow"] = asyncio.Event()
+        _, wire = connect(service)
+        await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
+        wire.protocol.data_received(b"GET /slow HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(connection.KEEP_ALIVE_SECONDS * 5.5)
+        assert not wire.closed
+        service.gates["/slow"].set()
+        await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
+        assert wire.written.count(b"HTTP/1.1 200") == 1
+        assert not wire.closed
+        await asyncio.sleep(2)
+        assert wire.closed
+
+    in_virtual_time(main)
+
+
+def test_stopping_ends_idle_connections_at_once_and_others_with_their_answer() -> None:
+    async def main() -> None:
+        service = Echo()
+        service.gates["/slow"] = asyncio.Event()
+        service.gates["/never"] = asyncio.Event()
+        connections, idle = connect(service)
+        wires = []
+        for path in (b"/slow", b"/never"):
+            protocol = connections.make()
+            wire = Wire(protocol)
+            protocol.connection_made(wire)
+            protocol.data_received(b"GET %b HTTP/1.1\r\n\r\n" % path)
+            wires.append(wire)
+        stopping = asyncio.ensure_future(connections.close(2))
+        await settle()
+        assert [idle.closed, *(wire.closed for wire in wires)] == [True, False, False]
+        service.gates["/slow"].set()
+        await settle()
+        assert [wire.closed for wire in wires] == [True, False]
+        assert b"connection: close" in wires[0].written
+        began = asyncio.get_running_loop().time()
+        await stopping
+        assert asyncio.get_running_loop().time() - began == pytest.approx(2)
+        assert wires[1].closed
+        assert connections.open == set()
+
+    in_virtual_time(main)
