@@ -11,7 +11,7 @@ Source: Kubernetes' garbage collection of owner references, as its API documenta
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -36,7 +36,13 @@ class Item(NamedTuple):
     """One object of any kind."""
 
     kind: Kind
-    key: Key
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> Key:
+        """Namespace and name."""
+        return Key(self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,28 +111,35 @@ class GarbageCollector:
                 before = old.metadata.owner_references if old is not None else None
                 after = meta.owner_references
                 if after is not before and after != before:
-                    self._index(Item(kind, Key(meta.namespace, meta.name)), before or (), after or ())
+                    item = Item(kind, meta.namespace, meta.name)
+                    if before:
+                        self._index(item, before, after or ())
+                    elif after:
+                        self._adopt(item, after, {})
                 if meta.deletion_timestamp is not None and _waits(meta):
-                    item = self._deleting[meta.uid] = Item(kind, Key(meta.namespace, meta.name))
+                    item = self._deleting[meta.uid] = Item(kind, meta.namespace, meta.name)
                     self._queue.add(item)
 
         return on_changes
 
     def _index(self, item: Item, before: Iterable[OwnerReference], after: Iterable[OwnerReference]) -> None:
-        old: dict[str, bool] = {}
-        if before:
-            old = {reference.uid: reference.block_owner_deletion for reference in before}
-            new = {reference.uid: reference.block_owner_deletion for reference in after}
-            if old == new:
-                return
+        old = {reference.uid: reference.block_owner_deletion for reference in before}
+        new = {reference.uid: reference.block_owner_deletion for reference in after}
+        if old != new:
             self._part(item, old.keys() - new.keys())
+            self._adopt(item, after, old)
+
+    def _adopt(self, item: Item, owners: Iterable[OwnerReference], before: Container[str]) -> None:
+        """Note the owners of an object; look at it when one that it did not have before is not there."""
         suspicious = False
-        for reference in after:
-            dependents = self._dependents.get(reference.uid)
+        for reference in owners:
+            uid = reference.uid
+            dependents = self._dependents.get(uid)
             if dependents is None:
-                dependents = self._dependents[reference.uid] = {}
-            dependents[item] = reference.block_owner_deletion
-            if reference.uid not in old and not self._is_cached(item, reference):
+                self._dependents[uid] = {item: reference.block_owner_deletion}
+            else:
+                dependents[item] = reference.block_owner_deletion
+            if not self._is_cached(item, reference) and uid not in before:
                 suspicious = True
         if suspicious:
             self._queue.add(item)
@@ -144,7 +157,7 @@ class GarbageCollector:
     def _gone(self, kind: Kind, meta: ObjectMeta) -> None:
         owners = meta.owner_references
         if owners:
-            self._index(Item(kind, Key(meta.namespace, meta.name)), owners, ())
+            self._index(Item(kind, meta.namespace, meta.name), owners, ())
         self._deleting.pop(meta.uid, None)
         dependents = self._dependents.get(meta.uid)
         if dependents:
@@ -161,7 +174,7 @@ class GarbageCollector:
 
     def _find(self, item: Item, reference: OwnerReference) -> tuple[Kind | None, Key]:
         kind = catalog.find_named(reference.api_version, reference.kind)
-        namespace = item.key.namespace if kind is not None and kind.namespaced else ""
+        namespace = item.namespace if kind is not None and kind.namespaced else ""
         return kind, Key(namespace, reference.name)
 
     def _is_cached(self, item: Item, reference: OwnerReference) -> bool:
@@ -169,7 +182,7 @@ class GarbageCollector:
         if known is None:
             return False
         kind, cache = known
-        owner = cache.get((item.key.namespace if kind.namespaced else "", reference.name))
+        owner = cache.get((item.namespace if kind.namespaced else "", reference.name))
         return owner is not None and owner.metadata.uid == reference.uid
 
     async def _owners(self, item: Item, meta: ObjectMeta) -> Owners:
@@ -241,9 +254,7 @@ class GarbageCollector:
             propagation = "Orphan"
         elif (owners.waiting and self._dependents.get(meta.uid)) or FOREGROUND in (meta.finalizers or ()):
             propagation = "Foreground"
-        await self._cluster.delete(
-            item.kind.view, item.key.name, item.key.namespace, uid=meta.uid, propagation=propagation
-        )
+        await self._cluster.delete(item.kind.view, item.name, item.namespace, uid=meta.uid, propagation=propagation)
 
     async def _settle_owner(self, item: Item, meta: ObjectMeta) -> None:
         finalizers = meta.finalizers or []
@@ -278,7 +289,7 @@ class GarbageCollector:
 
     async def _patch_meta(self, item: Item, meta: ObjectMeta, change: dict[str, Any]) -> None:
         body = {"metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version, **change}}
-        await self._cluster.patch(item.kind, item.key.name, item.key.namespace, body, patch_type=PatchType.MERGE)
+        await self._cluster.patch(item.kind, item.name, item.namespace, body, patch_type=PatchType.MERGE)
 
 
 def _waits(meta: ObjectMeta) -> bool:
