@@ -14,6 +14,7 @@ from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock
 from strato.server import objects as objects_module
 from strato.server.embedded import in_memory_server
+from strato.server.rest import quickcreate
 
 ADMIN = User("admin", ("system:masters",))
 PODS = "/api/v1/namespaces/default/pods"
@@ -187,12 +188,12 @@ steps = st.lists(st.one_of(objects, objects, objects, st.sampled_from(WORLD)), m
 class Side:
     """A server of its own; a media type with a parameter is the same to it, but goes the long way."""
 
-    def __init__(self, media: str) -> None:
+    def __init__(self, media: str, separators: tuple[str, str] = (",", ":")) -> None:
         self.clock = VirtualClock()
-        self.server, self.media = in_memory_server(self.clock, Random(1)), media
+        self.server, self.media, self.separators = in_memory_server(self.clock, Random(1)), media, separators
 
     async def send(self, method: str, path: str, body: dict[str, Any], media: str) -> Response:
-        sent = json.dumps(body, separators=(",", ":")).encode()
+        sent = json.dumps(body, separators=self.separators).encode()
         return await self.server.handle(Request(method, path, {}, {"content-type": media}, sent, ADMIN))
 
     async def prepare(self) -> None:
@@ -216,21 +217,103 @@ def plain(number: int) -> list[tuple[str, int, dict[str, Any]]]:
     return [(kind, 0, {"name": f"n{at}"}) for at in range(number) for kind in KINDS]
 
 
-@settings(max_examples=25, deadline=None)
-@given(steps)
-@example([*plain(4), *WORLD, *plain(4)])
-@example([("Job", 0, {"name": "x" * 57}), *plain(3), ("Job", 0, {"name": "x" * 61}), ("Pod", 0, {"name": "n9"})])
-async def test_what_is_known_changes_no_answer_and_no_stored_byte(steps: list[tuple[Any, Any, Any]]) -> None:
-    short, long = Side("application/json"), Side("application/json; charset=utf-8")
-    for side in (short, long):
+async def _answered_alike(sides: tuple[Side, Side], steps: list[tuple[Any, Any, Any]]) -> None:
+    short, long = sides
+    for side in sides:
         await side.prepare()
     for step in [*plain(3), *steps]:
-        for side in (short, long):
+        for side in sides:
             side.clock.advance(0.4)  # some are of the same second
         one, other = await short.take(step), await long.take(step)
         assert (one.status, one.body, dict(one.headers)) == (other.status, other.body, dict(other.headers))
     for bucket in long.server.store.buckets():
         assert short.server.store.bucket(bucket.resource).objects == bucket.objects
+
+
+@settings(max_examples=25, deadline=None)
+@given(steps)
+@example([*plain(4), *WORLD, *plain(4)])
+@example([("Job", 0, {"name": "x" * 57}), *plain(3), ("Job", 0, {"name": "x" * 61}), ("Pod", 0, {"name": "n9"})])
+async def test_what_is_known_changes_no_answer_and_no_stored_byte(steps: list[tuple[Any, Any, Any]]) -> None:
+    await _answered_alike((Side("application/json"), Side("application/json; charset=utf-8")), steps)
+
+
+# ── metadata of one form ──────────────────────────────────────────────────────────────────────────────────────────
+
+NAMES = ["a", "b-1", "c.d", "UPPER", "", "-a", 'q"', "x" * 57, "x" * 62, "x" * 63, "x" * 64, "ü", "a b", 1]
+LABELS = ["1", "X_y.z", "", "a-", "x y", "x" * 63, "x" * 64, "ü", "\\", '"', None, 1, "\ue0000\ue000"]
+TEXTS = ["text", "", 'a "quote"', "back\\slash", "ü", "a\nb", "x" * 1025, "/", "\x7f", None, 1, "#[]!~ "]
+
+
+def shaped(shape: int, name: Any, label: Any, text: Any) -> dict[str, Any]:
+    """Return metadata of one of some shapes."""
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": text, "uid": text, "controller": True}
+    labels = {"a": label, "b/c": "1", "d": label}
+    return [
+        {"name": name},
+        {"namespace": "default", "name": name, "labels": labels},
+        {"labels": labels, "annotations": {"x": text, "y.z/a": "fixed"}, "ownerReferences": [owner], "name": name},
+        {"name": name, "annotations": {BUDGETS[0]: "1"}, "labels": labels},
+        {"generateName": "made-", "labels": labels},
+        {"name": name, "finalizers": ["a/b"], "labels": {}},
+        {"name": name, "ownerReferences": [owner, {**owner, "controller": False}]},
+        {"name": name, "namespace": text},
+    ][shape]
+
+
+shapes = st.builds(shaped, st.integers(0, 7), st.sampled_from(NAMES), st.sampled_from(LABELS), st.sampled_from(TEXTS))
+formed = st.tuples(st.sampled_from(sorted(KINDS)), st.just(0), shapes)
+
+
+def learned(shape: int) -> list[tuple[str, int, dict[str, Any]]]:
+    """So many of each kind that their metadata's form is known."""
+    return [(kind, 0, shaped(shape, f"f{shape}{at}", "v", "t")) for at in range(3) for kind in KINDS]
+
+
+EVERY = [
+    *((name, "1", "t") for name in NAMES),
+    *((f"l{at}", label, "t") for at, label in enumerate(LABELS)),
+    *((f"t{at}", "1", text) for at, text in enumerate(TEXTS)),
+]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([(",", ":"), (", ", ": "), (",", ": ")]),
+    st.lists(st.one_of(formed, formed, st.sampled_from(WORLD))),
+)
+@example((",", ":"), [(kind, 0, shaped(shape, *given)) for shape in range(8) for kind in KINDS for given in EVERY])
+@example((", ", ": "), [(kind, 0, shaped(shape, *given)) for shape in range(3) for kind in KINDS for given in EVERY])
+@example(
+    (",", ":"), [("Pod", 0, shaped(1, "s1", "1", "t")), *WORLD, *learned(2), ("Pod", 0, shaped(1, "s2", "1", "t"))]
+)
+async def test_metadata_of_a_known_form_change_no_answer_and_no_stored_byte(
+    separators: tuple[str, str], steps: list[tuple[Any, Any, Any]]
+) -> None:
+    sides = (Side("application/json", separators), Side("application/json; charset=utf-8", separators))
+    await _answered_alike(sides, [*(step for shape in range(8) for step in learned(shape)), *steps])
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["without blanks", "with blanks"])
+async def test_most_metadata_of_one_form_are_not_even_decoded(
+    separators: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, seen = Side("application/json", separators), 0
+    await side.prepare()
+    middle = quickcreate.create
+
+    def counted(*given: Any) -> Response | None:
+        nonlocal seen
+        seen += 1
+        return middle(*given)
+
+    monkeypatch.setattr(quickcreate, "create", counted)
+    for shape in (1, 2):
+        for number in range(20):
+            for kind in KINDS:
+                step = (kind, 0, shaped(shape, f"n{shape}{number}", str(number), f"owner-{number}"))
+                assert (await side.take(step)).status == 201
+    assert seen == 4 * len(KINDS), "two of each shape, until its form is known"
 
 
 async def test_most_of_a_thousand_alike_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,9 +71,9 @@ class ChainOptions:
 
 _ALIKE: Mapping[object, Alike] = {
     kube.PodDefaults: Alike((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
-    pods.PodValidation: Alike(fits=(pods.budget_fits,)),
+    pods.PodValidation: Alike(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
     jobs.JobDefaults: Alike(),
-    jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,)),
+    jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,), by_name=True),
     podgroups.mutate: Alike((catalog.NAMESPACE,)),
     podgroups.validate: Alike((catalog.QUEUE,)),
 }
@@ -129,8 +129,13 @@ class Chain:
         ]
         if None in found:
             return None
-        reads = dict.fromkeys(read for one in found if one is not None for read in one.reads)
-        return Alike(tuple(reads), tuple(fits for one in found if one is not None for fits in one.fits))
+        alike = [one for one in found if one is not None]
+        return Alike(
+            tuple(dict.fromkeys(read for one in alike for read in one.reads)),
+            tuple(fits for one in alike for fits in one.fits),
+            any(one.by_name for one in alike),
+            frozenset(annotation for one in alike for annotation in one.annotations),
+        )
 
     def admit(self, request: AdmissionRequest, world: World) -> Json:
         """Do both and return the object as it may be stored (the old one on DELETE)."""

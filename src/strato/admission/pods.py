@@ -16,6 +16,7 @@ GATE = "scheduling.volcano.sh/queue-allocation-gate"
 GROUP_ANNOTATION = "volcano.sh/resource-group"
 MIN_AVAILABLE = "volcano.sh/jdb-min-available"
 MAX_UNAVAILABLE = "volcano.sh/jdb-max-unavailable"
+BUDGETS = frozenset((MIN_AVAILABLE, MAX_UNAVAILABLE))
 
 _PERCENT = re.compile(r"[1-9][0-9]?%")
 

@@ -52,6 +52,10 @@ class Alike:
     """Kinds whose objects the rules look at."""
     fits: tuple[Callable[[AdmissionRequest], bool], ...] = ()
     """Whether what the rules have to say about its metadata is nothing."""
+    by_name: bool = False
+    """Whether ``fits`` look at the object's name."""
+    annotations: frozenset[str] = frozenset()
+    """The annotations that ``fits`` look at; they look at nothing else of the metadata."""
 
 
 class World(Protocol):

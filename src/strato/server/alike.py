@@ -5,12 +5,15 @@ one kind and namespace whose specs (and statuses) were sent as the same bytes ha
 admission says which kinds it looks at, and as long as nothing of those was written, it decides the same. What was
 stored of the first is then put behind the metadata of the next as it is. The metadata are never skipped.
 
+Where the metadata have the same form as well (`strato.server.metaforms`), only what differs is looked at.
+
 A spec is learned when it is seen for the second time, so that objects of which each is different (by the index in a
 variable, say) pay for a look-up only.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,6 +21,7 @@ import msgspec
 
 from strato.admission import Alike
 from strato.api import catalog
+from strato.server.metaforms import Form, form_of
 from strato.server.objects import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.layouts import Tail, tail_of
@@ -29,6 +33,8 @@ from strato.server.strategies import strategy_of
 _KNOWN_MAX = 512
 _SEEN_MAX = 4096
 _SPEC_MAX_BYTES = 64 << 10
+_FORMS_MAX = 8
+"""So many forms are known of one kind and namespace."""
 _SENT = (("apiVersion", "kind", "metadata", "spec"), ("apiVersion", "kind", "metadata", "spec", "status"))
 """Members in the order in which clients write them; the stored ones keep it."""
 
@@ -49,6 +55,8 @@ class Plan:
     name: bytes
     head: bytes
     """What a stored object begins with, up to its metadata."""
+    generation: bytes
+    """What of a new object's metadata is about its generation."""
 
     def stamp(self) -> Stamp | None:
         """Return the stamp of now; None while something that admission looks at is being written."""
@@ -125,6 +133,19 @@ class Lesson:
         self.known[self.key] = Known(self.stamp, tail, layout, rest, first_status)
 
 
+@dataclass(frozen=True, slots=True)
+class Formed:
+    """Objects alike whose metadata have the same form."""
+
+    before: bytes
+    """What is sent before the metadata."""
+    after: bytes
+    """What is sent after them."""
+    form: Form
+    plan: Plan
+    known: Known
+
+
 class AlikeObjects:
     """The objects that were accepted lately."""
 
@@ -133,6 +154,46 @@ class AlikeObjects:
         self._plans: dict[Served, Plan | None] = {}
         self._known: dict[Key, Known] = {}
         self._seen: dict[int, None] = {}
+        self._forms: dict[tuple[Served, str], tuple[Formed, ...]] = {}
+        self._tried: dict[int, Known | None] = {}
+        """What looked like having a form: once (None), or when which was known."""
+
+    def formed(self, served: Served, namespace: str, body: bytes) -> tuple[Formed, re.Match[bytes]] | None:
+        """Return the form of a new object and what differs, when both object and metadata are as others were."""
+        for formed in self._forms.get((served, namespace), ()):
+            if body.startswith(formed.before) and body.endswith(formed.after):
+                match = formed.form.accepts.fullmatch(body, len(formed.before), len(body) - len(formed.after))
+                if match is not None:
+                    return (formed, match) if formed.plan.stamp() == formed.known.stamp else None
+        return None
+
+    def learn_form(self, namespace: str, body: bytes, plan: Plan, known: Known) -> None:
+        """Take note of metadata that were accepted; those that look alike for the second time get a form."""
+        sent = bytes(read_members(body)["metadata"])
+        metadata = read_object(sent)
+        look = hash((plan.served, namespace, tuple(metadata), *map(tuple, _texts(metadata)), id(known)))
+        if look not in self._tried:
+            if len(self._tried) >= _SEEN_MAX:
+                self._tried.clear()
+            self._tried[look] = None
+            return
+        if self._tried[look] is known:
+            return
+        self._tried[look] = known
+        form = form_of(sent, namespace, plan.alike.annotations)
+        if form is None:
+            return
+        start = body.index(sent)
+        formed = Formed(body[:start], body[start + len(sent) :], form, plan, known)
+        if len(self._forms) >= _KNOWN_MAX:
+            self._forms.clear()
+        place = (plan.served, namespace)
+        others = [
+            one
+            for one in self._forms.get(place, ())
+            if one.known.stamp == known.stamp and (one.form != form or one.after != formed.after)
+        ]
+        self._forms[place] = (formed, *others[: _FORMS_MAX - 1])
 
     def recognise(self, served: Served, namespace: str, body: bytes) -> tuple[Json, Plan, Known] | Lesson | None:
         """Return the metadata of a new object that is alike another, and what is known of that.
@@ -185,7 +246,12 @@ class AlikeObjects:
             return None
         version, name = encode(kind.api_version), encode(kind.name)
         head = b'{"apiVersion":' + version + b',"kind":' + name + b',"metadata":'
-        return Plan(served, alike, tuple(map(self._state.bucket, alike.reads)), version, name, head)
+        generation = b',"generation":1' if strategy_of(served).counts_generations else b""
+        return Plan(served, alike, tuple(map(self._state.bucket, alike.reads)), version, name, head, generation)
+
+
+def _texts(metadata: Json) -> tuple[Json, Json]:
+    return metadata.get("labels") or {}, metadata.get("annotations") or {}
 
 
 def _is_of(plan: Plan, members: Members) -> bool:

@@ -5,15 +5,18 @@ The order of the steps is that of the long way (`Writer.create`), so that of two
 
 from __future__ import annotations
 
+import re
+
 from strato.api.status import invalid, required
 from strato.api.wire import Request, Response
+from strato.clock import format_time
 from strato.server import objects
-from strato.server.alike import Known, Plan
+from strato.server.alike import Formed, Known, Plan
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest import quotas, storing
 from strato.server.rest.layouts import of_created
-from strato.server.rest.state import State
+from strato.server.rest.state import State, object_key
 from strato.server.schema import typed
 
 
@@ -57,6 +60,52 @@ def create(
     at = of_created(kind.api_version, metadata["uid"], len(plan.head), len(encoded), revision, behind)
     state.layouts.note(body, at)
     return storing.answer(state, request, kind, body, warnings, status=201)
+
+
+def create_formed(
+    state: State, request: Request, target: ResourcePath, formed: Formed, match: re.Match[bytes]
+) -> Response | None:
+    """Create an object whose metadata have the form of others; None when one of the longer ways has to be taken.
+
+    Such metadata have all that `create` would check: no more than what differs is looked at.
+
+    Args:
+        state: Where.
+        request: Without options.
+        target: The kind's objects of a namespace.
+        formed: What is known of the others.
+        match: What differs.
+    """
+    plan, known = formed.plan, formed.known
+    kind, name = plan.served.kind, match["name"].decode()
+    if quotas.are_any(state) or (plan.alike.by_name and not _name_fits(request, target, plan, known, name)):
+        return None
+    state.check_namespace_open(kind, target.namespace, name)
+    uid, time = objects.new_uid(state.rng), format_time(state.clock.now())
+    key = object_key(kind, target.namespace, name)
+    if state.bucket(kind).latest(key) is not None:
+        storing.free_key(state, kind, {"namespace": target.namespace, "name": name})  # says what is wrong with that
+    revision = str(state.store.next_revision())
+    metadata = b'%b,"uid":"%b","creationTimestamp":"%b"%b,"resourceVersion":"%b"}' % (
+        formed.form.begin(match),
+        uid.encode(),
+        time.encode(),
+        plan.generation,
+        revision.encode(),
+    )
+    tail, behind = known.ending(time)
+    body = b"".join((plan.head, metadata, tail))
+    if len(body) > objects.MAX_BODY_BYTES:
+        raise objects.too_large(kind, {"metadata": {"name": name}})
+    state.store.write(kind.resource, key, body)
+    state.layouts.note(body, of_created(kind.api_version, uid, len(plan.head), len(metadata), revision, behind))
+    return storing.answer(state, request, kind, body, (), status=201)
+
+
+def _name_fits(request: Request, target: ResourcePath, plan: Plan, known: Known, name: str) -> bool:
+    obj = {**known.rest, "metadata": {"name": name}}
+    question = storing.question(request, target, plan.served.kind, "CREATE", obj, None)
+    return all(fits(question) for fits in plan.alike.fits)
 
 
 _METADATA = typed.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")

@@ -35,7 +35,7 @@ def charge(state: State, kind: Kind, namespace: str, obj: Json, *, dry_run: bool
     Raises:
         Forbidden: It goes over one of them; nothing is charged.
     """
-    if not kind.namespaced or kind is catalog.RESOURCEQUOTA or not _any(state):
+    if not kind.namespaced or kind is catalog.RESOURCEQUOTA or not are_any(state):
         return
     if old is not None and not _may_use_more(kind, obj, old):
         return
@@ -66,7 +66,8 @@ def _may_use_more(kind: Kind, obj: Json, old: Json) -> bool:
     return kind in (catalog.SERVICE, catalog.PERSISTENTVOLUMECLAIM)
 
 
-def _any(state: State) -> bool:
+def are_any(state: State) -> bool:
+    """Return whether there is any quota at all."""
     bucket = state.bucket(catalog.RESOURCEQUOTA)
     return bool(bucket.objects or bucket.pending)
 

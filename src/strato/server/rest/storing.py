@@ -21,6 +21,8 @@ from strato.server.rest.state import State, object_key
 
 _MODES = ("", "Ignore", "Strict", "Warn")
 _NAME_ATTEMPTS = 8
+_PLAINLY = frozenset(("application/json", "*/*"))
+"""What programs accept, who want objects as they are."""
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
@@ -118,7 +120,7 @@ def answer(
     state: State, request: Request, kind: Kind, body: bytes, warnings: Sequence[str], status: int = 200
 ) -> Response:
     """Return the stored object as the client wants to see it, with warnings in the header."""
-    if not warnings and request.headers.get("accept") == "application/json":
+    if not warnings and request.headers.get("accept") in _PLAINLY:
         return Response(status, body)
     response = shown(request, kind, body, now=state.clock.now(), status=status)
     if warnings:

@@ -58,10 +58,16 @@ class Writer:
         """Create an object and answer it."""
         lesson = None
         if not request.query and request.headers.get("content-type") == "application/json":
+            formed = self._alike.formed(served, target.namespace, request.body)
+            if formed is not None:
+                response = quickcreate.create_formed(self._state, request, target, *formed)
+                if response is not None:
+                    return response
             found = self._alike.recognise(served, target.namespace, request.body)
             if isinstance(found, tuple):
                 response = quickcreate.create(self._state, request, target, *found)
                 if response is not None:
+                    self._alike.learn_form(target.namespace, request.body, *found[1:])
                     return response
             else:
                 lesson = found
