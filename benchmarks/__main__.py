@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,12 @@ SUPPORT = {"__init__", "__main__", "report", "cluster", "crowded", "kube", "peer
 
 def main() -> int:
     here = Path(__file__).parent
-    names = sys.argv[1:] or sorted(path.stem for path in here.glob("*.py") if path.stem not in SUPPORT)
+    known = sorted({path.stem for path in here.glob("*.py")} - SUPPORT | {"kube"})
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Run benchmarks, one process each.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(known)}; all but kube without any")
+    names = parser.parse_args().names or [name for name in known if name not in SUPPORT]
+    if unknown := sorted(set(names) - set(known)):
+        parser.error(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(known)}")
     failed = []
     for name in names:
         print(f"== {name}", flush=True)
