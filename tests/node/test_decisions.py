@@ -387,6 +387,27 @@ def test_images_are_found_imported_and_removed(tmp_path: Path) -> None:
         store.import_image("x", tmp_path / "bad.tar")
 
 
+def test_a_folder_that_holds_the_store_is_imported_without_it(tmp_path: Path) -> None:
+    """`strato image import all /` would copy the copy into itself until the disk is full."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "images").mkdir()  # a namesake is no store
+    store = ImageStore(tmp_path / "home" / "node")
+    root = Path(store.import_image("all", tmp_path).root)
+    assert sorted(path.name for path in root.iterdir()) == ["etc", "home", "images"]
+    assert list((root / "home" / "node").iterdir()) == []
+
+
+def test_what_a_killed_import_left_is_swept_by_the_next_one(tmp_path: Path) -> None:
+    left = tmp_path / "node" / "images" / ".new-x" / "root"
+    left.mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    store = ImageStore(tmp_path / "node")
+    assert [image.name for image in store.list()] == ["strato/host"]
+    store.import_image("tiny", tmp_path / "etc")
+    assert not left.exists()
+    assert [image.name for image in store.list()] == ["strato/host", "tiny:latest"]
+
+
 def test_names_get_the_latest_tag() -> None:
     assert [normal_name(n) for n in ("a", "r:5000/a", "a:1", "a@sha256:0")] == [
         "a:latest",

@@ -7,12 +7,14 @@ there: this machine's own root, read-only.
 from __future__ import annotations
 
 import copy
+import fcntl
 import os
 import shutil
 import stat
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -77,12 +79,25 @@ class ImageStore:
             raise ImageProblem(f"image {name!r} is this machine's own root and cannot be replaced; take another name")
         if not name or any(character.isspace() for character in name):
             raise ImageProblem(f"image name {name!r} is empty or has spaces; write for example tools:1")
-        path = Path(source)
+        with self._alone():
+            self._bring(name, Path(source))
+        return Image(normal_name(name), str(self._path(name) / "root"))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the store: one import at a time, so that what a killed one left half done belongs to nobody."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        with (self._directory / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for left in self._directory.glob(".new-*"):
+                shutil.rmtree(left, ignore_errors=True)
+            yield
+
+    def _bring(self, name: str, path: Path) -> None:
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
         try:
             if path.is_dir():
-                shutil.copytree(path, fresh / "root", symlinks=True, ignore=_special_files)
+                shutil.copytree(path, fresh / "root", symlinks=True, ignore=self._left_out)
             elif path.is_file():
                 _unpack(path, fresh / "root")
             else:
@@ -95,7 +110,12 @@ class ImageStore:
             raise ImageProblem(f"image {name!r}: cannot copy {path}: {err}") from err
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
-        return Image(normal_name(name), str(self._path(name) / "root"))
+
+    def _left_out(self, directory: str, names: list[str]) -> list[str]:
+        """Name what is not copied: what has no content, and this store, which would be copied into itself for ever."""
+        here = Path(directory)
+        own = [name for name in names if name == self._directory.name and (here / name).samefile(self._directory)]
+        return own + _special_files(directory, names)
 
     def find(self, name: str) -> Image | None:
         """Return an image by name, None when it is not in the store."""
