@@ -218,3 +218,71 @@ def test_key_is_never_worked_on_twice_at_once_and_never_lost(
         await asyncio.wait((working,))
 
     run_virtual(clock, main())
+
+
+async def test_keys_taken_together_come_in_order_and_are_worked_on_once() -> None:
+    queue: WorkQueue[str] = WorkQueue(VirtualClock())
+    for key in "abcd":
+        queue.add(key)
+    queue.add("p", patient=True)
+    first = await queue.get()
+    assert (first, queue.take_more(lambda key: key != "c", 9)) == ("a", ["b"])
+    queue.add("b")
+    assert queue.take_more(lambda _: True, 2) == ["c", "d"], "b is being worked on, c waits no more"
+    assert queue.take_more(lambda _: True, 9) == ["p"]
+    assert not len(queue)
+    for key in "abcdp":
+        queue.done(key)
+    assert await queue.get() == "b"
+    assert queue.take_more(lambda _: True, 9) == []
+
+
+async def test_patient_keys_keep_their_share_among_keys_taken_together() -> None:
+    clock = VirtualClock()
+    queue: WorkQueue[int] = WorkQueue(clock)
+    for key in range(100):
+        queue.add(-key - 1, patient=True)
+    clock.advance(PATIENCE_SECONDS)
+    for key in range(100):
+        queue.add(key)
+    taken = queue.take_more(lambda _: True, 60)
+    assert sum(key < 0 for key in taken) == 20
+    assert [key for key in taken if key >= 0] == list(range(40))
+
+
+async def test_all_workers_are_called_when_there_is_work_for_all() -> None:
+    """Each waits for the others: were one left asleep, none would go on."""
+    queue: WorkQueue[int] = WorkQueue(VirtualClock())
+    together = asyncio.Barrier(20)
+
+    async def reconcile(_: int) -> None:
+        await together.wait()
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        workers = group.create_task(run_workers(queue, reconcile, 20))
+        await asyncio.sleep(0)
+        for round_ in range(3):
+            for key in range(20):
+                queue.add(round_ * 20 + key)
+            while not queue.is_idle:
+                await asyncio.sleep(0)
+        workers.cancel()
+
+
+async def test_a_worker_that_is_cancelled_when_called_leaves_its_turn_to_another() -> None:
+    queue: WorkQueue[str] = WorkQueue(VirtualClock())
+    waiting = [asyncio.create_task(queue.get()) for _ in range(9)]
+    await asyncio.sleep(0)
+    queue.add("a")
+    waiting[0].cancel()
+    await asyncio.sleep(0)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert [task.result() for task in waiting[1:] if task.done()] == ["a"]
+    queue.add("b")
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert sum(task.done() for task in waiting[1:]) == 2
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)

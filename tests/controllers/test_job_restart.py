@@ -17,6 +17,7 @@ from strato.controllers import DEFAULT
 from tests.controllers.world import DyingCluster, World, born_without_status, task, vcjob
 
 SCENARIOS: dict[str, dict[str, Any]] = {
+    "asks for nothing but pods": vcjob("j", task(seconds=3)),
     "completes": vcjob("j", task(seconds=3), plugins={"svc": [], "env": []}),
     "restarts once and fails": vcjob(
         "j",

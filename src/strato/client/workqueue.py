@@ -32,6 +32,12 @@ _PATIENT_SHARE = 3
 """Of this many turns, patient keys that have waited long enough get one."""
 
 
+_WOKEN_AT_FIRST = 4
+_WOKEN_BY_EACH = 2
+"""How many workers are called when keys come: a few, and by each of them who leaves keys behind a few more. One may
+take all (`WorkQueue.take_more`); who is called in vain costs as much as working on a key."""
+
+
 class ShutDown(StratoError):
     """The queue is shut down and empty."""
 
@@ -100,6 +106,7 @@ class WorkQueue(Generic[K]):
         self._dirty: dict[K, bool] = {}  # wanted (patiently?): ready, or to be when their present work is done
         self._working: set[K] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
+        self._woken = 0  # waiters that were called and have not come yet
         self._later: list[tuple[float, int, K, bool]] = []
         self._due: dict[K, float] = {}  # the earliest instant each delayed key waits for; stale heap entries differ
         self._order = itertools.count()
@@ -171,12 +178,33 @@ class WorkQueue(Generic[K]):
                 await waiter
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
+                    self._woken -= 1
                     self._wake()  # our turn goes to somebody else
                 raise
-        key = self._ready.popleft() if not self._patient else self._take()
-        del self._dirty[key]
-        self._working.add(key)
+            self._woken -= 1
+        key = self._next()
+        self._take(key)
+        for _ in range(min(len(self), _WOKEN_BY_EACH)):
+            self._wake()
         return key
+
+    def take_more(self, joins: Callable[[K], bool], limit: int) -> list[K]:
+        """Take keys that may be worked on together with the one a worker has; `done` must follow for each.
+
+        They come in the order in which `get` would hand them out; the first that does not join ends it.
+
+        Args:
+            joins: Asked of each key in turn, once; it must change nothing here.
+            limit: Keys to take at most.
+        """
+        taken: list[K] = []
+        while len(taken) < limit and (self._ready or self._patient):
+            key = self._next()
+            if not joins(key):
+                break
+            self._take(key)
+            taken.append(key)
+        return taken
 
     def done(self, key: K) -> None:
         """Say that the work on ``key`` is over; it runs again if it was added meanwhile."""
@@ -196,6 +224,7 @@ class WorkQueue(Generic[K]):
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
+                self._woken += 1
         self._waiters.clear()
 
     def _push(self, key: K, patient: bool) -> None:
@@ -203,23 +232,32 @@ class WorkQueue(Generic[K]):
             self._patient[key] = self.clock.monotonic()
         else:
             self._ready.append(key)
-        self._wake()
+        if self._woken < _WOKEN_AT_FIRST:
+            self._wake()
 
-    def _take(self) -> K:
-        """Return the next key while some are patient."""
+    def _next(self) -> K:
+        """Return the key whose turn it is; there is one."""
+        if not self._patient:
+            return self._ready[0]
         self._turns += 1
         oldest, since = next(iter(self._patient.items()))
         has_turn = self._turns % _PATIENT_SHARE == 0 and self.clock.monotonic() - since >= PATIENCE_SECONDS
-        if self._ready and not has_turn:
-            return self._ready.popleft()
-        del self._patient[oldest]
-        return oldest
+        return self._ready[0] if self._ready and not has_turn else oldest
+
+    def _take(self, key: K) -> None:
+        if key in self._patient:
+            del self._patient[key]
+        else:
+            self._ready.popleft()
+        del self._dirty[key]
+        self._working.add(key)
 
     def _wake(self) -> None:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
+                self._woken += 1
                 return
 
     def _set_timer(self) -> None:

@@ -36,10 +36,10 @@ class Blueprint:
     Args:
         job: The job.
         task: The task.
-        template: The task's pod template as JSON; taken over, not copied.
+        template: The task's pod template as JSON; taken over, not copied. It may be a `finished_template`.
         group: Name of the PodGroup its pods join.
         plugins: What shapes the pods further, in order.
-        random: Names volumes.
+        random: Names volumes, of jobs that have some.
         forwarded: The queue forwards jobs to other clusters.
     """
 
@@ -50,8 +50,8 @@ class Blueprint:
         template: dict[str, Any],
         *,
         group: str,
-        plugins: Sequence[JobPlugin],
-        random: Random,
+        plugins: Sequence[JobPlugin] = (),
+        random: Random | None = None,
         forwarded: bool = False,
     ) -> None:
         self._job = job
@@ -69,8 +69,9 @@ class Blueprint:
         }
         if metadata.get("finalizers"):
             self._metadata["finalizers"] = metadata["finalizers"]
-        self._spec: dict[str, Any] = template.get("spec") or {}
-        self._finish_spec(random)
+        self._spec: dict[str, Any] | msgspec.Raw = template.get("spec") or {}
+        if isinstance(self._spec, dict):
+            self._finish_spec(self._spec, random)
         body = {"metadata": {"labels": self._labels, "annotations": self._annotations}, "spec": self._spec}
         for plugin in plugins:
             plugin.shape(job, task, body)
@@ -93,7 +94,7 @@ class Blueprint:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {**self._metadata, "name": name, "labels": labels, "annotations": annotations},
-            "spec": dict(self._spec),
+            "spec": self._spec if isinstance(self._spec, msgspec.Raw) else dict(self._spec),
         }
         for plugin in self._per_pod:
             plugin.personalise(self._job, self._task, name, index, pod)
@@ -132,8 +133,8 @@ class Blueprint:
             annotations[terms.JOB_FORWARDING] = "true"
         return annotations
 
-    def _finish_spec(self, random: Random) -> None:
-        spec, job = self._spec, self._job.spec
+    def _finish_spec(self, spec: dict[str, Any], random: Random | None) -> None:
+        job = self._job.spec
         if not spec.get("schedulerName") and job.scheduler_name:
             spec["schedulerName"] = job.scheduler_name
         if not spec.get("priorityClassName") and job.priority_class_name:
@@ -146,6 +147,7 @@ class Blueprint:
             if not claim or claim in mounted:  # a second entry of one claim is ignored, its mount path too
                 continue
             mounted.add(claim)
+            assert random is not None, "a job has volumes"
             name = f"{self._job.metadata.name}-{random_suffix(random)}"
             spec["volumes"] = [
                 *(spec.get("volumes") or ()),
@@ -156,6 +158,15 @@ class Blueprint:
                     *(container.get("volumeMounts") or ()),
                     {"name": name, "mountPath": volume.mount_path},
                 ]
+
+
+def finished_template(job: Job, task: TaskSpec, template: dict[str, Any]) -> dict[str, Any]:
+    """Return a template for the blueprints of jobs with this spec that have neither volumes nor plugins.
+
+    Their pods have the same spec, byte for byte, so that it is encoded once.
+    """
+    spec = Blueprint(job, task, template, group="").pod(0, 0, 0)["spec"]
+    return {"metadata": template.get("metadata"), "spec": msgspec.Raw(msgspec.json.encode(spec))}
 
 
 def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -33,10 +33,12 @@ from strato.controllers.job.form import JobForms
 from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
 from strato.controllers.job.happenings import pod_request
 from strato.controllers.job.intent import unfinished
+from strato.controllers.job.plain import Plain, Step
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.procedures import Procedures
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import WHOLE_JOB, Request, Target
+from strato.controllers.job.seen import Seen
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import (
@@ -113,16 +115,16 @@ class JobController:
         self._pods = informers.informer(Pod)
         self._jobs = informers.informer(Job)
         groups = informers.informer(PodGroup)
+        effects = JobEffects(cluster, random, self._jobs)
+        seen = Seen(self._pods, groups, informers.informer(Queue), informers.informer(PriorityClass))
+        self._plain = Plain(cluster, clock, effects, self._metrics, seen)
         self._procedures = Procedures(
             cluster,
             clock,
-            JobEffects(cluster, random, self._jobs),
+            effects,
             recorder,
             self._metrics,
-            pods=self._pods,
-            groups_=groups,
-            queues=informers.informer(Queue),
-            priorities=informers.informer(PriorityClass),
+            seen,
             is_busy=lambda: len(self._queue) > self._options.workers,
         )
         self._jobs.add_handler(self._on_job)
@@ -308,6 +310,9 @@ class JobController:
         record = self._records.get(key)
         if record is None or record.job is None:
             return None
+        step = self._plain.plan(record)
+        if step is not None:
+            return await self._work_together(key, step)
         job = record.job
         record.agenda.at_work = True
         try:
@@ -320,7 +325,35 @@ class JobController:
         finally:
             record.agenda.at_work = False
         record.failures = 0
+        record.needs_care = False
         return again
+
+    async def _work_together(self, key: Key, first: Step) -> float | None:
+        """Carry out a plain job's step, and with it those of the plain jobs that are next in the queue."""
+        steps, pods = [first], len(first.pods)
+
+        def joins(key: Key) -> bool:
+            nonlocal pods
+            record = self._records.get(key)
+            step = self._plain.plan(record) if record is not None and pods < self._plain.at_once else None
+            if step is None:
+                return False
+            steps.append(step)
+            pods += len(step.pods)
+            return True
+
+        others = self._queue.take_more(joins, self._plain.at_once - 1)
+        try:
+            await self._plain.carry_out(steps)
+        finally:
+            now = self._clock.monotonic()
+            for other, step in zip(others, steps[1:], strict=True):
+                again = _again_in(step.record, now)
+                self._queue.forget(other)
+                if again is not None:
+                    self._queue.add_after(other, again)
+                self._queue.done(other)
+        return _again_in(first.record, now)
 
     async def _handle_all(self, record: JobRecord) -> float | None:
         if record.job is not None and not record.took_over:
@@ -355,8 +388,7 @@ class JobController:
                 agenda.dirty = True
                 raise
             agenda.end(self._clock.monotonic())
-        again = agenda.next_in(self._clock.monotonic())
-        return ASSUMED_CHECK_SECONDS if again is None and record.assumed else again
+        return _again_in(record, self._clock.monotonic())
 
     async def _take_over(self, record: JobRecord, job: Job) -> None:
         """Finish what a controller before this one began: pods marked to go, and a restart that was not counted.
@@ -445,6 +477,12 @@ class JobController:
             Request(action=entry.action, task=request.task, pod=request.pod, partition=request.partition)
         )
         self._queue.add(record.key)
+
+
+def _again_in(record: JobRecord, now: float) -> float | None:
+    """Return the seconds until the job has to be looked at again, None when nothing is foreseen."""
+    again = record.agenda.next_in(now)
+    return ASSUMED_CHECK_SECONDS if again is None and record.assumed else again
 
 
 def _is_done(record: JobRecord) -> bool:

@@ -20,7 +20,14 @@ from strato.client.cluster import Cluster, PatchType
 from strato.client.codec import codec_of
 from strato.client.informer import Informer
 from strato.controllers.job import terms
-from strato.controllers.job.blueprint import Blueprint, random_suffix, templates_in, templates_of
+from strato.controllers.job.blueprint import (
+    Blueprint,
+    finished_template,
+    random_suffix,
+    templates_in,
+    templates_of,
+)
+from strato.controllers.job.form import KEPT_FORMS
 from strato.controllers.job.plugins.base import Wanted
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
@@ -59,6 +66,7 @@ class JobEffects:
         self._cluster = cluster
         self._random = random
         self._jobs = jobs
+        self._finished: dict[bytes, list[dict[str, Any]]] = {}
 
     # Pods
 
@@ -73,9 +81,8 @@ class JobEffects:
         job = record.job
         assert job is not None
         assert record.plugins is not None
-        templates = self._known_templates(job)
-        if templates is None:
-            templates = await self._read_templates(job)
+        spec = self._written_spec(job)
+        templates = templates_in(spec) if spec is not None else await self._read_templates(job)
         plugins = record.plugins.active
         record.blueprints = {
             task.name or terms.DEFAULT_TASK: Blueprint(
@@ -85,12 +92,29 @@ class JobEffects:
         }
         return record.blueprints
 
-    def _known_templates(self, job: Job) -> list[dict[str, Any]] | None:
-        meta, seen = job.metadata, self._jobs.get(job.key)
-        if seen is None or (seen.metadata.uid, seen.metadata.generation) != (meta.uid, meta.generation):
+    def _written_spec(self, job: Job) -> bytes | None:
+        meta = job.metadata
+        seen = self._jobs.get((meta.namespace, meta.name))
+        if seen is None or seen.metadata.uid != meta.uid or seen.metadata.generation != meta.generation:
             return None
-        spec = codec_of(Job).written_spec(seen.spec)
-        return None if spec is None else templates_in(spec)
+        return codec_of(Job).written_spec(seen.spec)
+
+    def finished_templates(self, job: Job) -> list[dict[str, Any]] | None:
+        """Return the templates of a job without plugins and claims, finished for blueprints; None when not known.
+
+        Jobs that came in the same bytes share them.
+        """
+        spec = self._written_spec(job)
+        if spec is None:
+            return None
+        finished = self._finished.get(spec)
+        if finished is None:
+            templates = zip(job.spec.tasks, templates_in(spec), strict=True)
+            finished = [finished_template(job, task, template) for task, template in templates]
+            if len(self._finished) >= KEPT_FORMS:
+                self._finished.clear()
+            self._finished[spec] = finished
+        return finished
 
     async def _read_templates(self, job: Job) -> list[dict[str, Any]]:
         meta = job.metadata

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any, Final
 
-from strato.api.volcano.batch import Job
+import msgspec
+
+from strato.api.volcano.batch import Job, JobSpec
 from strato.api.volcano.scheduling import PodGroupSpec
 from strato.controllers.job.completion import completed
 from strato.controllers.job.group import PriorityOf, group_spec
@@ -25,11 +27,15 @@ KEPT_FORMS: Final = 256
 class WantedGroup:
     """The PodGroup's spec that jobs of one form want."""
 
-    __slots__ = ("fits", "spec")
+    __slots__ = ("fits", "raw", "spec", "view")
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
         """As JSON. Read only."""
+        self.raw = msgspec.Raw(msgspec.json.encode(spec))
+        """The same as it is sent."""
+        self.view = msgspec.json.decode(self.raw, type=PodGroupSpec)
+        """The same as it is read."""
         self.fits: PodGroupSpec | None = None
         """The last spec of a PodGroup that was found to be as it should be."""
 
@@ -45,6 +51,7 @@ class JobForm:
         "_groups",
         "facts",
         "has_dependencies",
+        "plain_pods",
         "plugins",
         "policies",
         "replicas",
@@ -69,6 +76,8 @@ class JobForm:
         """Whether some task waits for another one's pods."""
         self.replicas = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
         """Wanted pods by task."""
+        self.plain_pods = _plain_pods(spec, has_dependencies=self.has_dependencies)
+        """The pods of a job that asks for nothing else; 0 when it does."""
         self._groups: tuple[tuple[int, ...], WantedGroup] | None = None
 
     def group(self, job: Job, priority_of: PriorityOf) -> WantedGroup:
@@ -84,15 +93,28 @@ class JobForm:
         return self._groups[1]
 
 
+def _plain_pods(spec: JobSpec, *, has_dependencies: bool) -> int:
+    """Return the number of pods of a job without plugins, claims, dependencies and partitions that waits for some."""
+    names = {task.name or DEFAULT_TASK for task in spec.tasks}
+    if has_dependencies or spec.plugins or spec.volumes or len(names) < len(spec.tasks) or spec.min_available < 1:
+        return 0
+    if any(task.partition_policy is not None for task in spec.tasks):
+        return 0
+    return sum(task.replicas for task in spec.tasks)
+
+
 class JobForms:
     """The forms met lately."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[object, ...], JobForm] = OrderedDict()
+        self._last = JobForm(Job())
 
     def of(self, job: Job) -> JobForm:
         """Return the form of a job that was just read."""
         spec = job.spec
+        if self._last.written is spec:  # specs that came in the same bytes are one
+            return self._last
         first = spec.tasks[0] if spec.tasks else None
         key = (
             spec.queue,
@@ -102,8 +124,9 @@ class JobForms:
         )
         form = self._known.get(key)
         if form is not None and form.written == spec:
+            self._last = form
             return form
-        form = self._known[key] = JobForm(job)
+        form = self._last = self._known[key] = JobForm(job)
         if len(self._known) > KEPT_FORMS:
             self._known.popitem(last=False)
         return form

@@ -35,7 +35,7 @@ def group_key(job: Job) -> Key:
     return Key(job.metadata.namespace, group_name(job))
 
 
-def build_group(job: Job, spec: dict[str, Any]) -> dict[str, Any]:
+def build_group(job: Job, spec: dict[str, Any] | msgspec.Raw) -> dict[str, Any]:
     """Return the PodGroup to create; its status starts Pending, which a create may set (there is no subresource)."""
     metadata: dict[str, Any] = {
         "name": group_name(job),

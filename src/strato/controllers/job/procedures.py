@@ -10,13 +10,10 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from strato.api.core import Pod
 from strato.api.meta import Key
-from strato.api.scheduling import PriorityClass
 from strato.api.volcano.batch import Job
-from strato.api.volcano.scheduling import PodGroup, Queue
+from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster, PatchType
-from strato.client.informer import Informer
 from strato.clock import Clock
 from strato.controllers.job import group as groups
 from strato.controllers.job import status as statuses
@@ -29,6 +26,7 @@ from strato.controllers.job.plugins.registry import UnknownPlugin, controlled_ke
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.requests import Target
+from strato.controllers.job.seen import Seen
 from strato.controllers.job.states import (
     Counts,
     Operation,
@@ -59,11 +57,8 @@ class Procedures:
         effects: JobEffects,
         recorder: Recorder,
         metrics: JobMetrics,
+        seen: Seen,
         *,
-        pods: Informer[Pod],
-        groups_: Informer[PodGroup],
-        queues: Informer[Queue],
-        priorities: Informer[PriorityClass],
         is_busy: Callable[[], bool],
     ) -> None:
         self._cluster = cluster
@@ -71,10 +66,7 @@ class Procedures:
         self._effects = effects
         self._recorder = recorder
         self._metrics = metrics
-        self._pods = pods
-        self._groups = groups_
-        self._queues = queues
-        self._priorities = priorities
+        self._seen = seen
         self._is_busy = is_busy
 
     async def carry_out(self, record: JobRecord, operation: Operation, action: str, target: Target) -> None:
@@ -184,7 +176,7 @@ class Procedures:
 
     async def _sync(self, record: JobRecord, transition: Transition) -> None:
         job = _job(record)
-        queue = self._queues.get(Key("", job.spec.queue))
+        queue = self._seen.queues.get(Key("", job.spec.queue))
         if queue is None:
             raise JobError(f"queue {job.spec.queue!r} of job {record.key} is not found")
         forwarded = bool(queue.spec.extend_clusters)
@@ -281,7 +273,7 @@ class Procedures:
         job = _job(record)
         wanted = record.wanted_group
         if wanted is None:
-            wanted = record.wanted_group = record.form.group(job, self._priority)
+            wanted = record.wanted_group = record.form.group(job, self._seen.priority_of)
         group = self.current_group(record)
         if group is None:
             body = groups.build_group(job, wanted.spec)
@@ -305,20 +297,16 @@ class Procedures:
         known = record.group
         if known is not None:
             meta = known.metadata
-            if meta.key in self._groups or revision_of(self._groups.resource_version) < revision_of(
+            if meta.key in self._seen.groups or revision_of(self._seen.groups.resource_version) < revision_of(
                 meta.resource_version
             ):
                 return known
             record.drop_group(meta.uid)  # it came and went while the watch was away
         for key in (groups.group_key(job), record.key):
-            found = self._groups.get(key)
+            found = self._seen.groups.get(key)
             if found is not None and record.put_group(found):
                 return found
         return None
-
-    def _priority(self, name: str) -> int:
-        found = self._priorities.get(Key("", name)) if name else None
-        return found.value if found is not None else 0
 
     def _report_group(self, record: JobRecord, group: PodGroup | None) -> None:
         newest = groups.newest_condition(group) if group is not None else None
@@ -386,12 +374,12 @@ class Procedures:
 
     def check_assumed(self, record: JobRecord) -> None:
         """Forget created pods that the watch has passed without seeing them: they are gone again."""
-        seen = revision_of(self._pods.resource_version)
+        seen = revision_of(self._seen.pods.resource_version)
         for task, name in list(record.assumed):
             pod = record.task(task).pods.get(name)
             if pod is None:
                 record.assumed.pop((task, name), None)
-            elif seen >= pod.revision and (record.key.namespace, name) not in self._pods:
+            elif seen >= pod.revision and (record.key.namespace, name) not in self._seen.pods:
                 record.drop_pod(task, name, pod.uid)
 
     async def _write_synced(self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]) -> None:

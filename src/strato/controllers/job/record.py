@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from strato.api.meta import Key, ObjectMeta
-from strato.api.volcano.batch import Job
+from strato.api.volcano.batch import Job, JobStatus
 from strato.api.volcano.scheduling import PodGroup
 from strato.controllers.job.agenda import Agenda
 from strato.controllers.job.blueprint import Blueprint
@@ -53,6 +53,7 @@ class JobRecord:
         "job",
         "key",
         "moving_to",
+        "needs_care",
         "plugins_fresh",
         "requests",
         "revision",
@@ -91,6 +92,8 @@ class JobRecord:
         """Version and retries of the job when the first of the requests was tried first; None when it was not yet."""
         self.took_over = False
         """Whether what a controller before us left unfinished has been seen to."""
+        self.needs_care = False
+        """Whether the short way has failed the job (`plain`): the next sync is to go the long way."""
         self.agenda = Agenda()
         """When to look at the job again."""
         self.failures = 0
@@ -120,6 +123,11 @@ class JobRecord:
         phase = job.status.state.phase
         return known.status.state.phase != phase and phase != self.moving_to
 
+    def take_status(self, job: Job, status: JobStatus) -> None:
+        """Take a status that we wrote on what the job was, unless the watch has told of it or of a newer one."""
+        if self.job is not None and self.job.status is job.status:
+            self.job = msgspec.structs.replace(self.job, status=status)
+
     def drop_job(self) -> None:
         """Forget the job; its pods stay known until they are gone."""
         self.job = None
@@ -133,6 +141,7 @@ class JobRecord:
         self.requests.clear()
         self.tried = None
         self.took_over = False
+        self.needs_care = False
         self.moving_to = None
         self.group_warning = ""
         self._drop_derived()
