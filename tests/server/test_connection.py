@@ -71,6 +71,14 @@ class Wire(asyncio.Transport):
         self.reads = True
         self.closed = False
 
+    def deliver(self, data: bytes) -> None:
+        while data:
+            buffer = self.protocol.get_buffer(-1)
+            size = min(len(data), len(buffer))
+            buffer[:size] = data[:size]
+            self.protocol.buffer_updated(size)
+            data = data[size:]
+
     def write(self, data: Any) -> None:
         assert not self.closed
         self.written += data
@@ -142,7 +150,7 @@ async def exchange(service: Echo, *pieces: bytes) -> tuple[bytes, bool]:
     """Send pieces; return what comes back and whether the connection was closed."""
     _, wire = connect(service)
     for piece in pieces:
-        wire.protocol.data_received(piece)
+        wire.deliver(piece)
         await asyncio.sleep(0)
     await settle()
     closed = wire.closed
@@ -263,14 +271,14 @@ def test_who_waits_for_a_word_before_the_body_gets_it_when_the_request_has_its_t
         service.gates["/first"] = asyncio.Event()
         _, wire = connect(service)
         head = b"POST /second HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
-        wire.protocol.data_received(b"GET /first HTTP/1.1\r\n\r\n" + head)
+        wire.deliver(b"GET /first HTTP/1.1\r\n\r\n" + head)
         await settle()
         assert wire.written == b""
         service.gates["/first"].set()
         await settle()
         first, word, rest = bytes(wire.written).partition(b"HTTP/1.1 100 Continue\r\n\r\n")
         assert (first[:12], bool(word), rest) == (b"HTTP/1.1 200", True, b"")
-        wire.protocol.data_received(b"abc")
+        wire.deliver(b"abc")
         assert b'"abc"' in wire.written
         wire.close()
 
@@ -284,11 +292,11 @@ def test_of_a_body_that_is_too_long_nothing_is_kept_and_the_next_request_is_answ
         piece = b"x" * 65_536
         said = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
         _, wire = connect(Echo())
-        wire.protocol.data_received(b"POST / HTTP/1.1\r\n" + said + b"\r\n\r\n")
+        wire.deliver(b"POST / HTTP/1.1\r\n" + said + b"\r\n\r\n")
         for start in range(0, size, len(piece)):
             part = piece[: size - start]
-            wire.protocol.data_received(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
-        wire.protocol.data_received((b"0\r\n\r\n" if chunked else b"") + REQUESTS[2])
+            wire.deliver(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
+        wire.deliver((b"0\r\n\r\n" if chunked else b"") + REQUESTS[2])
         assert [part[:3] for part in bytes(wire.written).split(b"HTTP/1.1 ")[1:]] == [b"413", b"200"]
         wire.close()
 
@@ -300,9 +308,9 @@ def test_reading_stops_while_more_was_asked_than_is_answered() -> None:
         service = Echo()
         service.gates["/first"] = asyncio.Event()
         _, wire = connect(service)
-        wire.protocol.data_received(b"GET /first HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /first HTTP/1.1\r\n\r\n")
         for _ in range(100):
-            wire.protocol.data_received(REQUESTS[2])
+            wire.deliver(REQUESTS[2])
         assert not wire.reads
         service.gates["/first"].set()
         await settle()
@@ -318,11 +326,11 @@ def test_bodies_sent_ahead_are_bounded() -> None:
         service = Echo()
         service.gates["/first"] = asyncio.Event()
         _, wire = connect(service)
-        wire.protocol.data_received(b"GET /first HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /first HTTP/1.1\r\n\r\n")
         sent = 0
-        wire.protocol.data_received(b"POST /second HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
+        wire.deliver(b"POST /second HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
         while wire.reads:
-            wire.protocol.data_received(b"x" * 65_536)
+            wire.deliver(b"x" * 65_536)
             sent += 65_536
             assert sent < 2_000_000
         service.gates["/first"].set()
@@ -338,7 +346,7 @@ def test_a_reader_that_does_not_read_is_given_nothing_until_it_does() -> None:
         service = Echo()
         source = service.stream = Source(3)
         _, wire = connect(service)
-        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
         assert bytes(wire.written).endswith(b"1\r\nx\r\n" * 3)
         wire.protocol.pause_writing()
         for _ in range(1000):
@@ -358,7 +366,7 @@ def test_whole_answers_wait_for_a_reader_that_does_not_read() -> None:
     async def main() -> None:
         _, wire = connect(Echo())
         wire.protocol.pause_writing()
-        wire.protocol.data_received(REQUESTS[2] * 3)
+        wire.deliver(REQUESTS[2] * 3)
         await settle()
         assert wire.written == b""
         wire.protocol.resume_writing()
@@ -374,7 +382,7 @@ def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
         service = Echo()
         source = service.stream = Source(0)
         _, wire = connect(service)
-        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
         for _ in range(200):
             await asyncio.sleep(outflow.GATHER_SECONDS * 1.1)
             source.give()
@@ -398,7 +406,7 @@ def test_a_few_events_in_a_row_are_not_held_up() -> None:
         service = Echo()
         source = service.stream = Source(0)
         _, wire = connect(service)
-        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
         for _ in range(outflow.AT_ONCE):
             source.give()
             await asyncio.sleep(0)
@@ -417,7 +425,7 @@ def test_a_stream_that_breaks_breaks_the_connection(caplog: pytest.LogCaptureFix
         service = Echo()
         source = service.stream = Broken(0)
         _, wire = connect(service)
-        wire.protocol.data_received(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
         await settle()
         assert wire.closed
         assert source.closed
@@ -439,7 +447,7 @@ def test_a_stream_ends_as_its_reader_understands(version: bytes, end: bytes) -> 
         service = Echo()
         source = service.stream = Source(1)
         connections, wire = connect(service)
-        wire.protocol.data_received(b"GET /stream HTTP/%b\r\n\r\n" % version)
+        wire.deliver(b"GET /stream HTTP/%b\r\n\r\n" % version)
         assert not wire.closed
         await connections.close(1)
         assert wire.closed
@@ -455,7 +463,7 @@ def test_a_silent_connection_ends_in_its_time_but_not_while_it_waits_for_us() ->
         service.gates["/slow"] = asyncio.Event()
         _, wire = connect(service)
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
-        wire.protocol.data_received(b"GET /slow HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /slow HTTP/1.1\r\n\r\n")
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS * 5.5)
         assert not wire.closed
         service.gates["/slow"].set()
@@ -479,7 +487,7 @@ def test_stopping_ends_idle_connections_at_once_and_others_with_their_answer() -
             protocol = connections.make()
             wire = Wire(protocol)
             protocol.connection_made(wire)
-            protocol.data_received(b"GET %b HTTP/1.1\r\n\r\n" % path)
+            wire.deliver(b"GET %b HTTP/1.1\r\n\r\n" % path)
             wires.append(wire)
         stopping = asyncio.ensure_future(connections.close(2))
         await settle()

@@ -34,6 +34,7 @@ GZIP_FROM_BYTES = 128 * 1024
 KEEP_ALIVE_SECONDS = 90.0
 """How long a connection may be silent while it is the client's turn."""
 _GZIP_LEVEL = 1
+_READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
 _MOST_WAITING = 64
@@ -83,6 +84,7 @@ class Connections:
     def __init__(self, service: Service, clock: Clock) -> None:
         self.service = service
         self.open: set[Connection] = set()
+        self.buffer = memoryview(bytearray(_READ_BYTES))
         self._loop = asyncio.get_running_loop()
         self.heads = AnswerHeads(clock, self._loop)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,11 +159,17 @@ class _Exchange:
         self._connection.answered(self, response)
 
 
-class Connection(asyncio.Protocol):
-    """One connection; the loop calls the methods of a protocol, and httptools those that begin with ``on_``."""
+class Connection(asyncio.BufferedProtocol):
+    """One connection; the loop calls the methods of a protocol, and httptools those that begin with ``on_``.
+
+    What arrives is read into one buffer that all connections share, as it is copied out of it at once. For a protocol
+    without one uvloop's TLS makes 256 KiB of new memory for each read: three calls of the system and some page faults,
+    a quarter of what a small request costs.
+    """
 
     def __init__(self, server: Connections, loop: asyncio.AbstractEventLoop) -> None:
         self._server, self._service, self._loop = server, server.service, loop
+        self._buffer = server.buffer
         self._transport: asyncio.Transport | None = None
         self._peer: bytes | None = None
         self._parser = httptools.HttpRequestParser(self)
@@ -198,7 +206,16 @@ class Connection(asyncio.Protocol):
         self._server.open.add(self)
         self._timer = self._loop.call_later(KEEP_ALIVE_SECONDS, self._look)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to put what arrives."""
+        del sizehint
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what arrived."""
+        self._received(bytes(self._buffer[:nbytes]))
+
+    def _received(self, data: bytes) -> None:
         """Take what arrived; a request whose head came before in the same words is not parsed again."""
         self._heard_at = self._loop.time()
         if self._is_deaf:
