@@ -20,6 +20,9 @@ CASES: list[Any] = [
         "train: Running, 1 pending, 4 running of 6",
         id="a running job counts its pods",
     ),
+    pytest.param(
+        {"state": {"phase": "Completing"}, "running": 0}, "train: Completing, no pods of 6", id="pods that are gone"
+    ),
     pytest.param({"state": {"phase": "Completed"}}, "train: Completed", id="an ended job has no pods left to speak of"),
 ]
 

@@ -164,4 +164,5 @@ def progress_line(job: Json) -> str:
     if phase in FINISHED:  # its counters are emptied with its pods
         return f"{job['metadata']['name']}: {phase}"
     counters = [f"{status[name]} {name}" for name in ("pending", "running", "succeeded", "failed") if status.get(name)]
-    return f"{job['metadata']['name']}: {phase}, {', '.join(counters) or 'no pods yet'} of {total}"
+    none = "no pods yet" if phase == "Pending" else "no pods"  # of a job that ends they may be gone already
+    return f"{job['metadata']['name']}: {phase}, {', '.join(counters) or none} of {total}"
