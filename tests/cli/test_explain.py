@@ -40,7 +40,7 @@ def ask(target: str, state: str, *options: str) -> Result:
         pytest.param("pod/ok-0", ["nothing holds it back: the next cycle binds it to node-"], id="a pod that can go"),
         pytest.param("job/train", ["ns/train-u (Pending): queue q: resource quota insufficient"], id="a job's group"),
         pytest.param("job/done", ["job done is Completed", "has ended"], id="a job without a group"),
-        pytest.param("queue/q", ["q (Open): ", "capability cpu 3", "pod ns/g: "], id="a queue"),
+        pytest.param("queue/q", ["q (Open): ", "capability cpu 3", "podgroup ns/g: "], id="a queue"),
     ],
 )
 def test_everything_is_explained(target: str, words: list[str], state: str) -> None:

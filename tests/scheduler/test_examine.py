@@ -171,7 +171,9 @@ def test_a_queue_tells_what_it_has_and_what_its_jobs_wait_for() -> None:
     text = found.render()
     assert "allocated cpu 2" in text
     assert "capability cpu 3" in text
-    assert "1 jobs wait for QueueQuota" in text
+    assert "1 job waits for QueueQuota" in text
+    assert "podgroup ns/g: " in text  # it may have no pods yet
+    assert found.to_json()["podgroups"] == found.pods
     assert list(found.pods) == ["ns/g"]
     assert examine_queue(state, "nothing") is None
 

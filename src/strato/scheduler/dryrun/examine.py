@@ -137,16 +137,22 @@ def examine_queue(copy: Copy, name: str) -> Diagnosis | None:
         found = _diagnosis(job.key, job, None, plan, world)
         jobs[job.key] = found.summary
         reasons[found.verdicts[0].code if found.verdicts else "Other"] += 1
-    verdicts += [Verdict("jobs", code, f"{count} jobs wait for {code}") for code, count in reasons.most_common()]
+    verdicts += [Verdict("jobs", code, f"{_jobs_wait(count)} for {code}") for code, count in reasons.most_common()]
     state = queue.state or "Open"
-    return Diagnosis(name, state, _queue_sentence(queue, status, len(waiting)), verdicts, jobs)
+    return Diagnosis(name, state, _queue_sentence(queue, status, len(waiting)), verdicts, jobs, part="podgroup")
+
+
+def _jobs_wait(count: int) -> str:
+    return "1 job waits" if count == 1 else f"{count} jobs wait"
 
 
 def _own(queue: Queue, status: QueueStatus, world: World) -> Verdict:
     numbers = _share_numbers(status)
     for word, amounts in (("capability", queue.capability), ("guarantee", queue.guarantee)):
         numbers |= {f"{word} {world.dims.names[column]}": float(amount) for column, amount in amounts.items()}
-    return Verdict("queue", "Share", f"weight {queue.weight}, {len(queue.jobs)} jobs", numbers)
+    return Verdict(
+        "queue", "Share", f"weight {queue.weight}, {len(queue.jobs)} job{'s' if len(queue.jobs) != 1 else ''}", numbers
+    )
 
 
 def _queue_sentence(queue: Queue, status: QueueStatus, waiting: int) -> str:
@@ -155,5 +161,5 @@ def _queue_sentence(queue: Queue, status: QueueStatus, waiting: int) -> str:
     if not waiting:
         return "nothing waits in it"
     if status.overused:
-        return f"it has all it deserves, and {waiting} jobs wait"
-    return f"{waiting} jobs wait, though it may have more"
+        return f"it has all it deserves, and {_jobs_wait(waiting)}"
+    return f"{_jobs_wait(waiting)}, though it may have more"

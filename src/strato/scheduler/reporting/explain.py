@@ -63,9 +63,10 @@ class Diagnosis:
         state: One word: a PodGroup phase or pod phase.
         summary: The sentence with the binding constraint.
         verdicts: Everything that holds it back, the binding constraint first.
-        pods: Pod by pod, the message of each that waits.
+        pods: Pod by pod, the message of each that waits; of a queue pod group by pod group.
         fixes: What would start it now, the smallest first; None when nobody looked.
         goes_on: Whether it starts without any change.
+        part: What ``pods`` are: ``pod`` or ``podgroup``.
     """
 
     key: str
@@ -75,12 +76,13 @@ class Diagnosis:
     pods: dict[str, str] = field(default_factory=dict)
     fixes: Sequence[Fix] | None = None
     goes_on: bool = False
+    part: str = "pod"
 
     def render(self) -> str:
         """Return the text a person reads."""
         lines = [f"{self.key} ({self.state}): {self.summary}"]
         lines += [f"  {verdict.plugin}: {sentence(verdict)}" for verdict in self.verdicts]
-        lines += [f"  pod {pod}: {message}" for pod, message in sorted(self.pods.items())]
+        lines += [f"  {self.part} {pod}: {message}" for pod, message in sorted(self.pods.items())]
         if self.fixes is not None:
             lines.append("each of these starts it now, tried on a copy:" if self.fixes else "no change was found")
             lines += [f"  {fix.render()}" for fix in self.fixes]
@@ -101,7 +103,7 @@ class Diagnosis:
                 }
                 for v in self.verdicts
             ],
-            "pods": self.pods,
+            f"{self.part}s": self.pods,
         }
         if self.fixes is not None:
             out["fixes"] = [{"kind": fix.kind, "change": fix.text, "evictions": fix.evictions} for fix in self.fixes]
