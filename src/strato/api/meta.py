@@ -25,6 +25,10 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
 
+_new = tuple.__new__
+"""Makes a `Key` in half the time."""
+
+
 class OwnerReference(View, frozen=True, kw_only=True):
     """``metadata.ownerReferences[]``."""
 
@@ -56,7 +60,7 @@ class ObjectMeta(View, frozen=True, kw_only=True):
     @property
     def key(self) -> Key:
         """Namespace and name."""
-        return Key(self.namespace, self.name)
+        return _new(Key, (self.namespace, self.name))
 
     @property
     def controller(self) -> OwnerReference | None:

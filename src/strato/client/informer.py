@@ -40,8 +40,8 @@ class Change(NamedTuple, Generic[V]):
     @property
     def key(self) -> Key:
         """Namespace and name."""
-        meta = self.object.metadata
-        return Key(meta.namespace, meta.name)
+        new = self.new
+        return new.metadata.key if new is not None else self.object.metadata.key
 
 
 Handler = Callable[[Change[V]], None]
@@ -49,6 +49,8 @@ BatchHandler = Callable[[Sequence[Change[V]]], None]
 Selection = Callable[[Sequence[Change[V]]], Sequence[Change[V]]]
 """Returns those changes of a batch that concern a handler, in their order. It must be quick and change nothing."""
 IndexFunction = Callable[[V], Iterable[str]]
+_new = tuple.__new__
+_BOOKMARK, _DELETED = EventType.BOOKMARK, EventType.DELETED
 _Changes = list[Change[V]]
 _Pair = tuple[str, str]
 """Namespace and name: in a dictionary as good as a `Key`, and made in a fifth of the time."""
@@ -318,14 +320,14 @@ class Informer(Generic[V]):
         objects, indexes = self._objects, self._indexes
         for event in events:
             item, type_ = event.object, event.type
-            if type_ is EventType.BOOKMARK:
+            if type_ is _BOOKMARK:
                 continue
             metadata = item.metadata
             key = metadata.namespace, metadata.name
-            if indexes or type_ is EventType.DELETED:
-                self._set(key, None if type_ is EventType.DELETED else item, changes)
+            if indexes or type_ is _DELETED:
+                self._set(key, None if type_ is _DELETED else item, changes)
             else:
-                changes.append(tuple.__new__(Change, (objects.get(key), item)))  # half the cost of `Change(…)`
+                changes.append(_new(Change, (objects.get(key), item)))  # half the cost of `Change(…)`
                 objects[key] = item
         self._finish(changes, resource_version)
 
