@@ -185,3 +185,31 @@ def rewritten(body: bytes, at: Layout, revision: int, status: bytes, more_spec: 
         begin,
         begin + len(status),
     )
+
+
+def with_spec_text(body: bytes, at: Layout, revision: int, span: tuple[int, int], text: bytes) -> tuple[bytes, Layout]:
+    """Return a body with another revision, and with a text in place of one inside its spec.
+
+    Args:
+        body: As it is stored.
+        at: Its layout.
+        revision: The next one.
+        span: Where the text begins and ends that is replaced.
+        text: As our encoder writes it.
+    """
+    number, (start, end) = b"%d" % revision, span
+    result = b"".join((body[: at.revision], number, body[at.revision_end : start], text, body[end:]))
+    shift = len(number) - (at.revision_end - at.revision)
+    moved = shift + len(text) - (end - start)
+    return result, Layout(
+        at.api_version,
+        at.uid,
+        at.metadata,
+        at.revision,
+        at.revision + len(number),
+        at.metadata_end + shift,
+        at.spec + shift,
+        at.spec_end + moved,
+        at.status + moved if at.status else 0,
+        at.status_end + moved if at.status else 0,
+    )

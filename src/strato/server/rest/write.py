@@ -31,7 +31,7 @@ from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import quickcreate, quotas, statuspatch, storing
+from strato.server.rest import quickcreate, quotas, renewal, statuspatch, storing
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
@@ -156,7 +156,8 @@ class Writer:
             )
         key = object_key(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(key)
-        if body is not None and (result := statuspatch.patched(self._state, request, target, served, media, body)):
+        result = None if body is None else _short_patch(self._state, request, target, served, media, body)
+        if result is not None:
             if result is not body:
                 self._state.store.write(kind.resource, key, result)
             return storing.answer(self._state, request, kind, result, [])
@@ -262,6 +263,15 @@ class Writer:
         if status is not None:
             return objects.check_fields(served.status or served, status, mode)
         return objects.check_fields(served, obj, mode)
+
+
+def _short_patch(
+    state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
+) -> bytes | None:
+    """Return what a patch of few words makes of the stored ``body``; the same bytes when nothing differs."""
+    if served.kind is catalog.LEASE:
+        return renewal.renewed(state, request, target, served, media, body)
+    return statuspatch.patched(state, request, target, served, media, body)
 
 
 def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
