@@ -43,7 +43,7 @@ _BATCH_BYTES = 64 << 20
 _GATHER_PER_CHANGE = 0.0003
 """Seconds from one commit to the next per change of the first: many are being written then, and a commit costs both
 threads, and all who are told of it, as much as a dozen changes. The loop needs longer to write as many again."""
-_GATHER_SECONDS = 0.01
+_GATHER_SECONDS = 0.005
 """The longest such time; a lone write never waits."""
 _IDLE_SECONDS = 0.5
 _FOLD_BYTES = 4 << 20
