@@ -332,7 +332,7 @@ class Store:
         if self._failure is not None:
             raise self._failure
         self.revision += 1
-        bucket = self.bucket(resource)
+        bucket = self._buckets.get(resource) or self.bucket(resource)
         change = Change(resource, key, self.revision, body, bucket.latest(key), tombstone)
         if self._journal is None:
             self._publish((change,))
