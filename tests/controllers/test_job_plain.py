@@ -56,7 +56,9 @@ TASKS = st.builds(
         {},
         optional={
             "labels": st.just({"a": "b", "volcano.sh/job-name": "other"}),
-            "annotations": st.just({"test/unbound": "yes", "c": 'd"é'}),
+            "annotations": st.sampled_from(
+                [{"test/unbound": "yes", "c": 'd"é*'}, {"c": "<name>"}, {"c": "<uid> uid"}, {"c": "name"}]
+            ),
             "finalizers": st.just(["a/b"]),
         },
     ),
@@ -77,8 +79,10 @@ JOBS = st.tuples(
     st.fixed_dictionaries(
         {},
         optional={
-            "labels": st.just({"l": "m"}),
-            "annotations": st.just({"volcano.sh/preemptable": "true", "volcano.sh/jdb-min-available": "1"}),
+            "labels": st.sampled_from([{"l": "m"}, {"volcano.sh/preemptable": "false"}]),
+            "annotations": st.sampled_from(
+                [{"volcano.sh/preemptable": "true", "volcano.sh/jdb-min-available": "1"}, {"<name>": "<uid>"}]
+            ),
         },
     ),
     st.integers(1, 3),
@@ -126,6 +130,22 @@ def live(jobs: list[Any], cluster: type[MeddlingCluster]) -> dict[str, Any]:
 @example([PLAIN, ([task("w", 2), task("v", 1)], {"minAvailable": 2}, {}, 2)])
 def test_the_short_way_ends_where_the_long_way_ends(jobs: list[Any]) -> None:
     assert live(jobs, MeddlingCluster) == live(jobs, OneByOne)
+
+
+WORDS: Any = task("w", 2) | {"template": {**task()["template"], "metadata": {"annotations": {"a": "<name>-<uid>"}}}}
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param(([task("w", 2)], {}, {}, 2), id="bodies that are cast"),
+        pytest.param(([task("w", 2)], {}, {"labels": {"volcano.sh/preemptable": "true"}}, 2), id="labels"),
+        pytest.param(([WORDS], {}, {}, 2), id="a template with the words of the mould"),
+        pytest.param(([task("w", 1), task("name", 1)], {"minAvailable": 1}, {}, 2), id="several tasks"),
+    ],
+)
+def test_bodies_are_the_same_whether_cast_or_built(job: Any) -> None:
+    assert live([job], MeddlingCluster) == live([job], OneByOne)
 
 
 def test_plain_jobs_run_on_both_ways() -> None:

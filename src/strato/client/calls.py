@@ -201,7 +201,7 @@ class WireCluster(Cluster):
         await self._call(Request("DELETE", path, headers=_JSON_BODY_HEADERS if body else _JSON_HEADERS, body=body))
 
     async def create_all(
-        self, kind: Kind, bodies: Sequence[Mapping[str, Any]], namespace: str
+        self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
     ) -> Sequence[Created | ApiError]:
         """Create objects of one kind in one namespace."""
         path = kind.path(namespace)

@@ -213,9 +213,9 @@ class Cluster(Protocol):
     with one, nothing is gained by waiting for the slowest."""
 
     async def create_all(
-        self, kind: Kind, bodies: Sequence[Mapping[str, Any]], namespace: str
+        self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
     ) -> Sequence[Created | ApiError]:
-        """Create objects of one kind in one namespace."""
+        """Create objects of one kind in one namespace; bytes are JSON as it is sent."""
         ...
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:

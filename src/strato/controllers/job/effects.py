@@ -99,10 +99,10 @@ class JobEffects:
             return None
         return codec_of(Job).written_spec(seen.spec)
 
-    def finished_templates(self, job: Job) -> list[dict[str, Any]] | None:
-        """Return the templates of a job without plugins and claims, finished for blueprints; None when not known.
+    def finished_templates(self, job: Job) -> tuple[bytes, list[dict[str, Any]]] | None:
+        """Return a spec as it was read and its templates, finished for blueprints; None when they are not known.
 
-        Jobs that came in the same bytes share them.
+        It is for jobs without plugins and claims; those that came in the same bytes share them.
         """
         spec = self._written_spec(job)
         if spec is None:
@@ -114,7 +114,7 @@ class JobEffects:
             if len(self._finished) >= KEPT_FORMS:
                 self._finished.clear()
             self._finished[spec] = finished
-        return finished
+        return spec, finished
 
     async def _read_templates(self, job: Job) -> list[dict[str, Any]]:
         meta = job.metadata

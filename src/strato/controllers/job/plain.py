@@ -26,8 +26,8 @@ from strato.clock import Clock
 from strato.controllers.job import group as groups
 from strato.controllers.job import status as statuses
 from strato.controllers.job import terms
-from strato.controllers.job.blueprint import Blueprint
 from strato.controllers.job.effects import JobEffects
+from strato.controllers.job.moulds import Moulds, PodBody
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.seen import Seen
@@ -66,10 +66,10 @@ class Step(NamedTuple):
 
     record: JobRecord
     job: Job
-    group: dict[str, Any] | None = None
+    group: bytes = b""
     """The PodGroup to create."""
-    pods: Sequence[tuple[Blueprint, int, dict[str, Any]]] = ()
-    """Pods to create, each with its index."""
+    pods: Sequence[PodBody] = ()
+    """Pods to create."""
     running: Running | None = None
 
 
@@ -93,6 +93,7 @@ class Plain:
         self._effects = effects
         self._metrics = metrics
         self._seen = seen
+        self._moulds = Moulds()
         self._running: dict[tuple[object, ...], Running] = {}
         self.at_once = cluster.at_once
         """Steps, and about as many pods, that a batch may have."""
@@ -139,7 +140,7 @@ class Plain:
         wanted = record.wanted_group
         if wanted is None:
             wanted = record.wanted_group = record.form.group(job, self._seen.priority_of)
-        return Step(record, job, group=groups.build_group(job, wanted.raw))
+        return Step(record, job, group=self._moulds.group(job, wanted))
 
     def _is_ready(self, record: JobRecord, group: PodGroup) -> bool:
         """Return whether pods may be made and reported: the group is there, as it should be, and admitted."""
@@ -158,15 +159,10 @@ class Plain:
         return True
 
     def _make(self, record: JobRecord, job: Job, group: PodGroup) -> Step | None:
-        templates = self._effects.finished_templates(job)
-        if templates is None:
+        found = self._effects.finished_templates(job)
+        if found is None:
             return None
-        version, retry_count = job.status.version, job.status.retry_count
-        pods = []
-        for task, template in zip(job.spec.tasks, templates, strict=True):
-            blueprint = Blueprint(job, task, template, group=group.metadata.name)
-            pods += [(blueprint, index, blueprint.pod(index, version, retry_count)) for index in range(task.replicas)]
-        return Step(record, job, pods=pods)
+        return Step(record, job, pods=self._moulds.pods(job, group.metadata.name, *found))
 
     def _report(self, record: JobRecord, job: Job) -> Step | None:
         if record.assumed:
@@ -235,7 +231,7 @@ class Plain:
         filled: dict[str, list[Step]] = {}
         reported: list[Step] = []
         for step in steps:
-            if step.group is not None:
+            if step.group:
                 made.setdefault(step.record.key.namespace, []).append(step)
             elif step.pods:
                 filled.setdefault(step.record.key.namespace, []).append(step)
@@ -249,15 +245,15 @@ class Plain:
 
     async def _create_groups(self, steps: Sequence[Step]) -> None:
         namespace = steps[0].record.key.namespace
-        bodies = [step.group for step in steps if step.group is not None]
+        bodies = [step.group for step in steps]
         answers = await self._create(catalog.PODGROUP, bodies, namespace)
-        for step, body, answer in zip(steps, bodies, answers, strict=True):
+        for step, answer in zip(steps, answers, strict=True):
             record = step.record
             if isinstance(answer, ApiError):
                 _leave_to_care(record)
             elif _is_same_life(step) and record.group is None and record.wanted_group is not None:
                 meta = ObjectMeta(
-                    name=body["metadata"]["name"],
+                    name=groups.group_name(step.job),
                     namespace=namespace,
                     uid=answer.uid,
                     resource_version=answer.resource_version,
@@ -265,20 +261,20 @@ class Plain:
                 record.put_group(PodGroup(metadata=meta, spec=record.wanted_group.view, status=_BORN))
 
     async def _create_pods(self, steps: Sequence[Step]) -> None:
-        bodies = [body for step in steps for _, _, body in step.pods]
+        bodies = [pod.body for step in steps for pod in step.pods]
         answers = iter(await self._create(catalog.POD, bodies, steps[0].record.key.namespace))
         now = self._clock.now()
         for step in steps:
             record, job, created = step.record, step.job, 0
-            for blueprint, index, body in step.pods:
-                answer, name = next(answers), body["metadata"]["name"]
+            for task, index, name, _ in step.pods:
+                answer = next(answers)
                 if isinstance(answer, ApiError):
                     _leave_to_care(record)
                     continue
                 created += 1
-                if not record.knows_pod(blueprint.name, name, answer.uid):  # otherwise the watch was faster
+                if not record.knows_pod(task, name, answer.uid):  # otherwise the watch was faster
                     life = job.metadata.uid, job.status.version
-                    record.assume_pod(PodState.created(answer, name, blueprint.name, index, life, ""))
+                    record.assume_pod(PodState.created(answer, name, task, index, life, ""))
             self._metrics.created(job, created, now)
             if not record.needs_care and _is_same_life(step):
                 self._hold_counters(record)
@@ -291,7 +287,7 @@ class Plain:
         if not agenda.may_hold_counters(self._clock.monotonic(), is_pending=True, is_busy=False):
             agenda.dirty = True
 
-    async def _create(self, kind: Any, bodies: Sequence[dict[str, Any]], namespace: str) -> list[Created | ApiError]:
+    async def _create(self, kind: Any, bodies: Sequence[bytes], namespace: str) -> list[Created | ApiError]:
         answers: list[Created | ApiError] = []
         for start in range(0, len(bodies), self.at_once):
             answers += await self._cluster.create_all(kind, bodies[start : start + self.at_once], namespace)
@@ -325,7 +321,7 @@ class Plain:
 
 
 def _is_idle(step: Step) -> bool:
-    return step.group is None and not step.pods and step.running is None
+    return not step.group and not step.pods and step.running is None
 
 
 def _is_same_life(step: Step) -> bool:
