@@ -43,6 +43,17 @@ def test_a_few_short_cycles_after_a_rest_follow_each_other_closely() -> None:
     assert pace.busy_seconds(now + 1.003) == pytest.approx(0.002)
 
 
+def test_cycles_that_place_many_pods_one_after_the_other_are_further_apart() -> None:
+    pace, now, waits = Pace(), 100.0, []
+    for placed in (50, 9, 30, 0, 8):
+        pace.ran(now, now + 0.001, placed=placed)
+        waits.append(pace.busy_seconds(now + 0.001))
+        now += 0.001 + waits[-1]
+    assert waits == pytest.approx([0.002, 0.025, 0.025, 0.002, 0.025])
+    pace.ran(now + 1.0, now + 1.001, placed=50)
+    assert pace.busy_seconds(now + 1.001) == pytest.approx(0.002), "the first of a burst is followed as any other"
+
+
 def test_idle_scheduler_does_not_wait() -> None:
     pace = Pace()
     assert pace.busy_seconds(0.0) == 0.0

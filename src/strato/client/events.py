@@ -53,10 +53,20 @@ _Identity = tuple[str, str, str, str]
 """Kind, namespace, name and UID of an object."""
 
 
-class _Happened(NamedTuple):
+class _Noted(NamedTuple):
+    """Something as it was recorded; what follows from it is worked out when it is written."""
+
     at: float
     since: float
     """Monotonic."""
+    regarding: Object | ObjectReference
+    type: str
+    reason: str
+    message: str
+
+
+class _Happened(NamedTuple):
+    at: float
     regarding: ObjectReference
     identity: _Identity
     type: str
@@ -123,7 +133,7 @@ class EventRecorder:
         self._cluster = cluster
         self._clock = clock
         self._component = component
-        self._queue: deque[_Happened] = deque()
+        self._queue: deque[_Noted] = deque()
         self._written: _Recent[_Written] = _Recent()
         self._similar: _Recent[_Similar] = _Recent()
         self._buckets: _Recent[_Bucket] = _Recent()
@@ -155,15 +165,14 @@ class EventRecorder:
             reason: One CamelCase word for machines.
             message: A sentence for people.
         """
-        reference, since = _reference(regarding), self._clock.monotonic()
-        identity = reference.kind, reference.namespace, reference.name, reference.uid
-        happened = _Happened(self._clock.now(), since, reference, identity, type, reason, message)
-        if len(self._queue) >= _QUEUE_LENGTH or self._is_spam(happened):
+        if len(self._queue) >= _QUEUE_LENGTH:
             self._drop()
             return
+        since = self._clock.monotonic()
+        about = regarding if isinstance(regarding, Object) else _reference(regarding)  # views never change
         self._in_burst = self._in_burst + 1 if since < self._last_at + _LULL_SECONDS else 1
         self._last_at = since
-        self._queue.append(happened)
+        self._queue.append(_Noted(self._clock.now(), since, about, type, reason, message))
         if len(self._senders) < self._max_senders:
             task = asyncio.get_running_loop().create_task(self._send_all(), name=f"events {self._component}")
             self._senders.add(task)
@@ -179,13 +188,28 @@ class EventRecorder:
             rest = self._rest_seconds(self._queue[0])
             if rest > 0.0:
                 await self._clock.sleep(rest)
-            elif self._cluster.at_once == 1:
-                await self._try(self._queue.popleft())
-            else:
-                count = min(len(self._queue), self._cluster.at_once)
-                await self._send_some([self._queue.popleft() for _ in range(count)])
+                continue
+            some = self._next(self._cluster.at_once)
+            if len(some) == 1:
+                await self._try(some[0])
+            elif some:
+                await self._send_some(some)
 
-    def _rest_seconds(self, oldest: _Happened) -> float:
+    def _next(self, most: int) -> list[_Happened]:
+        """Take the oldest that wait; what is spam is dropped."""
+        some: list[_Happened] = []
+        while self._queue and len(some) < most:
+            at, _, about, type_, reason, message = self._queue.popleft()
+            reference = _reference(about)
+            identity = reference.kind, reference.namespace, reference.name, reference.uid
+            happened = _Happened(at, reference, identity, type_, reason, message)
+            if self._is_spam(happened):
+                self._drop()
+            else:
+                some.append(happened)
+        return some
+
+    def _rest_seconds(self, oldest: _Noted) -> float:
         """Return how long the events that wait let everything else pass."""
         if self._in_burst < _BURST or len(self._queue) > _QUEUE_LENGTH // 2:
             return 0.0

@@ -2,7 +2,8 @@
 
 A cycle has a price whatever it decides, so cycles that follow each other are spaced by what the last one took: a burst
 is served in few cycles, and the scheduler never spends more than a share of its time on deciding. What it has not spent
-for a while it may spend at once: the few cycles that one job on an idle cluster needs follow each other closely.
+for a while it may spend at once: the few cycles that one job on an idle cluster needs follow each other closely. While
+small jobs come by the hundred, cycles are short, and half of each is its price: then they are further apart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ _LEAST_SECONDS = 0.002
 _BUSY_FACTOR = 5.0
 """Between cycles that follow each other, times what the last took; long ones may take half of the time."""
 _BUSY_SECONDS = 0.05
+_CROWDED_SECONDS = 0.025
+"""Least between cycles while each one places many pods."""
+_MANY_PODS = 8
 _SPARE_SECONDS = 0.01
 """What may be spent after a rest with the least spacing."""
 _STATUS_SECONDS = 0.1
@@ -19,6 +23,8 @@ _STREAM_SECONDS = 0.4
 """Gathering when such changes keep coming, as while pods of gangs are made: twice as long each time, up to this."""
 _LULL_SECONDS = 1.0
 """Without such a cycle for so long, the stream has ended."""
+_CROWD_LULL_SECONDS = 0.25
+"""Without a cycle that places many pods for so long, it is no crowd any longer."""
 _STATUS_FACTOR = 50.0
 _STATUS_LONGEST_SECONDS = 1.0
 
@@ -33,9 +39,10 @@ class Pace:
         self._spare = _SPARE_SECONDS
         self._gather = _STATUS_SECONDS
         self._told = float("-inf")
+        self._crowded = float("-inf")
 
-    def ran(self, started: float, ended: float, *, status_only: bool = False) -> None:
-        """Note a cycle, and whether it could only alter statuses."""
+    def ran(self, started: float, ended: float, *, status_only: bool = False, placed: int = 0) -> None:
+        """Note a cycle, whether it could only alter statuses, and how many pods it placed."""
         if status_only:
             self._gather = min(_STREAM_SECONDS, 2 * self._gather) if self._streams(started) else _STATUS_SECONDS
             self._told = ended
@@ -44,6 +51,10 @@ class Pace:
         self._spare -= max(_LEAST_SECONDS, took)
         self._ended = ended
         gather = max(took, min(_BUSY_SECONDS, _BUSY_FACTOR * took)) if self._spare < 0.0 else 0.0
+        if placed >= _MANY_PODS:
+            if started < self._crowded + _CROWD_LULL_SECONDS:
+                gather = max(gather, _CROWDED_SECONDS)
+            self._crowded = ended
         self._busy_until = ended + max(_LEAST_SECONDS, gather)
 
     def busy_seconds(self, now: float) -> float:

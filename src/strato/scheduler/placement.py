@@ -193,10 +193,11 @@ class Placer:
 
     def _resource_terms(self, ssn: Session) -> kernels.Terms:
         if self._terms is None or self._term_key is not ssn.terms:
-            if self._term_key is not None and self._term_key != ssn.terms:
-                self.known.rebuild_trees()
+            if self._terms is None or self._term_key != ssn.terms:
+                if self._term_key is not None:
+                    self.known.rebuild_trees()
+                self._terms = term_arrays(ssn.terms)
             self._term_key = ssn.terms
-            self._terms = term_arrays(ssn.terms)
         return self._terms
 
     # -- one by one ----------------------------------------------------------------------------------------------------

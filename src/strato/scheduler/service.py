@@ -239,14 +239,18 @@ class Scheduler:
             self._urgent.clear()
             started = self._clock.monotonic()
             status_only = world.openings == self._decided_openings
-            self._run_once()
-            pace.ran(started, self._clock.monotonic(), status_only=status_only)
+            placed = self._run_once()
+            pace.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
 
-    def _run_once(self) -> None:
-        """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped."""
+    def _run_once(self) -> int:
+        """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped.
+
+        Returns:
+            How many pods it placed.
+        """
         world = self.world
         if world.version == self._decided_version and not self._config.time_based:
-            return
+            return 0
         started = self._clock.monotonic()
         self._decided_openings = world.openings
         self._cycles += 1
@@ -278,6 +282,7 @@ class Scheduler:
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
         self._reported.set()
+        return len(plan.binds)
 
     def _remember(self, plan: Plan) -> None:
         for bind in plan.binds:

@@ -51,10 +51,10 @@ class Line:
     def __bool__(self) -> bool:
         return bool(self._heap)
 
-    def add(self, job: Job) -> None:
-        """Let a job stand in line; `start` before the first turn."""
+    def add(self, job: Job, key: tuple[Any, ...]) -> None:
+        """Let a job stand in line; ``key`` is what plugins say of its order. `start` before the first turn."""
         self._made += 1
-        self._heap.append(Place(self._ssn.job_key(job), self._made, job, None, None))
+        self._heap.append(Place((*key, job.created, job.key), self._made, job, None, None))
 
     def join(self, crowd: Crowd) -> None:
         """Let the first of a crowd stand in line; `start` before the first turn."""
@@ -173,11 +173,11 @@ def lines_of(ssn: Session, room: Room | None, jobs: list[Job]) -> dict[str, Line
     lines: dict[str, Line] = {}
     if room is not None:
         room.begin()
-    for job in jobs:
+    for job, key in zip(jobs, ssn.job_plugin_keys(jobs), strict=True):
         line = lines.get(job.queue_name)
         if line is None:
             line = lines[job.queue_name] = Line(ssn, room)
-        line.add(job)
+        line.add(job, key)
     for crowd in room.crowds.values() if room is not None else ():
         queue = ssn.world.queues.get(crowd.queue_name)
         if queue is not None and queue.view is not None:

@@ -19,7 +19,7 @@ from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER, PLACE, Accounts, NamespaceQuotas
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import Layout
@@ -363,9 +363,10 @@ class World(Accounts):
     def take_phase(self, job: Job, phase: str) -> None:
         """Set the phase a job's status has at the end of a cycle."""
         if job.phase != phase:
+            if job.phase != PHASE_INQUEUE or phase != PHASE_RUNNING or job.allocated_count < job.min_available:
+                self._unsettled[job.key] = job  # else it may claim what it might before
             job.phase = phase
             self.stirred[job.key] = None
-            self._unsettled[job.key] = job
             self.index_phase(job)
 
     def index_phase(self, job: Job) -> None:

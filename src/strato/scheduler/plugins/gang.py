@@ -93,14 +93,19 @@ class Gang(Plugin):
 
     def close(self, ssn: Session) -> None:
         """Set the condition Unschedulable or Scheduled on every job that was tried or changed."""
-        for job in {**ssn.world.changed, **{k: ssn.world.jobs[k] for k in ssn.notes if k in ssn.world.jobs}}.values():
+        jobs, known = dict(ssn.world.changed), ssn.world.jobs
+        for key in ssn.notes:
+            if key not in jobs and key in known:
+                jobs[key] = known[key]
+        for job in jobs.values():
+            if not job.tasks or job.solo or job.group is None:
+                continue
             notes = ssn.notes.get(job.key)
-            if job.is_waiting_for_queue and notes is not None and notes.condition is not None:
+            if notes is not None and notes.condition is not None and job.is_waiting_for_queue:
                 continue  # enqueue refused it and said why
-            if job.tasks and not job.solo and job.group is not None:
-                condition = self._condition(ssn, job)
-                if condition is not None:
-                    ssn.note(job).condition = condition
+            condition = self._condition(ssn, job)
+            if condition is not None:
+                ssn.note(job).condition = condition
 
     @staticmethod
     def _condition(ssn: Session, job: Job) -> Condition | None:

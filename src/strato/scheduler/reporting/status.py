@@ -122,12 +122,9 @@ def status_differs(job: Job, status: GroupStatus) -> bool:
     """Whether a PodGroup's status has to be written: phase, counters or condition differ from what it has."""
     assert job.group is not None
     have = job.group.status
-    if (have.phase, have.running, have.succeeded, have.failed) != (
-        status.phase,
-        status.running,
-        status.succeeded,
-        status.failed,
-    ):
+    if have.phase != status.phase or have.running != status.running:
+        return True
+    if have.succeeded != status.succeeded or have.failed != status.failed:
         return True
     wanted = status.condition
     if status.hyper_node is not None and job.layout is not None and status.hyper_node != job.layout.written:
