@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any, cast
 
 import aiohttp
@@ -21,9 +22,12 @@ from strato.cli.home import Home
 from strato.cli.main import main
 from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint, split_address
 from strato.cli.run import ensure_namespace
+from strato.cli.run.common import Common, Member, serve
 from strato.client.cluster import Cluster
+from strato.client.informer import Informers
+from strato.client.leases import LeaseTiming
 from strato.clock import SystemClock
-from strato.errors import AlreadyExists, ApiError, Forbidden, Unavailable, UsageError
+from strato.errors import AlreadyExists, ApiError, Forbidden, StratoError, Unavailable, UsageError
 from strato.metrics import Registry
 from strato.pki import Authority
 
@@ -54,6 +58,41 @@ async def test_the_namespace_of_the_lease(answers: tuple[ApiError | None, ...]) 
     cluster = Answers(*answers)
     await ensure_namespace(cast(Cluster, cluster), SystemClock(), "volcano-system", 0.0)
     assert not cluster.answers
+
+
+async def test_what_reads_is_stopped_before_the_connections_close() -> None:
+    """A reader would call a closed connection a lost server, and log that for every kind at each orderly end."""
+    ends: list[str] = []
+
+    class Reading:
+        async def stop(self) -> None:
+            ends.append("informers")
+
+    class Server:
+        async def close(self) -> None:
+            ends.append("connections")
+
+    async def work() -> None:
+        ends.append("work")
+
+    common = Common(
+        leader_elect=False,
+        lease_namespace="",
+        lease_name="",
+        timing=LeaseTiming(),
+        metrics_address="",
+        health_address="",
+    )
+    with pytest.raises(StratoError, match="the part stopped"):
+        await serve(
+            cast(Cluster, Server()),
+            Random(1),
+            common,
+            [Member(name="part", work=work)],
+            Registry(),
+            informers=cast(Informers, Reading()),
+        )
+    assert ends == ["work", "informers", "connections"]
 
 
 def free_port() -> int:

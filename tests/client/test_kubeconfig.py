@@ -113,6 +113,7 @@ def test_exec_plugin_is_read_in_full(tmp_path: Path) -> None:
         pytest.param({"user": {"exec": {"command": "x"}}}, "exec.apiVersion", "known", id="exec without version"),
         pytest.param({"user": {"exec": {"apiVersion": V1}}}, "exec.command", "missing", id="exec without command"),
         pytest.param({"user": {"auth-provider": {}}}, "auth-provider", "removed", id="auth provider"),
+        pytest.param({"user": {"username": "a", "password": "b"}}, "username", "removed", id="a password"),
         pytest.param({"contexts": {}}, "contexts", "must be a list", id="contexts are no list"),
         pytest.param({"users": [5]}, "users[0]", "mapping", id="user is a number"),
         pytest.param({"current-context": "none"}, "contexts", "known contexts: main", id="unknown context"),

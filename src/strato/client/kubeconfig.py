@@ -220,6 +220,8 @@ class _Reader:
     def _auth(self, user: _Entry, cluster: _Entry | None) -> Auth:
         if "auth-provider" in user.body:
             self._problem(user, "auth-provider", "was removed from Kubernetes; use an exec plugin")
+        if "username" in user.body or "password" in user.body:
+            self._problem(user, "username", "and password were removed from Kubernetes; use a token or a certificate")
         token_file = self._text(user, "tokenFile")
         if token_file:  # takes precedence, as in kubectl
             return TokenFile(user.file.parent / token_file)

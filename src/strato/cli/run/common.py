@@ -22,6 +22,7 @@ from strato.cli.run.foreign import COMMON, foreign_options
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
 from strato.client.cluster import Cluster
 from strato.client.http import HttpCluster
+from strato.client.informer import Informers
 from strato.client.leases import LeaderElector, LeaseTiming
 from strato.clock import Clock, SystemClock
 from strato.errors import AlreadyExists, ApiError, Unavailable
@@ -187,6 +188,7 @@ async def serve(
     metrics: Registry,
     *,
     tls: TlsFiles | None = None,
+    informers: Informers | None = None,
 ) -> None:
     """Run the members until a signal, each under its lease if leaders are elected.
 
@@ -197,6 +199,7 @@ async def serve(
         members: What runs.
         metrics: What ``/metrics`` shows.
         tls: Certificate of the health endpoint; plain HTTP when None.
+        informers: What the members read, stopped at the end: they would take a closed connection for a lost server.
     """
     parts: list[tuple[str, Awaitable[object]]]
     parts = [(member.name, _run_member(cluster, random, common, member)) for member in members]
@@ -212,6 +215,8 @@ async def serve(
         with stop_on_signals(stop):
             await run_together(parts, stop)
     finally:
+        if informers is not None:
+            await informers.stop()
         await cluster.close()
 
 

@@ -41,7 +41,7 @@ def scheduler(
         informers = Informers(cluster, clock, random)
         chosen = names or scheduling.DEFAULT_NAMES
         member = scheduler_member(cluster, informers, clock, random, metrics, scheduler, chosen)
-        await serve(cluster, random, common, [member], metrics, tls=tls)
+        await serve(cluster, random, common, [member], metrics, tls=tls, informers=informers)
 
     run_loop(main)
 
@@ -63,6 +63,6 @@ def controllers(
         informers = Informers(cluster, clock, random)
         chosen = names or controlling.DEFAULT_NAMES
         member = controllers_member(cluster, informers, clock, random, common, metrics, controllers, chosen)
-        await serve(cluster, random, common, [member], metrics, tls=tls)
+        await serve(cluster, random, common, [member], metrics, tls=tls, informers=informers)
 
     run_loop(main)

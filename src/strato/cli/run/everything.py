@@ -52,6 +52,6 @@ def run_all(
             webhook_member(cluster, clock, common, metrics, webhook, grouped),
         ]
         # two parts lead here: one name cannot be both leases
-        await serve(cluster, random, replace(common, lease_name=""), members, metrics)
+        await serve(cluster, random, replace(common, lease_name=""), members, metrics, informers=informers)
 
     run_loop(main)
