@@ -15,6 +15,7 @@ from strato.clock import VirtualClock
 from strato.server import objects as objects_module
 from strato.server.embedded import in_memory_server
 from strato.server.rest import quickcreate
+from strato.server.store import Change
 
 ADMIN = User("admin", ("system:masters",))
 PODS = "/api/v1/namespaces/default/pods"
@@ -292,6 +293,56 @@ async def test_metadata_of_a_known_form_change_no_answer_and_no_stored_byte(
 ) -> None:
     sides = (Side("application/json", separators), Side("application/json; charset=utf-8", separators))
     await _answered_alike(sides, [*(step for shape in range(8) for step in learned(shape)), *steps])
+
+
+# ── what is written and not yet durable ───────────────────────────────────────────────────────────────────────────
+
+COMMIT = ("commit", "", {})
+
+
+class Held:
+    """A journal whose changes become durable at a word."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+
+    def append(self, change: Change) -> None:
+        self.changes.append(change)
+
+
+class Delayed(Side):
+    """A side that is asked by those who run ahead of the disk."""
+
+    def __init__(self, media: str) -> None:
+        super().__init__(media)
+        self.held = Held()
+        self.server.store.use_journal(self.held)
+
+    async def send(self, method: str, path: str, body: dict[str, Any], media: str) -> Response:
+        sent = json.dumps(body, separators=self.separators).encode()
+        return self.server.write(Request(method, path, {}, {"content-type": media}, sent, ADMIN, ahead=True))
+
+    async def take(self, step: tuple[Any, Any, Any]) -> Response:
+        if step != COMMIT:
+            return await super().take(step)
+        if self.held.changes:
+            self.server.store.committed(self.held.changes)
+        self.held.changes = []
+        return Response(200)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.one_of(formed, formed, st.sampled_from(WORLD), st.just(COMMIT))))
+@example([step for world in WORLD for step in (world, *plain(3), COMMIT, *learned(1), *plain(3), *learned(2))])
+@example(
+    [WORLD[1], *learned(1), WORLD[2], *learned(2), COMMIT, *learned(3), WORLD[4], *learned(4), COMMIT, *learned(5)]
+)
+async def test_what_is_only_written_counts_as_it_does_on_the_long_way(steps: list[tuple[Any, Any, Any]]) -> None:
+    numbered = [
+        (kind, at, {**rest, "name": f"{rest['name']}-{number}"} if kind in KINDS and "name" in rest else rest)
+        for number, (kind, at, rest) in enumerate([COMMIT, *plain(3), *learned(1), *steps, COMMIT])
+    ]
+    await _answered_alike((Delayed("application/json"), Delayed("application/json; charset=utf-8")), numbered)
 
 
 @pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")], ids=["without blanks", "with blanks"])

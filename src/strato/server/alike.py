@@ -58,13 +58,11 @@ class Plan:
     generation: bytes
     """What of a new object's metadata is about its generation."""
 
-    def stamp(self) -> Stamp | None:
-        """Return the stamp of now; None while something that admission looks at is being written."""
-        numbers = []
+    def stamp(self) -> Stamp:
+        """Return the stamp of now: admission looks at what is durable and at what is written."""
+        numbers: list[int] = []
         for bucket in self.reads:
-            if bucket.pending:
-                return None
-            numbers.append(bucket.newest)
+            numbers += (bucket.newest, bucket.written)
         return tuple(numbers)
 
 
@@ -210,8 +208,6 @@ class AlikeObjects:
             status = bytes(members["status"]) if "status" in members else b""
             key = (served, namespace, bytes(members["spec"]), status)
             stamp = plan.stamp()
-            if stamp is None:
-                return None
             known = self._known.get(key)
             if known is not None and known.stamp == stamp:
                 return read_object(members["metadata"]), plan, known

@@ -150,6 +150,8 @@ class Bucket:
         """Events up to here are no longer kept."""
         self.newest = 0
         """Revision of the newest event there was."""
+        self.written = 0
+        """Revision of the newest change, durable or not. While this and ``newest`` stay, so does all there is."""
         self.watchers: set[Watcher] = set()
         """Those who are told what is durable."""
         self.ahead: set[Watcher] = set()
@@ -334,6 +336,7 @@ class Store:
         self.revision += 1
         bucket = self._buckets.get(resource) or self.bucket(resource)
         change = Change(resource, key, self.revision, body, bucket.latest(key), tombstone)
+        bucket.written = self.revision
         if self._journal is None:
             self._publish((change,))
             return
@@ -380,6 +383,7 @@ class Store:
         self._undurable.clear()
         for bucket in self._buckets.values():
             bucket.pending.clear()
+            bucket.written = bucket.newest
             for watcher in tuple(bucket.ahead):
                 watcher.cut_off()
         waiters = tuple(self._waiters)
