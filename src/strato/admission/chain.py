@@ -73,7 +73,7 @@ _ALIKE: Mapping[object, Alike] = {
     kube.PodDefaults: Alike((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
     pods.PodValidation: Alike(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
     jobs.JobDefaults: Alike(),
-    jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,), by_name=True),
+    jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,), (jobs.name_fits,)),
     podgroups.mutate: Alike((catalog.NAMESPACE,)),
     podgroups.validate: Alike((catalog.QUEUE,)),
 }
@@ -133,7 +133,7 @@ class Chain:
         return Alike(
             tuple(dict.fromkeys(read for one in alike for read in one.reads)),
             tuple(fits for one in alike for fits in one.fits),
-            any(one.by_name for one in alike),
+            tuple(fits for one in alike for fits in one.by_name),
             frozenset(annotation for one in alike for annotation in one.annotations),
         )
 

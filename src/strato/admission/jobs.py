@@ -107,10 +107,17 @@ def validate_create(request: AdmissionRequest, world: World) -> None:
 def names_fit(request: AdmissionRequest) -> bool:
     """Whether a job's name is one, and makes names of pods; all else that is checked of a new job is its spec."""
     assert request.object is not None
-    name, tasks = request.name, request.object["spec"]["tasks"]
-    return not names.check_qualified_name(name) and all(
-        not names.check_qualified_name(f"{name}-{task['name']}-{index}") for index, task in enumerate(tasks)
-    )
+    return name_fits(request.name, request.object)
+
+
+def name_fits(name: str, job: Json) -> bool:
+    """Whether a name is right for a job, whose own name is not looked at."""
+    if names.check_qualified_name(name):
+        return False
+    for index, task in enumerate(job["spec"]["tasks"]):
+        if names.check_qualified_name(f"{name}-{task['name']}-{index}"):
+            return False
+    return True
 
 
 def _mpi_problem(plugins: Json, tasks: Sequence[Json]) -> str:

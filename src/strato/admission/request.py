@@ -52,8 +52,8 @@ class Alike:
     """Kinds whose objects the rules look at."""
     fits: tuple[Callable[[AdmissionRequest], bool], ...] = ()
     """Whether what the rules have to say about its metadata is nothing."""
-    by_name: bool = False
-    """Whether ``fits`` look at the object's name."""
+    by_name: tuple[Callable[[str, Json], bool], ...] = ()
+    """What of ``fits`` is about the object's name: asked with that, and with an object that has the same spec."""
     annotations: frozenset[str] = frozenset()
     """The annotations that ``fits`` look at; they look at nothing else of the metadata."""
 

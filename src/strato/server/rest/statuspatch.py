@@ -130,12 +130,12 @@ def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
             objects.keep_class(served.kind, merged, old)
             return before if before and merged == old else encode(merged)
     old = _read(before)
-    return _outcome(served, apply_merge_patch(old, read_object(value)), before)
+    return _outcome(served, apply_merge_patch(old, read_object(value)), old, before)
 
 
 def _replaced(served: Served, value: bytes, before: bytes) -> bytes | None:
     """Return what putting a whole status makes, by `_status`'s rules."""
-    return _outcome(served, read_object(value), before)
+    return _outcome(served, read_object(value), _read(before), before)
 
 
 _merged_lately = lru_cache(maxsize=1024)(_merged)
@@ -152,7 +152,7 @@ def _changed(served: Served, patch: bytes, uid: str, before: bytes) -> bytes | N
     if not steps or (steps[0]["op"] == "replace" and not before):
         return None  # an object without a status stays without
     status = apply_json_patch({"status": _read(before)}, steps).get("status")
-    return _outcome(served, status, before) if isinstance(status, dict) else None
+    return _outcome(served, status, _read(before), before) if isinstance(status, dict) else None
 
 
 def _is_plain(operation: _Operation, uid: str) -> bool:
@@ -174,9 +174,9 @@ def _fits_lately(served: Served, status: bytes) -> bool:
     return not status or builtin.status_check(served.kind)(status)
 
 
-def _outcome(served: Served, status: Json, before: bytes) -> bytes | None:
-    """Return the status with its defaults as it will be stored, by `_status`'s rules."""
-    kind, old = served.kind, _read(before)
+def _outcome(served: Served, status: Json, old: Json, before: bytes) -> bytes | None:
+    """Return the status with its defaults as it will be stored, by `_status`'s rules; ``old`` is ``before`` decoded."""
+    kind = served.kind
     part: Json = {"apiVersion": kind.api_version, "kind": kind.name, "status": status}
     if objects.check_fields(served.status or served, part, "Warn"):
         return None
