@@ -136,6 +136,30 @@ def test_kubectl_gets_every_word_as_typed(tmp_path: Path) -> None:
     assert done.stdout.split("|")[:-1] == words
 
 
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        pytest.param(["--help"], 0, id="help"),
+        pytest.param(["get", "-h"], 0, id="help on a verb"),
+        pytest.param(["completion", "bash"], 0, id="a completion script"),
+        pytest.param([], 0, id="nothing, which kubectl answers with its help"),
+        pytest.param(["get", "pods"], 2, id="a question to a cluster"),
+        pytest.param(["exec", "p", "--", "sh", "--help"], 2, id="help of a program in a pod"),
+    ],
+)
+def test_kubectl_explains_itself_without_a_cluster(tmp_path: Path, words: list[str], code: int) -> None:
+    tool = tmp_path / "kubectl"
+    tool.write_text("#!/bin/sh\n")
+    tool.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-m", "strato", "--home", str(tmp_path / "none"), "kubectl", *words],
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == code
+
+
 def test_kubectl_speaks_to_the_cluster_that_the_global_options_name(tmp_path: Path) -> None:
     """A command for one cluster must not reach another one because a context was passed over."""
     tool = tmp_path / "kubectl"

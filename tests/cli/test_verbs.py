@@ -171,7 +171,7 @@ def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path) -> None:
         pytest.param(("job", "run", "-f", "x.json"), "only support yaml file", id="no yaml"),
         pytest.param(("job", "run", "-N", "x", "-c", "echo 'a"), "quote it as for a shell", id="an open quote"),
         pytest.param(
-            ("job", "logs", "no"), 'Failed to logs job: jobs.batch.volcano.sh "no" not found', id="logs of none"
+            ("job", "logs", "no"), 'Failed to show logs of job: jobs.batch.volcano.sh "no" not found', id="logs of none"
         ),
         pytest.param(("queue", "get", "-n", "no"), 'queues.scheduling.volcano.sh "no" not found', id="no queue"),
         pytest.param(("queue", "operate", "-n", "default", "-a", "update"), "greater than 0", id="no weight"),

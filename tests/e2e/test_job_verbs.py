@@ -134,9 +134,9 @@ def test_waiting_ends_as_the_jobs_do(world: World, namespace: str) -> None:
     assert wait("one", "two").returncode == 0
     done = wait("bad")
     assert done.returncode == 1
-    assert re.search(r"Failed to wait job: bad ended as (Terminated|Failed)", done.stderr), done.stderr
+    assert re.search(r"Failed to wait for job: bad ended as (Terminated|Failed)", done.stderr), done.stderr
     done = wait("huge", "--timeout", "4")
     assert done.returncode == 1
     assert "not finished after 4 s: huge is Pending; ask 'strato explain job/NAME' why" in done.stderr
     done = wait("nobody")
-    assert (done.returncode, done.stderr.strip()) == (1, "Failed to wait job: job nobody does not exist")
+    assert (done.returncode, done.stderr.strip()) == (1, "Failed to wait for job: job nobody does not exist")

@@ -28,7 +28,13 @@ def kubectl(ctx: click.Context, args: tuple[str, ...]) -> None:
     program = shutil.which("kubectl")
     if program is None:
         raise UsageError("kubectl is not installed; on Debian: apt-get install kubernetes-client")
-    paths = kubeconfig_paths(ctx)
+    paths = [] if _asks_for_help(args) else kubeconfig_paths(ctx)
     if paths:
         os.environ["KUBECONFIG"] = os.pathsep.join(str(path) for path in paths)
     os.execv(program, ["kubectl", *kubectl_flags(ctx), *args])
+
+
+def _asks_for_help(args: tuple[str, ...]) -> bool:
+    """Whether kubectl answers without a cluster."""
+    words = args[: args.index("--")] if "--" in args else args
+    return not words or words[0] in ("help", "completion", "options") or "--help" in words or "-h" in words

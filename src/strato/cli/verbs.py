@@ -14,6 +14,10 @@ class VerbFailed(StratoError):
     """A verb failed; worded as Volcano's users know it (spec volcano-cli A1): ``Failed to run job: …``."""
 
 
+_SPOKEN = {"logs": "show logs of", "top": "show use of", "tree": "show tree of", "wait": "wait for"}
+"""Verbs of ours that are no verbs in a sentence."""
+
+
 class VerbGroup(click.Group):
     """A group like ``job``: failures name the verb and the group, flags are written as Go's or as click's."""
 
@@ -26,7 +30,7 @@ class VerbGroup(click.Group):
         except StratoError as error:
             verb = ctx.invoked_subcommand or ""
             line = UnusableLine if isinstance(error, UsageError) else FailureLine
-            raise line(f"Failed to {verb} {ctx.info_name}: {error}") from error
+            raise line(f"Failed to {_SPOKEN.get(verb, verb)} {ctx.info_name}: {error}") from error
 
 
 class FailureLine(click.ClickException):
