@@ -66,6 +66,7 @@ class JobEffects:
         self._cluster = cluster
         self._random = random
         self._jobs = jobs
+        self._codec = codec_of(Job)
         self._finished: dict[bytes, list[dict[str, Any]]] = {}
 
     # Pods
@@ -97,7 +98,7 @@ class JobEffects:
         seen = self._jobs.get((meta.namespace, meta.name))
         if seen is None or seen.metadata.uid != meta.uid or seen.metadata.generation != meta.generation:
             return None
-        return codec_of(Job).written_spec(seen.spec)
+        return self._codec.written_spec(seen.spec)
 
     def finished_templates(self, job: Job) -> tuple[bytes, list[dict[str, Any]]] | None:
         """Return a spec as it was read and its templates, finished for blueprints; None when they are not known.

@@ -49,6 +49,7 @@ class JobForm:
 
     __slots__ = (
         "_groups",
+        "_names_priorities",
         "facts",
         "has_dependencies",
         "plain_pods",
@@ -78,6 +79,7 @@ class JobForm:
         """Wanted pods by task."""
         self.plain_pods = _plain_pods(spec, has_dependencies=self.has_dependencies)
         """The pods of a job that asks for nothing else; 0 when it does."""
+        self._names_priorities = any(t.template.spec.priority_class_name for t in spec.tasks)
         self._groups: tuple[tuple[int, ...], WantedGroup] | None = None
 
     def group(self, job: Job, priority_of: PriorityOf) -> WantedGroup:
@@ -87,6 +89,8 @@ class JobForm:
             job: Any job of this form.
             priority_of: Value of a PriorityClass.
         """
+        if self._groups is not None and not self._names_priorities:
+            return self._groups[1]
         priorities = tuple([priority_of(t.template.spec.priority_class_name) for t in self.spec.tasks])
         if self._groups is None or self._groups[0] != priorities:
             self._groups = priorities, WantedGroup(group_spec(job, priority_of))
