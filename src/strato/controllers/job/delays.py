@@ -9,6 +9,7 @@ Source: volcano-controllers A2, "Delayed actions".
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from strato.controllers.job.requests import Request, Target
 from strato.controllers.job.terms import INTERNAL_ACTIONS, Action, JobEvent
@@ -28,14 +29,19 @@ class Delayed:
         return Target(self.request.task, self.request.pod, self.request.partition)
 
 
+_NO_ENTRIES: Final[dict[str, Delayed]] = {}
+_NONE_WAITING: Final[dict[Delayed, None]] = {}
+"""What nearly all jobs have; never changed."""
+
+
 class DelayedActions:
     """What waits for one job."""
 
     __slots__ = ("_entries", "_waiting")
 
     def __init__(self) -> None:
-        self._entries: dict[str, Delayed] = {}
-        self._waiting: dict[Delayed, None] = {}
+        self._entries = _NO_ENTRIES
+        self._waiting = _NONE_WAITING
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -48,6 +54,8 @@ class DelayedActions:
         known = self._entries.get(request.pod)
         if known is not None and known.action == action:
             return None
+        if self._entries is _NO_ENTRIES:
+            self._entries, self._waiting = {}, {}
         entry = self._entries[request.pod] = Delayed(action, request)
         self._waiting[entry] = None
         return entry

@@ -9,6 +9,7 @@ Source: volcano-controllers A1 (cache), A7.6 (counting), A11 (readiness).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from strato.api.core import Pod, PodStatus
 from strato.client.cluster import Created
@@ -17,6 +18,9 @@ from strato.controllers.job.terms import JOB_API_VERSION, JOB_KIND
 
 COUNTED_PHASES = ("Pending", "Running", "Succeeded", "Failed")
 UNKNOWN_PHASE = "Unknown"
+
+_NO_NAMES: Final[dict[str, None]] = {}
+"""What most tasks have of pods that are too many or must go; never changed."""
 
 _NO_PODS = dict.fromkeys((*COUNTED_PHASES, UNKNOWN_PHASE), 0)
 
@@ -171,9 +175,9 @@ class TaskPods:
         self.phases = _NO_PODS.copy()
         self.terminating = 0
         self.present = 0
-        self.surplus: dict[str, None] = {}
+        self.surplus = _NO_NAMES
         """Pods outside the wanted range."""
-        self.stale: dict[str, None] = {}
+        self.stale = _NO_NAMES
         """Live wanted pods marked out-of-sync: a kill was begun and they must go."""
         self.restarts = 0
         self.ready = 0
@@ -216,7 +220,7 @@ class TaskPods:
         self.restarts += sign * pod.restarts
         self.ready += sign * pod.ready
         if not 0 <= pod.index < self.replicas:
-            _note(self.surplus, pod.name, sign)
+            self.surplus = _noted(self.surplus, pod.name, sign)
             return
         self.present += sign
         if pod.terminating:
@@ -224,11 +228,14 @@ class TaskPods:
             return
         self.phases[pod.phase] += sign
         if pod.out_of_sync:
-            _note(self.stale, pod.name, sign)
+            self.stale = _noted(self.stale, pod.name, sign)
 
 
-def _note(names: dict[str, None], name: str, sign: int) -> None:
+def _noted(names: dict[str, None], name: str, sign: int) -> dict[str, None]:
+    if names is _NO_NAMES:
+        return {name: None} if sign > 0 else names
     if sign > 0:
         names[name] = None
     else:
         names.pop(name, None)
+    return names
