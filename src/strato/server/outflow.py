@@ -9,12 +9,13 @@ from typing import Protocol
 
 from strato.api.wire import Pushed
 
-GATHER_SECONDS = 0.01
-"""Under load the events of a watch leave together, this far apart: for one alone a TLS record, a call of the system and
-a wake-up of the reader cost ten times what is done for the event."""
+PACE_SECONDS = 0.01
+"""A reader that is told of changes no more often than this, on average, is told without delay."""
 AT_ONCE = 8
-"""So often in a row they leave without delay, what one small job makes happen among them; each `GATHER_SECONDS` that
-pass add one."""
+"""How many may come faster than that, what one small job makes happen among them."""
+GATHER_SECONDS = 2 * PACE_SECONDS
+"""What comes faster still leaves together, so far apart: for one event alone a TLS record, a call of the system and a
+wake-up of the reader cost ten times what is done for the event; with 20 ms that is half of what it is with 10."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,6 +50,9 @@ class Pushing:
         self._outlet, self._source, self._loop = outlet, source, loop
         self._due: asyncio.Handle | None = None
         self._credit = float(AT_ONCE)
+        """How often it may still write at once, as of the last time it wrote."""
+        self._price = 1
+        """What the next writing takes of that."""
         self._written_at = loop.time()
         source.listen(self._ready)
 
@@ -70,7 +74,8 @@ class Pushing:
             self.stop()
             outlet.finish()
         elif has_written:
-            self._credit = self._credit_now() - 1
+            self._credit = self._credit_now() - self._price
+            self._price = 1
             self._written_at = self._loop.time()
 
     def stop(self) -> None:
@@ -87,10 +92,11 @@ class Pushing:
         if credit >= 1:
             self._due = self._loop.call_soon(self.flush)
         else:
-            self._due = self._loop.call_later((1 - credit) * GATHER_SECONDS, self.flush)
+            self._price = 2
+            self._due = self._loop.call_later(GATHER_SECONDS - credit * PACE_SECONDS, self.flush)
 
     def _credit_now(self) -> float:
-        return min(AT_ONCE, self._credit + (self._loop.time() - self._written_at) / GATHER_SECONDS)
+        return min(AT_ONCE, self._credit + (self._loop.time() - self._written_at) / PACE_SECONDS)
 
 
 class Pulling:
