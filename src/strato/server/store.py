@@ -111,9 +111,12 @@ class Watcher:
         self.close()
         self.told()
 
-    def take(self) -> list[Change]:
-        """Return the changes there are; none after a cut."""
+    def take(self, limit: int = LIMIT) -> list[Change]:
+        """Return the oldest changes there are; none after a cut."""
         events = self._events
+        if len(events) > limit:
+            self._events = events[limit:]
+            return events[:limit]
         if events:
             self._events = []
         return events

@@ -15,8 +15,9 @@ from strato.server.objects import at_revision
 from strato.server.store import Change, Store, Watcher
 
 BOOKMARK_SECONDS = 60.0
-_INITIAL_AT_ONCE = 512
-"""Initial events per chunk: all at once would be held several times over on their way out."""
+_AT_ONCE = 512
+"""Events per chunk: many thousands, initial ones or those a slow reader has waiting, would be held several times over
+on their way out."""
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Render = Callable[[bytes], bytes]
@@ -123,8 +124,8 @@ class Watch:
     def take(self) -> bytes:
         """Return the next chunk of whole frames without waiting for one; empty when there is none.
 
-        First come the initial events and those that were missed, each time some; then all that has happened since the
-        last time, until the time is up, the reader was too slow or closes.
+        First come the initial events, then those that were missed, then what has happened since, each time some, until
+        the time is up, the reader was too slow or closes.
         """
         if self.ended:
             return b""
@@ -133,12 +134,14 @@ class Watch:
             if chunk:
                 return chunk
             self._begin()
-        events = self._watcher.take()
-        if self._watcher.is_cut_off:
-            self.close()
-            return error_frame(Gone("the watch was too slow and missed events; list again"))
-        chunk = self._chunk(events)
-        if self._is_bookmark_due:
+        chunk, is_all = b"", False
+        while not (chunk or is_all):
+            events = self._watcher.take(_AT_ONCE)
+            if self._watcher.is_cut_off:
+                self.close()
+                return error_frame(Gone("the watch was too slow and missed events; list again"))
+            chunk, is_all = self._chunk(events), len(events) < _AT_ONCE
+        if self._is_bookmark_due and is_all:  # it says that nothing older is to come
             chunk += self._bookmark()
             self._await_bookmark()
         if self._is_expired:
@@ -149,7 +152,7 @@ class Watch:
         """Return some of what is sent before anything new; empty when that is all."""
         start = self._position
         if start < len(self._initial):
-            bodies = self._initial[start : start + _INITIAL_AT_ONCE]
+            bodies = self._initial[start : start + _AT_ONCE]
             self._position += len(bodies)
             return b"".join([frame(b"ADDED", self._shown(body)) for body in bodies])
         self._initial = ()

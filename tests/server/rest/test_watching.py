@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from strato.api.wire import Pushed
 from strato.clock import VirtualClock, run_virtual
 from strato.server import store as stores
 from strato.server.api import ApiServer
@@ -141,5 +142,28 @@ def test_initial_events_come_in_bounded_chunks() -> None:
         )
         sizes = [chunk.count(b"\n") async for chunk in stream]
         assert sizes == [512, 512, 76, 1]
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize("selector", ["", "l=1", "l=2"], ids=["all", "few", "none but the last"])
+def test_many_events_that_waited_come_in_bounded_chunks_and_a_bookmark_only_after_them(selector: str) -> None:
+    async def main(server: ApiServer, client: Client) -> None:
+        stream = await watch(client, labelSelector=selector, allowWatchBookmarks="true", timeoutSeconds="130")
+        assert isinstance(stream, Pushed)
+        assert stream.take() == b""
+        for number in range(1500):
+            body = {"metadata": {"name": f"m{number:04}", "labels": {"l": "1" if number % 700 == 0 else "0"}}}
+            await client.ask("POST", MAPS, body)
+        await asyncio.sleep(61)
+        await client.ask("POST", MAPS, {"metadata": {"name": "z", "labels": {"l": "2"}}})
+        chunks = [chunk.splitlines() for chunk in iter(stream.take, b"")]
+        found = [json.loads(line) for lines in chunks for line in lines]
+        assert [frame["type"] for frame in found] == ["ADDED"] * {"": 1501, "l=1": 3, "l=2": 1}[selector] + ["BOOKMARK"]
+        assert found[-1]["object"]["metadata"]["resourceVersion"] == str(server.store.published)
+        assert max(map(len, chunks)) <= 513
+        await asyncio.sleep(70)
+        assert stream.take() != b""
+        assert stream.ended
 
     in_virtual_time(main)
