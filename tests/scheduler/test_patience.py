@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.scheduler.reporting.patience import LULL_SECONDS, PATIENCE_SECONDS, Patience
+from strato.client.burst import LULL_SECONDS
+from strato.client.workqueue import PATIENCE_SECONDS
+from strato.scheduler.reporting.patience import Patience
 
 WORK = st.tuples(st.just("work"), st.integers(0, 40))
 PUTS = st.tuples(st.just("put"), st.sampled_from("abcdef"))
@@ -54,6 +56,13 @@ def test_who_sleeps_until_the_next_instant_gets_everything_a_few_at_a_time() -> 
     assert taken == list(range(1000))
     assert calls > 10
     assert 10.0 + LULL_SECONDS <= now < 10.0 + PATIENCE_SECONDS
+
+
+def test_what_comes_steadily_and_slowly_is_no_burst_however_long() -> None:
+    patience: Patience[str] = Patience()
+    for number in range(400):
+        patience.worked(2, 0.04 * number)
+        assert not patience.is_asked(0.04 * number)
 
 
 def test_work_without_end_keeps_nothing_waiting_for_ever() -> None:

@@ -425,10 +425,10 @@ def test_groups_that_run_are_told_so_when_a_burst_is_over() -> None:
 
     async def story(clock: VirtualClock) -> None:
         async with running(clock) as (cluster, _):
-            await create(cluster, worlds.node("n1", cpu="64", memory="640Gi"))
-            names = [f"j{number:02}" for number in range(48)]
-            for at in range(0, 48, 4):  # four jobs in each tenth of a second, whose pods run a moment later
-                some = names[at : at + 4]
+            await create(cluster, worlds.node("n1", cpu="110", memory="640Gi"))
+            names = [f"j{number:02}" for number in range(96)]
+            for at in range(0, 96, 8):  # eight jobs in each tenth of a second, whose pods run a moment later
+                some = names[at : at + 8]
                 await create(cluster, *(worlds.group(name, 1, phase="Pending") for name in some))
                 await create(cluster, *(worlds.pod(name, name) for name in some))
                 await clock.sleep(0.05)
@@ -437,11 +437,11 @@ def test_groups_that_run_are_told_so_when_a_burst_is_over() -> None:
                 await clock.sleep(0.05)
             assert all((await nodes_of(cluster)).values())
             phases = [phase_in(patch) for patch in cluster.group_patches]
-            assert phases.count("Inqueue") == 48
-            assert phases.count("Running") < 24, "only those before it was a burst"
+            assert phases.count("Inqueue") == 96
+            assert phases.count("Running") < 48, "only those before it was a burst"
             calls = cluster.group_calls
             await clock.sleep(1.0)
-            assert [phase_in(patch) for patch in cluster.group_patches].count("Running") == 48
+            assert [phase_in(patch) for patch in cluster.group_patches].count("Running") == 96
             assert cluster.group_calls - calls <= 3
             groups = (await cluster.list(PodGroup, "ns")).items
             assert {(group.status.phase, group.status.running) for group in groups} == {("Running", 1)}

@@ -22,8 +22,10 @@ from strato.api import catalog
 from strato.api.core import Event
 from strato.api.meta import Object
 from strato.api.shapes import ObjectReference
+from strato.client.burst import Burst
 from strato.client.cluster import Cluster, Json
 from strato.client.codec import encode, kind_of
+from strato.client.workqueue import PATIENCE_SECONDS
 from strato.clock import Clock, format_time
 from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
 from strato.metrics import Registry
@@ -41,10 +43,8 @@ _SPAM_BURST = 25.0
 _SPAM_PER_SECOND = 1 / 300
 _ATTEMPTS = 4
 _REMOTE_SENDERS = 4
-_BURST = 16
-"""Events without a lull between from which on they wait."""
-_LULL_SECONDS = 0.25
-_PATIENCE_SECONDS = 2.0
+_TOGETHER = 16
+"""Most that are created with one call: they hold up what comes after them."""
 
 T = TypeVar("T")
 
@@ -145,8 +145,7 @@ class EventRecorder:
             if registry
             else None
         )
-        self._in_burst = 0
-        self._last_at = float("-inf")
+        self._burst = Burst()
         self.dropped = 0
         """How many events were not written."""
 
@@ -170,8 +169,7 @@ class EventRecorder:
             return
         since = self._clock.monotonic()
         about = regarding if isinstance(regarding, Object) else _reference(regarding)  # views never change
-        self._in_burst = self._in_burst + 1 if since < self._last_at + _LULL_SECONDS else 1
-        self._last_at = since
+        self._burst.worked(1, since)
         self._queue.append(_Noted(self._clock.now(), since, about, type, reason, message))
         if len(self._senders) < self._max_senders:
             task = asyncio.get_running_loop().create_task(self._send_all(), name=f"events {self._component}")
@@ -189,16 +187,16 @@ class EventRecorder:
             if rest > 0.0:
                 await self._clock.sleep(rest)
                 continue
-            some = self._next(self._cluster.at_once)
+            some = self._next(min(_TOGETHER, self._cluster.at_once))
             if len(some) == 1:
                 await self._try(some[0])
             elif some:
                 await self._send_some(some)
 
     def _next(self, most: int) -> list[_Happened]:
-        """Take the oldest that wait; what is spam is dropped."""
+        """Take the oldest that need not wait; what is spam is dropped."""
         some: list[_Happened] = []
-        while self._queue and len(some) < most:
+        while self._queue and len(some) < most and self._rest_seconds(self._queue[0]) <= 0.0:
             at, _, about, type_, reason, message = self._queue.popleft()
             reference = _reference(about)
             identity = reference.kind, reference.namespace, reference.name, reference.uid
@@ -211,9 +209,9 @@ class EventRecorder:
 
     def _rest_seconds(self, oldest: _Noted) -> float:
         """Return how long the events that wait let everything else pass."""
-        if self._in_burst < _BURST or len(self._queue) > _QUEUE_LENGTH // 2:
+        if len(self._queue) > _QUEUE_LENGTH // 2:
             return 0.0
-        return min(oldest.since + _PATIENCE_SECONDS, self._last_at + _LULL_SECONDS) - self._clock.monotonic()
+        return min(oldest.since + PATIENCE_SECONDS, self._burst.over_at) - self._clock.monotonic()
 
     async def _send_some(self, some: Sequence[_Happened]) -> None:
         """Create with one call per namespace what is new; whatever repeats, or is not taken, goes by itself then."""

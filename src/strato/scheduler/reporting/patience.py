@@ -8,17 +8,13 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
+from strato.client.burst import Burst
+from strato.client.workqueue import PATIENCE_SECONDS
 from strato.scheduler.reporting.deadlines import Entry
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS = 2.0
-"""How long something waits while there is work at hand; as `strato.client.workqueue` has it."""
-LULL_SECONDS = 0.25
-"""Without work for so long, a burst is over."""
-_BURST = 16
-"""Work that comes without a lull between; with less of it nothing waits."""
-_TAKEN = 64
+_TAKEN = 32
 """Most of what is handed out at once, and `_STEP_SECONDS` how soon the next may be: work may come again."""
 _STEP_SECONDS = 0.02
 
@@ -29,8 +25,7 @@ class Patience(Generic[T]):
     def __init__(self) -> None:
         self._entries: dict[str, Entry[T]] = {}
         """By since when they wait."""
-        self._worked_at = float("-inf")
-        self._work = 0
+        self._burst = Burst()
         self._next_step = float("-inf")
 
     def __len__(self) -> int:
@@ -42,14 +37,11 @@ class Patience(Generic[T]):
     def worked(self, amount: int, now: float) -> None:
         """Note work that others wait for: how many pods and groups were decided about."""
         if amount:
-            if now >= self._worked_at + LULL_SECONDS:
-                self._work = 0
-            self._work += amount
-            self._worked_at = now
+            self._burst.worked(amount, now)
 
     def is_asked(self, now: float) -> bool:
         """Whether there is work at hand that goes first."""
-        return self._work >= _BURST and now < self._worked_at + LULL_SECONDS
+        return self._burst.is_on(now)
 
     def put(self, key: str, now: float, item: T) -> None:
         """Let something wait from now on, or instead of what waits under its key."""
@@ -64,9 +56,7 @@ class Patience(Generic[T]):
     def next_at(self) -> float | None:
         """The instant of the next thing, if no more work comes; None when nothing waits."""
         for entry in self._entries.values():
-            due = entry.at
-            if self._work >= _BURST:
-                due = min(due + PATIENCE_SECONDS, max(due, self._worked_at + LULL_SECONDS))
+            due = min(entry.at + PATIENCE_SECONDS, max(entry.at, self._burst.over_at))
             return max(due, self._next_step)
         return None
 
