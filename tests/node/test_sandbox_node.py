@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import AsyncIterator
@@ -61,6 +62,42 @@ async def test_mounted_config_follows_its_object(tmp_path: Path) -> None:
         await world.finished("p")
         assert (await world.log("p")).endswith("twokey")
     teardown(tmp_path / "node")
+
+
+async def test_logs_outlive_strato_down_until_the_pod_is_gone(tmp_path: Path) -> None:
+    """What has ended can be read in the next life; what begins anew has no lines of the former one."""
+    api, go = FakeApi(), GO_VOLUME(tmp_path)
+    async with running(tmp_path / "node", api) as world:
+        for name in ("done", "gone"):
+            world.sh(name, f"echo {name}", **GO_VOLUME(tmp_path))
+            await world.finished(name)
+        world.sh(
+            "busy",
+            "echo once; until [ -e /go/on ]; do sleep 0.05; done; echo end; sleep 600",
+            restartPolicy="Always",
+            **go,
+        )
+        await until(lambda: world.api.phase("busy") == "Running")
+    teardown(tmp_path / "node")
+    del api.objects["/api/v1/namespaces/default/pods/gone"]
+    homes = tmp_path / "node" / "pods"
+    assert {path.name for home in homes.iterdir() for path in home.iterdir()} == {"logs"}
+    (tmp_path / "go" / "on").touch()
+    async with running(tmp_path / "node", api) as world:
+        assert await world.log("done", follow=True) == "done\n"
+        await until(lambda: len(list(homes.iterdir())) == 2)
+        uid = world.api.objects["/api/v1/namespaces/default/pods/busy"]["metadata"]["uid"]
+        logs = homes / uid / "logs" / "main"
+        await until(lambda: "end" in _text_below(logs))
+        assert _text_below(logs).count("once") == 1
+    teardown(tmp_path / "node")
+
+
+def _text_below(logs: Path) -> str:
+    """Return what logs say that may be removed at this moment."""
+    with contextlib.suppress(FileNotFoundError):
+        return "".join(path.read_text() for path in logs.glob("*.log"))
+    return ""
 
 
 async def test_volumes_appear_at_their_paths(world: World, tmp_path: Path) -> None:

@@ -45,21 +45,26 @@ def logs(
         if kind not in ("", "pod", "job", "vcjob"):
             raise UsageError(f"{target!r}: write a pod's name, pod/NAME or job/NAME")
         if kind in ("", "pod"):
-            await _print_log(cluster, namespace, name, query, prefix="")
+            await _print_log(cluster, namespace, name, query, "")
             return
         pods = await cluster.list(catalog.POD, namespace, label_selector=f"volcano.sh/job-name={name}")
         if not pods.items:
             await cluster.get(catalog.VCJOB, name, namespace)  # a job that is not there is told as such
             raise UsageError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
         names = [pod["metadata"]["name"] for pod in pods.items]
-        reading = (_print_log(cluster, namespace, pod, query, prefix=f"[{pod}] ") for pod in names)
-        if not any(await asyncio.gather(*reading)):
+        reading = [asyncio.ensure_future(_print_log(cluster, namespace, pod, query, f"[{pod}] ")) for pod in names]
+        try:
+            read = await asyncio.gather(*reading)
+        finally:
+            for one in reading:  # a reader that went away ends them all, and nobody is to be told why
+                one.cancel()
+        if not any(read):
             raise StratoError(f"none of the {len(names)} pods of job {namespace}/{name} gave a log")
 
     with_cluster(ctx, work)
 
 
-async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], *, prefix: str) -> bool:
+async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], prefix: str) -> bool:
     """Print one pod's log, and return whether there was one; the refusal of one of several is told in a line."""
     rest, refused = b"", False
     stdout = sys.stdout.buffer

@@ -22,7 +22,7 @@ _STEP_SECONDS = 0.01
 def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambda _text: None) -> int:
     """Kill all containers below a node's data directory, remove its namespaces, bridge, way out and pods.
 
-    Call only when no node runs on the directory. Images stay.
+    Call only when no node runs on the directory. Images and logs stay; the next node removes those of unknown pods.
 
     Args:
         data_dir: The node's directory.
@@ -46,7 +46,7 @@ def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambd
         for pid in cgroups.processes(uid):  # of plain processes, whose supervisor could not take them along
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        layout.remove_pod(uid)
+        layout.clear_pod(uid)
     cgroups.remove_all()
     if os.geteuid() == 0:
         try:

@@ -92,6 +92,23 @@ class PodPlace:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(self.home, "gpus.json"))
 
+    def forget_logs(self) -> None:
+        """Remove the logs of a former life."""
+        shutil.rmtree(os.path.join(self.home, "logs"), ignore_errors=True)
+
+    def keep_logs_only(self) -> None:
+        """Remove everything but the logs; without any the whole directory."""
+        if not os.path.isdir(os.path.join(self.home, "logs")):
+            shutil.rmtree(self.home, ignore_errors=True)
+            return
+        for entry in os.scandir(self.home):
+            if entry.name == "logs":
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
     def running_pids(self) -> list[str]:
         """Return the attempt directories that hold a state file without an ending."""
         found = []
@@ -131,3 +148,8 @@ class Layout:
         """Remove everything of a pod whose processes are gone."""
         shutil.rmtree(self.memory_home(uid), ignore_errors=True)
         shutil.rmtree(self.pod(uid).home, ignore_errors=True)
+
+    def clear_pod(self, uid: str) -> None:
+        """Remove all of a pod whose processes are gone but its logs, which are read as long as the API knows it."""
+        shutil.rmtree(self.memory_home(uid), ignore_errors=True)
+        self.pod(uid).keep_logs_only()

@@ -122,7 +122,7 @@ class DiskLogs:
                 yield output
             while options.follow and not lines.full:
                 ending = place.attempt(container, number) + "/exit.json"
-                ended = os.path.exists(ending) or not os.path.isdir(place.home)
+                ended = os.path.exists(ending) or not os.path.isdir(place.attempt(container, number))
                 output = b"".join(lines.render(record) for record in tail.read())
                 if output:
                     yield output

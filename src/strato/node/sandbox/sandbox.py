@@ -121,6 +121,8 @@ class PodSandbox:
             RuntimeProblem: The machine refused something.
         """
         pod = self._pod
+        if not self.place.identity():
+            self.place.forget_logs()  # 'strato down' ended the pod, and it begins anew
         self.place.write_identity(pod.metadata.namespace, pod.metadata.name, self.ip)
         names = self._machine.gpus.take(pod)
         if names:
