@@ -247,3 +247,23 @@ async def test_an_answer_that_is_started_is_the_one_that_is_waited_for(
     await end(started)
     assert [task.result() for task in tasks] == answers
     await asyncio.gather(*later)
+
+
+async def test_a_refusal_that_rests_on_what_is_not_durable_waits_for_the_disk() -> None:
+    """Who is told that an object exists must find it, and must find it after a crash."""
+    world = World()
+    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    refused = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("a"), "default"))
+    await a_few_turns()
+    assert not refused.done()
+    world.commit()
+    with pytest.raises(AlreadyExists):
+        await refused
+    await world.other.get(catalog.CONFIGMAP, "a", "default")
+    await world.ahead.delete(catalog.CONFIGMAP, "a", "default")
+    gone = asyncio.ensure_future(world.other.delete(catalog.CONFIGMAP, "a", "default"))
+    await a_few_turns()
+    assert not gone.done()
+    world.commit()
+    with pytest.raises(NotFound):
+        await gone

@@ -128,8 +128,7 @@ class ApiServer(Handler):
         response = answer if isinstance(answer, Response) else await self._awaited(request, answer)
         if _holds(request, response):
             return response
-        failure = await self.store.settled()
-        return response if failure is None else error_response(failure)
+        return _held(response, await self.store.settled())
 
     def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
         """Answer one request as `handle` does, by calling ``answered``; return what has to be awaited instead."""
@@ -141,7 +140,7 @@ class ApiServer(Handler):
         if _holds(request, response):
             answered(response)
         else:
-            self.store.when_settled(lambda failure: answered(response if failure is None else error_response(failure)))
+            self.store.when_settled(lambda failure: answered(_held(response, failure)))
         return None
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
@@ -152,7 +151,7 @@ class ApiServer(Handler):
         failure = await self.store.settled()
         if failure is None:
             return responses
-        return [response if response.status >= 400 else error_response(failure) for response in responses]
+        return [_held(response, failure) for response in responses]
 
     def write(self, request: Request) -> Response:
         """Do what a request asks that is no mere reading; the answer holds once the store has settled."""
@@ -324,8 +323,16 @@ class ApiServer(Handler):
 
 
 def _holds(request: Request, response: Response) -> bool:
-    """Tell whether an answer needs to wait for no disk: nothing was written, or who asks runs ahead."""
-    return request.ahead or response.status >= 400 or request.method in _READING
+    """Tell whether an answer waits for no disk: who asks only reads, or runs ahead.
+
+    A refusal waits too: what already exists or is gone must be so after a crash.
+    """
+    return request.ahead or request.method in _READING
+
+
+def _held(response: Response, failure: ApiError | None) -> Response:
+    """Return the answer to a write once the store has settled."""
+    return response if failure is None or response.status >= 400 else error_response(failure)
 
 
 def _not_allowed(served: Served, verb: str) -> MethodNotAllowed:
