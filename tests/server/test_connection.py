@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strato.api.wire import Response, User
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Unauthorized
-from strato.server import connection, outflow
+from strato.server import connection, outflow, reading
 from strato.server.connection import Connection, Connections
 from strato.server.heads import Head
 
@@ -218,7 +218,7 @@ def test_answers_do_not_depend_on_how_requests_arrive(
             400,
             id="a chunk without a length",
         ),
-        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (connection.MAX_HEAD_BYTES + 1), 431, id="a head without end"),
+        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (reading.MAX_HEAD_BYTES + 1), 431, id="a head without end"),
     ],
 )
 @pytest.mark.parametrize("before", [b"", REQUESTS[0]], ids=["alone", "after a request that is fine"])
@@ -288,7 +288,7 @@ def test_who_waits_for_a_word_before_the_body_gets_it_when_the_request_has_its_t
 @pytest.mark.parametrize("chunked", [False, True], ids=["announced", "in chunks"])
 def test_of_a_body_that_is_too_long_nothing_is_kept_and_the_next_request_is_answered(chunked: bool) -> None:
     async def main() -> None:
-        size = connection.MAX_BODY_BYTES + 10
+        size = reading.MAX_BODY_BYTES + 10
         piece = b"x" * 65_536
         said = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
         _, wire = connect(Echo())

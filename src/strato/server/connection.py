@@ -1,34 +1,26 @@
-"""An HTTP/1.1 connection of a client: requests in, each answered in its turn.
+"""An HTTP/1.1 connection of a client: requests in (`strato.server.reading`), each answered in its turn.
 
-httptools parses; what is here is what an API server needs: bodies up to a limit, read as a whole before anybody works
-on them, answers in one write, streams that stop where their reader does not keep up, requests sent ahead (pipelining)
-answered in order. A request costs no task, no event and no future, unless its answer lies elsewhere: of 100 µs that a
-small POST over TLS took behind a general ASGI server, 40 went into those. Clients send the same head again and again,
-the length of the body included: one that has been parsed is looked up the next time.
+What an API server needs: answers in one write, streams that stop where their reader does not keep up, requests sent
+ahead (pipelining) answered in order. A request costs no task, no event and no future, unless its answer lies elsewhere:
+of 100 µs that a small POST over TLS took behind a general ASGI server, 40 went into those.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
-import httptools
-
 from strato.api.wire import Pushed, Response, User
 from strato.clock import Clock
-from strato.errors import ApiError, TooLarge
-from strato.server.heads import NAMES, AnswerHeads, Head, header_lines, read_target
+from strato.errors import ApiError
+from strato.server.heads import AnswerHeads, Head, header_lines
 from strato.server.outflow import Pulling, Pushing, close_stream
+from strato.server.reading import MAX_BODY_BYTES, Exchange, RequestReader, too_large
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
-"""Largest request body, as in kube-apiserver."""
-MAX_HEAD_BYTES = 1 << 20
-"""Largest head of a request, as in Go's server."""
 GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""
 KEEP_ALIVE_SECONDS = 90.0
@@ -40,12 +32,6 @@ _COPIED_BYTES = 64 * 1024
 _MOST_WAITING = 64
 _WAITING_BYTES = 1 << 20
 """Requests sent ahead, and bytes of their bodies, after which reading stops."""
-_MOST_KNOWN = 8
-"""Heads remembered per connection."""
-_KNOWN_BYTES = 4096
-"""The largest head that is remembered."""
-
-_log = logging.getLogger(__name__)
 
 
 class Service(Protocol):
@@ -124,43 +110,8 @@ class Connections:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class _Exchange:
-    """A request and what becomes of it."""
-
-    __slots__ = (
-        "_connection",
-        "body",
-        "complete",
-        "expects",
-        "head",
-        "is_over",
-        "keeps_alive",
-        "refusal",
-        "size",
-        "user",
-    )
-
-    def __init__(self, connection: Connection, head: Head) -> None:
-        self._connection = connection
-        self.head = head
-        self.body: list[bytes] = []
-        self.size = 0
-        self.complete = False
-        """Whether all of the body has come."""
-        self.expects, self.keeps_alive = head.expects, head.keeps_alive
-        self.user: User | None = None
-        """None until it was admitted."""
-        self.refusal: Response | None = None
-        self.is_over = False
-        """Whether it has its answer, and the rest of its body is of no interest."""
-
-    def answered(self, response: Response) -> None:
-        """Take the answer."""
-        self._connection.answered(self, response)
-
-
 class Connection(asyncio.BufferedProtocol):
-    """One connection; the loop calls the methods of a protocol, and httptools those that begin with ``on_``.
+    """One connection; the loop calls the methods of a protocol.
 
     What arrives is read into one buffer that all connections share, as it is copied out of it at once. For a protocol
     without one uvloop's TLS makes 256 KiB of new memory for each read: three calls of the system and some page faults,
@@ -171,22 +122,12 @@ class Connection(asyncio.BufferedProtocol):
         self._server, self._service, self._loop = server, server.service, loop
         self._buffer = server.buffer
         self._transport: asyncio.Transport | None = None
-        self._peer: bytes | None = None
-        self._parser = httptools.HttpRequestParser(self)
-        self._known: dict[bytes, Head] = {}
-        self._url = b""
-        self._head = Head(None)
-        self._is_in_head = False
-        self._head_bytes = 0
-        self._incoming: _Exchange | None = None
-        """The request whose body is being read."""
-        self._waiting: deque[_Exchange] = deque()
+        self._waiting: deque[Exchange] = deque()
         """Requests to be answered; the first is the one whose turn it is."""
+        self._reader = RequestReader(self, self._waiting, server.service.refusal)
         self._is_busy = False
         """Whether the first one's answer is under way."""
         self._is_advancing = False
-        self._is_deaf = False
-        """Whether what still comes is ignored: the connection ends with the last answer."""
         self._is_leaving = False
         self._is_reading = True
         self.is_writable = True
@@ -202,7 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         """Begin."""
         self._transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
-        self._peer = tls.getpeercert(binary_form=True) if tls is not None else None
+        self._reader.peer = tls.getpeercert(binary_form=True) if tls is not None else None
         self._server.open.add(self)
         self._timer = self._loop.call_later(KEEP_ALIVE_SECONDS, self._look)
 
@@ -213,28 +154,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what arrived."""
-        self._received(bytes(self._buffer[:nbytes]))
-
-    def _received(self, data: bytes) -> None:
-        """Take what arrived; a request whose head came before in the same words is not parsed again."""
         self._heard_at = self._loop.time()
-        if self._is_deaf:
-            return
-        is_between = self._incoming is None and not self._is_in_head
-        if is_between:
-            cut = data.find(b"\r\n\r\n") + 4
-            head = self._known.get(data[:cut])
-            if head is not None and len(data) - cut == head.length:
-                exchange = _Exchange(self, head)
-                exchange.body.append(data[cut:])
-                exchange.complete = True
-                self._waiting.append(exchange)
-                self._advance()
-                return
-        self._parse(data)
-        if is_between and self._incoming is None and not (self._is_in_head or self._is_deaf):
-            self._remember(data)
-        self._advance()
+        if not self._reader.is_deaf:
+            self._reader.feed(bytes(self._buffer[:nbytes]))
+            self._advance()
 
     def pause_writing(self) -> None:
         """Stop: the client does not keep up."""
@@ -251,7 +174,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and with it what is being sent."""
         del exc
-        self._is_deaf = True
+        self._reader.is_deaf = True
         self._transport = None
         self._server.closed(self)
         if self._timer is not None:
@@ -262,103 +185,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.stop()
         self._waiting.clear()
 
-    # -- of the parser -------------------------------------------------------------------------------------------------
-
-    def on_message_begin(self) -> None:
-        """Begin a request."""
-        self._head = Head(self._peer)
-        self._url = b""
-        self._head_bytes = 0
-        self._is_in_head = True
-
-    def on_url(self, url: bytes) -> None:
-        """Take the target, or a part of it."""
-        self._url += url
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
-        known = NAMES.get(name)
-        if known is None:
-            known = name.lower().decode("latin-1")
-            if known.startswith("impersonate-"):
-                self._head.impersonation.append((name.lower(), value))
-        self._head.headers[known] = value.decode("latin-1")
-
-    def on_headers_complete(self) -> None:
-        """Have the request wait for its turn; its body may still be coming."""
-        head, headers, parser = self._head, self._head.headers, self._parser
-        head.method = parser.get_method().decode("ascii")
-        head.path, head.query = read_target(self._url)
-        head.in_chunks = parser.get_http_version() != "1.0"
-        head.keeps_alive = head.in_chunks and parser.should_keep_alive()
-        head.expects = headers.get("expect", "").lower() == "100-continue"
-        if "transfer-encoding" in headers:
-            head.length = None
-        elif "content-length" in headers:
-            head.length = int(headers["content-length"])  # the parser has seen to it that this is a number
-        self._is_in_head = False
-        self._incoming = _Exchange(self, head)
-        self._waiting.append(self._incoming)
-
-    def on_body(self, body: bytes) -> None:
-        """Take a piece of the body; of one that is too long nothing is kept."""
-        exchange = self._incoming
-        if exchange is None or exchange.is_over or exchange.refusal is not None:
-            return
-        exchange.size += len(body)
-        exchange.body.append(body)
-        if exchange.size > MAX_BODY_BYTES:
-            exchange.body.clear()
-            if exchange.user is not None:  # otherwise the length was announced, or who asks is still to be found out
-                exchange.refusal = self._service.refusal(too_large())
-
-    def on_message_complete(self) -> None:
-        """End the request; after one that is to be the last nothing is read."""
-        exchange, self._incoming = self._incoming, None
-        if exchange is not None:
-            exchange.complete = True
-            if not exchange.keeps_alive:
-                self._is_deaf = True
-
     # -- requests ------------------------------------------------------------------------------------------------------
-
-    def _parse(self, data: bytes) -> None:
-        """Have the parser tell what is in the data."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            # No other protocol is spoken here: the request is answered as it is, and what follows is not understood.
-            self._is_deaf = True
-            if self._waiting:
-                self._waiting[-1].keeps_alive = False
-                self._waiting[-1].complete = True
-        except httptools.HttpParserError as error:
-            if not self._is_deaf:
-                _log.debug("a client sent what is not HTTP: %s", error)
-                self._refuse(400, b"Invalid HTTP request received.")
-        if self._is_in_head:
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self._is_deaf:
-                self._refuse(431, b"Request header fields too large.")
-
-    def _refuse(self, status: int, why: bytes) -> None:
-        """Answer what cannot be read, after the requests before it, and end."""
-        exchange = self._incoming
-        if exchange is None or exchange.is_over:
-            exchange = _Exchange(self, Head(self._peer))
-            self._waiting.append(exchange)
-        exchange.keeps_alive = False
-        exchange.refusal = Response(status, why, "text/plain; charset=utf-8")
-        exchange.complete = self._is_deaf = True
-
-    def _remember(self, data: bytes) -> None:
-        """Remember the head of a request that came in one piece, and alone."""
-        head = self._head
-        cut = data.find(b"\r\n\r\n") + 4
-        if 4 < cut <= _KNOWN_BYTES and data[0] not in b"\r\n" and not head.expects and len(data) - cut == head.length:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[data[:cut]] = head
 
     def _advance(self) -> None:
         """Begin what can be begun, one request at a time, and read more where there is room for it."""
@@ -386,7 +213,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.pause_reading()
 
-    def _begin(self, exchange: _Exchange) -> bool:
+    def _begin(self, exchange: Exchange) -> bool:
         """Have a request answered; return False where more of it has to come first."""
         head, transport = exchange.head, self._transport
         if exchange.user is None and exchange.refusal is None:
@@ -416,12 +243,12 @@ class Connection(asyncio.BufferedProtocol):
             self._server.spawn(self._await(exchange, later))
         return True
 
-    async def _await(self, exchange: _Exchange, later: Awaitable[Response]) -> None:
+    async def _await(self, exchange: Exchange, later: Awaitable[Response]) -> None:
         self.answered(exchange, await later)
 
     # -- answers -------------------------------------------------------------------------------------------------------
 
-    def answered(self, exchange: _Exchange, response: Response) -> None:
+    def answered(self, exchange: Exchange, response: Response) -> None:
         """Send the answer of the request whose turn it is."""
         exchange.is_over = True
         body = response.body
@@ -435,11 +262,11 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._send(exchange, response, body, "")
 
-    async def _squeeze(self, exchange: _Exchange, response: Response) -> None:
+    async def _squeeze(self, exchange: Exchange, response: Response) -> None:
         body = await asyncio.to_thread(gzip.compress, response.body, _GZIP_LEVEL, mtime=0)
         self._send(exchange, response, body, "content-encoding: gzip\r\nvary: Accept-Encoding\r\n")
 
-    def _send(self, exchange: _Exchange, response: Response, body: bytes, more: str) -> None:
+    def _send(self, exchange: Exchange, response: Response, body: bytes, more: str) -> None:
         """Write a whole answer, in one piece where that is worth it: each write is a TLS record and a wake-up."""
         transport = self._transport
         if transport is None:
@@ -456,7 +283,7 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(body)
         self._next(exchange)
 
-    def _send_stream(self, exchange: _Exchange, response: Response, stream: AsyncIterator[bytes]) -> None:
+    def _send_stream(self, exchange: Exchange, response: Response, stream: AsyncIterator[bytes]) -> None:
         """Write the head of a stream at once, then what there is and what comes."""
         assert self._transport is not None
         in_chunks = exchange.head.in_chunks  # otherwise its end is the connection's
@@ -472,7 +299,7 @@ class Connection(asyncio.BufferedProtocol):
             self._stream = Pulling(self, stream)
             self._stream.task = self._server.spawn(self._stream.run())
 
-    def _first_lines(self, exchange: _Exchange, response: Response, more: str) -> bytes:
+    def _first_lines(self, exchange: Exchange, response: Response, more: str) -> bytes:
         if self._is_leaving or not exchange.keeps_alive:
             more += "connection: close\r\n"
         return self._server.heads.first_lines(response.status, response.content_type, more)
@@ -505,13 +332,13 @@ class Connection(asyncio.BufferedProtocol):
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
-    def _next(self, exchange: _Exchange) -> None:
+    def _next(self, exchange: Exchange) -> None:
         """Go on after an answer."""
         self._waiting.popleft()
         self._is_busy = False
         self._heard_at = self._loop.time()
         if self._is_leaving or not exchange.keeps_alive:
-            self._is_deaf = True
+            self._reader.is_deaf = True
             self._waiting.clear()
             if self._transport is not None:
                 self._transport.close()
@@ -528,7 +355,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.stop()
             self.finish()
         elif not self._waiting and self._transport is not None:
-            self._is_deaf = True
+            self._reader.is_deaf = True
             self._transport.close()
 
     def abort(self) -> None:
@@ -544,13 +371,8 @@ class Connection(asyncio.BufferedProtocol):
         silent = self._loop.time() - self._heard_at
         is_clients_turn = not self._is_busy and self.is_writable
         if is_clients_turn and silent >= KEEP_ALIVE_SECONDS:
-            self._is_deaf = True
+            self._reader.is_deaf = True
             transport.close()
             return
         wait = KEEP_ALIVE_SECONDS - silent if is_clients_turn else KEEP_ALIVE_SECONDS
         self._timer = self._loop.call_later(wait, self._look)
-
-
-def too_large() -> TooLarge:
-    """Return the error for a body over the limit."""
-    return TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")

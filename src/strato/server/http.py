@@ -24,9 +24,10 @@ from strato.api.wire import Handler, Request, Response, User
 from strato.clock import Clock, SystemClock
 from strato.errors import ApiError, StratoError
 from strato.metrics import Registry
-from strato.server.connection import MAX_BODY_BYTES, Connections, Service, too_large
+from strato.server.connection import Connections, Service
 from strato.server.heads import Head
 from strato.server.ownpaths import OwnPaths, Ready
+from strato.server.reading import MAX_BODY_BYTES, too_large
 
 _SHUTDOWN_SECONDS = 2
 _BACKLOG = 2048

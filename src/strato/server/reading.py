@@ -1,0 +1,214 @@
+"""Requests out of what a connection receives.
+
+httptools parses. Bodies are read as a whole before anybody works on them, up to a limit. Clients send the same head
+again and again, the length of the body included: one that has been parsed is looked up the next time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+import httptools
+
+from strato.api.wire import Response, User
+from strato.errors import ApiError, TooLarge
+from strato.server.heads import NAMES, Head, read_target
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+"""Largest request body, as in kube-apiserver."""
+MAX_HEAD_BYTES = 1 << 20
+"""Largest head of a request, as in Go's server."""
+_MOST_KNOWN = 8
+"""Heads remembered per connection."""
+_KNOWN_BYTES = 4096
+"""The largest head that is remembered."""
+
+_log = logging.getLogger(__name__)
+
+
+class Answerer(Protocol):
+    """Sends answers."""
+
+    def answered(self, exchange: Exchange, response: Response) -> None:
+        """Send the answer of the request whose turn it is."""
+        ...
+
+
+class Exchange:
+    """A request and what becomes of it."""
+
+    __slots__ = (
+        "_answerer",
+        "body",
+        "complete",
+        "expects",
+        "head",
+        "is_over",
+        "keeps_alive",
+        "refusal",
+        "size",
+        "user",
+    )
+
+    def __init__(self, answerer: Answerer, head: Head) -> None:
+        self._answerer = answerer
+        self.head = head
+        self.body: list[bytes] = []
+        self.size = 0
+        self.complete = False
+        """Whether all of the body has come."""
+        self.expects, self.keeps_alive = head.expects, head.keeps_alive
+        self.user: User | None = None
+        """None until it was admitted."""
+        self.refusal: Response | None = None
+        self.is_over = False
+        """Whether it has its answer, and the rest of its body is of no interest."""
+
+    def answered(self, response: Response) -> None:
+        """Take the answer."""
+        self._answerer.answered(self, response)
+
+
+class RequestReader:
+    """Reads the requests of one connection; httptools calls the methods that begin with ``on_``.
+
+    Args:
+        answerer: Who answers them.
+        waiting: Where requests go, in the order in which they came, from the end of their head on.
+        refusal: Makes the answer that carries an error.
+    """
+
+    def __init__(self, answerer: Answerer, waiting: deque[Exchange], refusal: Callable[[ApiError], Response]) -> None:
+        self.peer: bytes | None = None
+        """The client's certificate."""
+        self.is_deaf = False
+        """Whether what still comes is ignored: the connection ends with the last answer."""
+        self._answerer, self._waiting, self._refusal = answerer, waiting, refusal
+        self._parser = httptools.HttpRequestParser(self)
+        self._known: dict[bytes, Head] = {}
+        self._url = b""
+        self._head = Head(None)
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._incoming: Exchange | None = None
+        """The request whose body is being read."""
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived; a request whose head came before in the same words is not parsed again."""
+        is_between = self._incoming is None and not self._is_in_head
+        if is_between:
+            cut = data.find(b"\r\n\r\n") + 4
+            head = self._known.get(data[:cut])
+            if head is not None and len(data) - cut == head.length:
+                exchange = Exchange(self._answerer, head)
+                exchange.body.append(data[cut:])
+                exchange.complete = True
+                self._waiting.append(exchange)
+                return
+        self._parse(data)
+        if is_between and self._incoming is None and not (self._is_in_head or self.is_deaf):
+            self._remember(data)
+
+    def _parse(self, data: bytes) -> None:
+        """Have the parser tell what is in the data."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            # No other protocol is spoken here: the request is answered as it is, and what follows is not understood.
+            self.is_deaf = True
+            if self._waiting:
+                self._waiting[-1].keeps_alive = False
+                self._waiting[-1].complete = True
+        except httptools.HttpParserError as error:
+            if not self.is_deaf:
+                _log.debug("a client sent what is not HTTP: %s", error)
+                self._refuse(400, b"Invalid HTTP request received.")
+        if self._is_in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES and not self.is_deaf:
+                self._refuse(431, b"Request header fields too large.")
+
+    def _refuse(self, status: int, why: bytes) -> None:
+        """Answer what cannot be read, after the requests before it, and end."""
+        exchange = self._incoming
+        if exchange is None or exchange.is_over:
+            exchange = Exchange(self._answerer, Head(self.peer))
+            self._waiting.append(exchange)
+        exchange.keeps_alive = False
+        exchange.refusal = Response(status, why, "text/plain; charset=utf-8")
+        exchange.complete = self.is_deaf = True
+
+    def _remember(self, data: bytes) -> None:
+        """Remember the head of a request that came in one piece, and alone."""
+        head = self._head
+        cut = data.find(b"\r\n\r\n") + 4
+        if 4 < cut <= _KNOWN_BYTES and data[0] not in b"\r\n" and not head.expects and len(data) - cut == head.length:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[data[:cut]] = head
+
+    # -- of the parser ------------------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        self._head = Head(self.peer)
+        self._url = b""
+        self._head_bytes = 0
+        self._is_in_head = True
+
+    def on_url(self, url: bytes) -> None:
+        """Take the target, or a part of it."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header."""
+        known = NAMES.get(name)
+        if known is None:
+            known = name.lower().decode("latin-1")
+            if known.startswith("impersonate-"):
+                self._head.impersonation.append((name.lower(), value))
+        self._head.headers[known] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        """Have the request wait for its turn; its body may still be coming."""
+        head, headers, parser = self._head, self._head.headers, self._parser
+        head.method = parser.get_method().decode("ascii")
+        head.path, head.query = read_target(self._url)
+        head.in_chunks = parser.get_http_version() != "1.0"
+        head.keeps_alive = head.in_chunks and parser.should_keep_alive()
+        head.expects = headers.get("expect", "").lower() == "100-continue"
+        if "transfer-encoding" in headers:
+            head.length = None
+        elif "content-length" in headers:
+            head.length = int(headers["content-length"])  # the parser has seen to it that this is a number
+        self._is_in_head = False
+        self._incoming = Exchange(self._answerer, head)
+        self._waiting.append(self._incoming)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a piece of the body; of one that is too long nothing is kept."""
+        exchange = self._incoming
+        if exchange is None or exchange.is_over or exchange.refusal is not None:
+            return
+        exchange.size += len(body)
+        exchange.body.append(body)
+        if exchange.size > MAX_BODY_BYTES:
+            exchange.body.clear()
+            if exchange.user is not None:  # otherwise the length was announced, or who asks is still to be found out
+                exchange.refusal = self._refusal(too_large())
+
+    def on_message_complete(self) -> None:
+        """End the request; after one that is to be the last nothing is read."""
+        exchange, self._incoming = self._incoming, None
+        if exchange is not None:
+            exchange.complete = True
+            if not exchange.keeps_alive:
+                self.is_deaf = True
+
+
+def too_large() -> TooLarge:
+    """Return the error for a body over the limit."""
+    return TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
