@@ -14,7 +14,8 @@ import msgspec
 from strato.server.rest.members import read_members, read_metadata
 
 _GENERATION = 8192
-"""Layouts are kept for so many bodies at least, and twice as many at most."""
+_GENERATION_BYTES = 16 << 20
+"""Layouts are kept for twice as many bodies, and as many bytes of them, at most."""
 _STATUS = b',"status":'
 
 
@@ -52,6 +53,7 @@ class Layouts:
     def __init__(self) -> None:
         self._new: dict[int, tuple[bytes, Layout]] = {}
         self._old: dict[int, tuple[bytes, Layout]] = {}
+        self._bytes = 0
 
     def __len__(self) -> int:
         """Return how many are kept."""
@@ -71,8 +73,9 @@ class Layouts:
         """Keep the layout of a body just written, in place of that of the one ``before``."""
         self._new.pop(id(before), None)
         self._new[id(body)] = (body, layout)
-        if len(self._new) >= _GENERATION:
-            self._old, self._new = self._new, {}
+        self._bytes += len(body)
+        if len(self._new) >= _GENERATION or self._bytes >= _GENERATION_BYTES:
+            self._old, self._new, self._bytes = self._new, {}, 0
 
 
 def read_layout(body: bytes) -> Layout | None:

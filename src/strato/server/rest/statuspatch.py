@@ -46,8 +46,10 @@ class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     value: Any = None
 
 
-_REMEMBERED_BYTES = 1024
+_REMEMBERED_BYTES = 2048
 """What larger statuses make of an object is found out each time: they are of one pod, or one node."""
+_CHECKED_BYTES = 8192
+"""Statuses up to this length are kept as they were read and found right."""
 _read_merge = msgspec.json.Decoder(_Merge).decode
 _read_operations = msgspec.json.Decoder(list[_Operation]).decode
 
@@ -103,11 +105,13 @@ def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -
         if merge.metadata is not None and merge.metadata.uid not in ("", uid):
             return None
         value = bytes(merge.status)
-        result = (_merged_lately if len(value) <= _REMEMBERED_BYTES else _merged)(served, value, before)
+        is_small = len(value) <= _REMEMBERED_BYTES and len(before) <= _REMEMBERED_BYTES
+        result = (_merged_lately if is_small else _merged)(served, value, before)
     elif media == JSON_PATCH:
         lead = _REPLACES % uid.encode()
         if patch.startswith(lead) and patch.endswith(b"}]") and len(patch) <= len(lead) + _REMEMBERED_BYTES:
-            result = _replaced_lately(served, patch[len(lead) : -2], before)
+            replaced = _replaced_lately if len(before) <= _REMEMBERED_BYTES else _replaced
+            result = replaced(served, patch[len(lead) : -2], before)
         else:
             result = _changed(served, patch, uid, before)
     else:
@@ -121,7 +125,7 @@ _REPLACES = b'[{"op":"test","path":"/metadata/uid","value":"%b"},{"op":"add","pa
 
 def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
     """Return what merging makes, by `_status`'s rules."""
-    if served.status is None:
+    if served.status is None and len(before) <= _CHECKED_BYTES:
         fits = builtin.status_check(served.kind)
         if fits(value) and _fits_lately(served, before):
             # types that fit fit after merging: each member is of the one or the other
