@@ -24,7 +24,7 @@ from strato.api import catalog
 from strato.server.metaforms import Form, form_of
 from strato.server.objects import Json, encode
 from strato.server.registry import Served
-from strato.server.rest.layouts import Tail, tail_of
+from strato.server.rest.layouts import STATUS, Tail, tail_of
 from strato.server.rest.members import Members, read_members, read_object
 from strato.server.rest.state import State
 from strato.server.store import Bucket
@@ -90,13 +90,10 @@ class Known:
         if self._second != time:
             self._second = time
             status = encode(self.first_status(self.rest, time))
-            start = len(self.tail) + len(_STATUS)
+            start = len(self.tail) + len(STATUS)
             layout = Tail(self.layout.spec, self.layout.spec_end, start, start + len(status))
-            self._ending = (b"".join((self.tail, _STATUS, status, b"}")), layout)
+            self._ending = (b"".join((self.tail, STATUS, status, b"}")), layout)
         return self._ending
-
-
-_STATUS = b',"status":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +116,7 @@ class Lesson:
         del rest["metadata"]
         first_status = strategy_of(self.plan.served).first_status if "status" in rest else None
         if first_status is not None:
-            made = _STATUS + bytes(members["status"]) + b"}"
+            made = STATUS + bytes(members["status"]) + b"}"
             if not tail.endswith(made):
                 return
             tail = tail[: -len(made)]

@@ -16,7 +16,8 @@ from strato.server.rest.members import read_members, read_metadata
 _GENERATION = 8192
 _GENERATION_BYTES = 16 << 20
 """Layouts are kept for twice as many bodies, and as many bytes of them, at most."""
-_STATUS = b',"status":'
+STATUS = b',"status":'
+"""What is written before the status of a body."""
 
 
 class Layout(msgspec.Struct, frozen=True, gc=False):
@@ -167,27 +168,15 @@ def rewritten(body: bytes, at: Layout, revision: int, status: bytes, more_spec: 
         start, end, lead = at.status, at.status_end, b""
     else:
         start = end = len(body) - 1
-        lead = _STATUS
+        lead = STATUS
     between = body[at.revision_end : start]
     if more_spec:
         cut = at.spec_end - 1
         between = b"".join((body[at.revision_end : cut], more_spec, body[cut:start]))
     result = b"".join((body[: at.revision], number, between, lead, status, body[end:]))
-    shift = len(number) - (at.revision_end - at.revision)
-    spec_shift = shift + len(more_spec)
-    begin = start + spec_shift + len(lead)
-    return result, Layout(
-        at.api_version,
-        at.uid,
-        at.metadata,
-        at.revision,
-        at.revision + len(number),
-        at.metadata_end + shift,
-        at.spec + shift if at.spec else 0,
-        at.spec_end + spec_shift if at.spec else 0,
-        begin,
-        begin + len(status),
-    )
+    growth = len(more_spec)
+    begin = start + len(number) - (at.revision_end - at.revision) + growth + len(lead)
+    return result, _moved(at, len(number), growth, begin, begin + len(status))
 
 
 def with_spec_text(body: bytes, at: Layout, revision: int, span: tuple[int, int], text: bytes) -> tuple[bytes, Layout]:
@@ -202,17 +191,24 @@ def with_spec_text(body: bytes, at: Layout, revision: int, span: tuple[int, int]
     """
     number, (start, end) = b"%d" % revision, span
     result = b"".join((body[: at.revision], number, body[at.revision_end : start], text, body[end:]))
-    shift = len(number) - (at.revision_end - at.revision)
-    moved = shift + len(text) - (end - start)
-    return result, Layout(
+    growth = len(text) - (end - start)
+    moved = len(number) - (at.revision_end - at.revision) + growth
+    status = (at.status + moved, at.status_end + moved) if at.status else (0, 0)
+    return result, _moved(at, len(number), growth, *status)
+
+
+def _moved(at: Layout, digits: int, growth: int, status: int, status_end: int) -> Layout:
+    """Return a layout after the revision got so many digits, the spec so many bytes more, and the status its place."""
+    shift = digits - (at.revision_end - at.revision)
+    return Layout(
         at.api_version,
         at.uid,
         at.metadata,
         at.revision,
-        at.revision + len(number),
+        at.revision + digits,
         at.metadata_end + shift,
-        at.spec + shift,
-        at.spec_end + moved,
-        at.status + moved if at.status else 0,
-        at.status_end + moved if at.status else 0,
+        at.spec + shift if at.spec else 0,
+        at.spec_end + shift + growth if at.spec else 0,
+        status,
+        status_end,
     )
