@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test lint e2e e2e-kube e2e-cluster chart bench bench-kube clean
+.PHONY: demo test lint e2e e2e-kube e2e-cluster attack attack-slice chart bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -51,6 +51,12 @@ e2e-kube: $(VENV)/.dev ## Run the same end-to-end tests on a real kube-apiserver
 e2e-cluster: $(VENV)/.dev ## Run the end-to-end tests on the cluster of KUBECONFIG; it must have strato installed.
 	@test -n "$$KUBECONFIG" || { echo "error: set KUBECONFIG to the cluster's kubeconfig"; exit 2; }
 	STRATO_E2E_WORLD=cluster $(BIN)/python -m pytest -o timeout=600 -m 'e2e and not embedded' tests/e2e
+
+attack: $(VENV)/.dev ## Attack the software at full size: bodies, pods, disks, kills (hours).
+	$(BIN)/python -m tests.attack
+
+attack-slice: $(VENV)/.dev ## Run a small part of each attack (minutes).
+	$(BIN)/python -m pytest -m attack tests/attack
 
 chart: $(VENV)/.dev ## Check that Helm renders what strato install applies (needs helm, or Go to build it).
 	@command -v helm >/dev/null || test -x $(CACHE)/strato-kube/bin/helm || \

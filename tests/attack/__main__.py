@@ -1,0 +1,28 @@
+"""Run every campaign at its nightly size; those after one that found something still run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = ()
+"""Module in this package and its nightly arguments."""
+
+
+def main() -> int:
+    """Return 1 when a campaign found something."""
+    results = []
+    for number, (name, arguments) in enumerate(CAMPAIGNS, 1):
+        print(f"\n[{number}/{len(CAMPAIGNS)}] {name} {' '.join(arguments)}", flush=True)
+        begun = time.monotonic()
+        code = subprocess.run([sys.executable, "-m", f"tests.attack.{name}", *arguments], check=False).returncode
+        results.append((name, code, time.monotonic() - begun))
+    print("\ncampaign              result     minutes")
+    for name, code, seconds in results:
+        print(f"{name:<20}  {'safe' if code == 0 else f'exit {code}':<9}  {seconds / 60:7.1f}")
+    return int(any(code for _, code, _ in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
