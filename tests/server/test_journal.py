@@ -180,19 +180,89 @@ async def test_closing_writes_what_no_commit_has_taken_yet(tmp_path: Path) -> No
     assert len(contents(tmp_path / "journal.db")[0]) == 3
 
 
+async def failing(journal: SqliteJournal) -> str:
+    """Wait until the journal fails; return why."""
+    await journal.failed.wait()
+    return str(journal.failure)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("folds", [False, True])
+async def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folds: bool
+) -> None:
+    monkeypatch.setattr(journals, "_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(journals, "_LOG_LIMIT_BYTES", 1 if folds else 1 << 30)
+    monkeypatch.setattr(journals, "_BATCH", 2)
+    path = tmp_path / "journal.db"
+    store, journal = open_store(path)
+    assert journal is not None
+    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
+    journal._db.execute(f"PRAGMA max_page_count={pages + 40}")
+    journal.start(store)
+    watcher, _ = store.watch("things", store.revision)
+    acknowledged, number = [], 0
+    while True:
+        store.write("things", f"k{number}", b"x" * 5000)
+        store.write("things", f"l{number}", None if store.bucket("things").latest(f"l{number}") else b"1")
+        failure = await store.settled()
+        if failure is not None:
+            break
+        acknowledged.append(number)
+        number += 1
+    assert "database or disk is full" in await failing(journal)
+    assert failure.retry_after_seconds is not None
+    with pytest.raises(Unavailable, match="disk is full"):
+        store.write("things", "refused", b"1")
+    for one in acknowledged:
+        assert f"k{one}" in store.bucket("things").objects
+    journal._db.execute("PRAGMA max_page_count=100000")
+    await until(lambda: journal.failure is None)
+    assert not journal.failed.is_set()
+    assert await store.settled() is None
+    store.write("things", "after", b"1")
+    assert await store.settled() is None
+    told = [change.revision for change in watcher.take()]
+    assert told == sorted(set(told)), "nothing is applied twice"
+    memory, revision = store.bucket("things").objects, store.revision
+    await asyncio.to_thread(journal.close)
+    assert contents(path) == (memory, revision)
+    assert {f"k{one}" for one in range(number + 1)} <= set(memory)
+
+
+async def test_a_journal_closed_while_it_fails_keeps_what_was_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_RETRY_SECONDS", 60)
+    path = tmp_path / "journal.db"
+    store, journal = open_store(path)
+    assert journal is not None
+    journal.start(store)
+    store.write("things", "a", b"1")
+    assert await store.settled() is None
+    journal._db.execute("PRAGMA max_page_count=1")  # SQLite takes no less than there is
+    store.write("things", "b", b"x" * 100_000)
+    assert "disk is full" in str(await store.settled())
+    await asyncio.to_thread(journal.close)
+    assert set(contents(path)[0]) == {"a"}
+
+
 async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path: Path) -> None:
     store, journal = open_store(tmp_path / "journal.db")
     assert journal is not None
     journal._db.execute("DROP TABLE log")
-    journal._log_bytes = 0
     journal._db.execute("CREATE VIEW log AS SELECT 1 AS revision, x'' AS changes")  # reads as empty, refuses writes
     journal.start(store)
     store.write("things", "a", b"1")
     assert "cannot be written" in str(await store.settled())
     with pytest.raises(Unavailable):
         store.write("things", "b", b"2")
-    assert journal.failed.is_set()
-    assert "cannot be written" in str(journal.failure)
+    assert "cannot be written" in await failing(journal)
     await asyncio.to_thread(journal.close)
 
 

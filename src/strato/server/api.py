@@ -121,7 +121,9 @@ class ApiServer(Handler):
         the disk. Who runs ahead of it waits before reading instead, to find what was answered already.
         """
         if request.ahead and request.method in _READING:
-            await self.store.settled()
+            failure = await self.store.settled()
+            if failure is not None:
+                return error_response(failure)
         return await self._settled(request, self._answer(request))
 
     async def _settled(self, request: Request, answer: Response | Awaitable[Response]) -> Response:
@@ -331,8 +333,12 @@ def _holds(request: Request, response: Response) -> bool:
 
 
 def _held(response: Response, failure: ApiError | None) -> Response:
-    """Return the answer to a write once the store has settled."""
-    return response if failure is None or response.status >= 400 else error_response(failure)
+    """Return the answer to a write once the store has settled.
+
+    That something exists or is gone is not said of what may never become durable.
+    """
+    decided_on_objects = response.status < 400 or response.status in (404, 409)
+    return error_response(failure) if failure is not None and decided_on_objects else response
 
 
 def _not_allowed(served: Served, verb: str) -> MethodNotAllowed:

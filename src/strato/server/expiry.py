@@ -63,7 +63,7 @@ class EventExpiry:
     def _expire(self) -> None:
         self._timer = None
         store, now = self._state.store, self._state.clock.now()
-        while self._due and self._due[0].instant <= now and not store.has_failed:
+        while self._due and self._due[0].instant <= now and store.failure is None:
             due = self._due.popleft()
             bucket = store.bucket(due.resource)
             row = bucket.objects.get(due.key)
@@ -71,5 +71,4 @@ class EventExpiry:
             if row is not None and row.revision == due.revision and due.key not in bucket.pending:
                 last = at_revision(row.body, store.next_revision())
                 store.write(due.resource, due.key, None, last)
-        if not store.has_failed:
-            self._arm()
+        self._arm()

@@ -11,11 +11,12 @@ object. Reading both back is a restart. `Store` is told on the loop's thread wha
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -46,6 +47,10 @@ threads, and all who are told of it, as much as a dozen changes. The loop needs 
 _GATHER_SECONDS = 0.005
 """The longest such time; a lone write never waits."""
 _IDLE_SECONDS = 0.5
+_RETRY_SECONDS = 1.0
+"""Between two attempts to write to a disk that is full or fails."""
+_RETRY_AFTER_SECONDS = 2
+"""What writers are told meanwhile (``Retry-After``)."""
 _FOLD_BYTES = 4 << 20
 """How much of the log is folded at a time; bounds the delay of a write that comes meanwhile."""
 _LOG_LIMIT_BYTES = 256 << 20
@@ -85,10 +90,13 @@ class SqliteJournal:
         self._log_bytes = 0
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = threading.Event()
+        self._fold_from = 0
+        """Size of the log from which a busy journal tries again what failed; 0 when the last fold did not fail."""
         self.failure: Unavailable | None = None
-        """Why nothing can be written any more."""
+        """Why nothing can be written now; None again once the journal has been written."""
         self.failed = asyncio.Event()
-        """Set once there is a ``failure``."""
+        """Set while there is a ``failure``."""
         try:
             self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=wait_seconds)
             self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -100,6 +108,7 @@ class SqliteJournal:
             if layout is None:
                 layout = (_LAYOUT,)
                 self._db.execute("INSERT INTO state VALUES ('layout', ?)", layout)
+            self._log_bytes = self._db.execute("SELECT coalesce(sum(length(changes)), 0) FROM log").fetchone()[0]
         except sqlite3.Error as error:
             raise JournalError(f"{path}: {error}; {_advice(error)}") from error
         if layout[0] != _LAYOUT:
@@ -147,40 +156,88 @@ class SqliteJournal:
             self._begun = self._loop.time()
             self._batches.put(batch)
 
-    def _committed(self, batch: list[Change]) -> None:
+    def _committed(self, part: list[Change], is_last: bool, begun_with: int) -> None:
+        """Publish a part of a batch of ``begun_with`` changes; the last one asks for the next batch."""
         assert self._store is not None
         assert self._loop is not None
+        if self.failure is not None:
+            _log.info("the journal %s can be written again", self.path)
+            self.failure = None
+            self.failed.clear()
+            self._store.recovered()
         try:
-            self._store.committed(batch)
+            self._store.committed(part)
         finally:
-            # after those who were just answered, and write again
-            self._loop.call_at(self._begun + min(_GATHER_SECONDS, len(batch) * _GATHER_PER_CHANGE), self._hand_over)
+            if is_last:
+                # after those who were just answered, and write again
+                pause = min(_GATHER_SECONDS, begun_with * _GATHER_PER_CHANGE)
+                self._loop.call_at(self._begun + pause, self._hand_over)
 
     def close(self) -> None:
         """Write what is queued and close the file; nothing may be written at the same time."""
         if self._thread is not None:
             self._hand_over()
             self._batches.put(None)
+            self._closing.set()
             self._thread.join()
             self._thread = None
         self._db.close()
 
     def _run(self) -> None:
-        assert self._store is not None
+        last = False
+        while not last:
+            batch, last = self._next_batch()
+            if batch and not self._write(batch):
+                return
+            if self._log_bytes and (not batch or self._log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)):
+                self._try_to_fold()
+
+    def _write(self, batch: list[Change]) -> bool:
+        """Commit a batch and tell the store; while that fails try again every second.
+
+        Return whether it was committed; it is given up when the journal is closed, or its file is no database any more.
+        """
+        parts = list(_parts(batch))
+        for number, part in enumerate(parts, 1):
+            failure = ""
+            while (error := self._try_to_commit(part)) is not None:
+                if str(error) != failure:
+                    failure = str(error)
+                    _log.error("the journal %s cannot be written: %s", self.path, error)
+                    self._tell(self._fail, _unavailable(self.path, error))
+                if _is_damage(error):
+                    return False
+                if self._closing.wait(_RETRY_SECONDS):
+                    if self._try_to_commit(part) is not None:
+                        return False
+                    break
+            self._tell(self._committed, part, number == len(parts), len(batch))
+        return True
+
+    def _try_to_commit(self, part: list[Change]) -> Exception | None:
         try:
-            self._log_bytes = self._db.execute("SELECT coalesce(sum(length(changes)), 0) FROM log").fetchone()[0]
-            last = False
-            while not last:
-                batch, last = self._next_batch()
-                if batch:
-                    for part in _parts(batch):
-                        self._commit(part)
-                    self._tell(self._committed, batch)
-                if self._log_bytes and (not batch or self._log_bytes > _LOG_LIMIT_BYTES):
-                    self._fold()
-        except Exception as error:  # a dead thread would leave every writer waiting for ever
-            _log.error("the journal %s cannot be written: %s", self.path, error)
-            self._tell(self._fail, Unavailable(f"the journal {self.path} cannot be written: {error}"))
+            self._commit(part)
+        except Exception as error:  # of whatever kind: a dead thread would leave every writer waiting for ever
+            self._roll_back()
+            return error
+        return None
+
+    def _try_to_fold(self) -> None:
+        """Fold; what cannot be folded stays in the log, where it is as durable."""
+        try:
+            self._fold()
+            self._fold_from = 0
+        except Exception as error:
+            self._roll_back()
+            if not self._fold_from:
+                _log.warning("the journal %s cannot be folded: %s", self.path, error)
+            self._fold_from = self._log_bytes + _FOLD_BYTES
+
+    def _roll_back(self) -> None:
+        """Leave the transaction that failed, unless SQLite has done so itself."""
+        with contextlib.suppress(sqlite3.Error):
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
 
     def _fail(self, error: Unavailable) -> None:
         assert self._store is not None
@@ -188,10 +245,11 @@ class SqliteJournal:
         self.failed.set()
         self._store.failed(error)
 
-    def _tell(self, callback: object, argument: object) -> None:
+    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+        """Call something on the loop's thread."""
         assert self._loop is not None
         try:
-            self._loop.call_soon_threadsafe(callback, argument)  # type: ignore[arg-type]  # each takes its own argument
+            self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
             _log.debug("the loop closed before a commit could be told")
 
@@ -234,6 +292,17 @@ class SqliteJournal:
         database.execute("INSERT OR REPLACE INTO state VALUES ('revision', ?)", (str(last),))
         database.execute("COMMIT")
         self._log_bytes = max(0, self._log_bytes - folded)
+
+
+def _is_damage(error: Exception) -> bool:
+    """Tell whether trying again would write into a file that is no sound database any more."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _unavailable(path: Path, error: Exception) -> Unavailable:
+    """Return what writers are answered who may try again; what they wrote may still be committed."""
+    return Unavailable(f"the journal {path} cannot be written: {error}", retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
 def _advice(error: sqlite3.Error) -> str:

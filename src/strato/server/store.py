@@ -303,9 +303,9 @@ class Store:
         self._subscribers.setdefault(resource, []).append(subscriber)
 
     @property
-    def has_failed(self) -> bool:
-        """Whether the journal can be written no more, and every write is refused."""
-        return self._failure is not None
+    def failure(self) -> ApiError | None:
+        """Why the journal cannot be written now, so that every write is refused; None while it can."""
+        return self._failure
 
     def bucket(self, resource: str) -> Bucket:
         """Return the bucket of a resource (``pods``, ``jobs.batch.volcano.sh``), made on first use."""
@@ -332,7 +332,7 @@ class Store:
         ``body`` must carry `next_revision`; nothing may await between that call and this one.
 
         Raises:
-            ApiError: The journal has failed; what is already stored can still be read.
+            ApiError: The journal cannot be written now; what is already stored can still be read.
         """
         if self._failure is not None:
             raise self._failure
@@ -351,7 +351,7 @@ class Store:
                 watcher.tell(change)
 
     async def settled(self) -> ApiError | None:
-        """Wait until all that has been written is durable and visible; return why that will never be."""
+        """Wait until all that has been written is durable and visible; return why that cannot be said."""
         if not self._undurable:
             return None
         future: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
@@ -360,10 +360,10 @@ class Store:
 
     def when_settled(self, told: Callable[[ApiError | None], None]) -> None:
         """Call ``told`` with what `settled` returns: at once, or when that is known."""
-        if self._undurable:
+        if self._undurable and self._failure is None:
             self._waiters.append((self.revision, told))
         else:
-            told(None)
+            told(self._failure if self._undurable else None)
 
     def committed(self, changes: Sequence[Change]) -> None:
         """Publish what the journal has made durable and answer the writers; called on the loop's thread."""
@@ -381,18 +381,20 @@ class Store:
             _log.exception("somebody who waited for the journal failed")
 
     def failed(self, error: ApiError) -> None:
-        """Answer every waiting writer with an error, and every later one: the journal cannot be written any more."""
+        """Refuse writes until `recovered`: the journal cannot be written. Waiting writers are answered with ``error``.
+
+        What they wrote stays pending, because the journal still has it: it is committed once that is possible, or lost
+        with this process. Conflicts are decided on it, and nobody is told that it is durable.
+        """
         self._failure = error
-        self._undurable.clear()
-        for bucket in self._buckets.values():
-            bucket.pending.clear()
-            bucket.written = bucket.newest
-            for watcher in tuple(bucket.ahead):
-                watcher.cut_off()
         waiters = tuple(self._waiters)
         self._waiters.clear()
         for _, told in waiters:
             self._tell(told, error)
+
+    def recovered(self) -> None:
+        """Take writes again: the journal has committed what was pending when it failed."""
+        self._failure = None
 
     def _publish(self, changes: Sequence[Change]) -> None:
         """Make changes visible in order. A subscriber may write: what it wrote is published after them."""
