@@ -86,6 +86,11 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
+def references_in(text: str) -> list[str]:
+    """Return the names of the variables a text refers to."""
+    return [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None]
+
+
 def environment(pod: Pod, container: Container, references: References, place: Place) -> dict[str, str]:
     """Return the variables the container's ``envFrom`` and ``env`` define, in their order.
 

@@ -73,6 +73,26 @@ def bind(source: str, target: str, *, read_only: bool = False, recursive: bool =
         make_read_only(target)
 
 
+def bind_descriptor(source: int, target: int, staging: str = "") -> None:
+    """Show an open file or directory at an open mount point: nothing can be put in the place of either.
+
+    Args:
+        source: Descriptor of what is shown; O_PATH is enough.
+        target: Descriptor of the mount point; a directory if the source is one.
+        staging: To show it read-only: an empty place of the caller's, of the same kind, where it is mounted for the
+            moment. What a descriptor was mounted on cannot be reached through that descriptor afterwards.
+    """
+    shown, point = f"/proc/self/fd/{source}", f"/proc/self/fd/{target}"
+    if not staging:
+        bind(shown, point)
+        return
+    bind(shown, staging, read_only=True)
+    try:
+        bind(staging, point)
+    finally:
+        unmount(staging)
+
+
 def make_read_only(target: str) -> None:
     """Make a mount and all mounts below it read-only."""
     attr = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)

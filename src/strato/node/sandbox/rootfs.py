@@ -12,7 +12,7 @@ import os
 import stat
 from typing import Any
 
-from strato.node.sandbox import linux
+from strato.node.sandbox import beneath, linux
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "kfd", "dri")
 """Of the machine's; NVIDIA's are given to containers one by one."""
@@ -31,6 +31,8 @@ class RootBuilder:
         self._scratch = scratch
         self._skeleton: set[str] | None = None
         """Directories of ours, relative paths; None when the root can be written to anyway."""
+        self._is_complete = False
+        """Whether the skeleton has all its mount points: behind those that are taken, pods' own files lie."""
 
     def build(self, spec: dict[str, Any]) -> None:
         """Assemble everything: base, system directories, then the mounts in order of their paths."""
@@ -41,20 +43,42 @@ class RootBuilder:
             self._show_entries("")
         self._system(spec)
         mounts = sorted(spec["mounts"], key=lambda m: str(m["target"]))
-        if self._skeleton is not None:  # first all mount points: rebuilding a directory would hide a mount in it
-            for entry in mounts:
-                self._mount_point(entry["target"], is_directory=os.path.isdir(entry["source"]))
-        for entry in mounts:
-            self.place(entry["source"], entry["target"], read_only=entry["readOnly"])
-        self._mount_point(spec["workingDir"], is_directory=True)
+        with contextlib.ExitStack() as sources:
+            opened = [sources.enter_context(_source(entry)) for entry in mounts]
+            if self._skeleton is not None:  # all mount points first: rebuilding a directory would hide a mount in it
+                for entry, source in zip(mounts, opened, strict=True):
+                    self._ensure(entry["target"], is_directory=_is_directory(source))
+                self._ensure(spec["workingDir"], is_directory=True)
+                self._is_complete = True
+            for entry, source in zip(mounts, opened, strict=True):
+                self._place(source, entry["target"], read_only=entry["readOnly"])
+        self._ensure(spec["workingDir"], is_directory=True)
         if spec.get("readOnlyRoot") or self._skeleton is not None:
             flags = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY
             linux.mount("none", self._root, flags=flags)
 
     def place(self, source: str, target: str, *, read_only: bool) -> None:
         """Bind a file or directory at an absolute path of the container, making the mount point."""
-        path = self._mount_point(target, is_directory=os.path.isdir(source))
-        linux.bind(source, path, read_only=read_only)
+        with beneath.opened(source) as descriptor:
+            self._place(descriptor, target, read_only=read_only)
+
+    def _place(self, source: int, target: str, *, read_only: bool) -> None:
+        is_directory = _is_directory(source)
+        point = self._mount_point(target, is_directory=is_directory)
+        try:
+            linux.bind_descriptor(source, point, self._staging(is_directory) if read_only else "")
+        finally:
+            os.close(point)
+
+    def _staging(self, is_directory: bool) -> str:
+        """Return a place of ours, out of every container's reach, where a mount is made read-only first."""
+        path = os.path.join(self._scratch, "staging-directory" if is_directory else "staging-file")
+        if is_directory:
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.makedirs(self._scratch, exist_ok=True)
+            os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return path
 
     def _overlay(self) -> bool:
         upper, work = os.path.join(self._scratch, "upper"), os.path.join(self._scratch, "work")
@@ -70,8 +94,11 @@ class RootBuilder:
         return False
 
     def _system(self, spec: dict[str, Any]) -> None:
+        for path in ("/proc", "/sys", "/dev"):
+            if os.path.islink(self._root + path):
+                raise OSError(f"the image's {path} is a link; it must be a directory")
         for path in ("/proc", "/sys", "/dev", "/etc"):
-            self._mount_point(path, is_directory=True)
+            self._ensure(path, is_directory=True)
         linux.bind("/sys", self._root + "/sys", read_only=True)
         self._devices(spec["devices"])
         if self._skeleton is not None:
@@ -121,41 +148,22 @@ class RootBuilder:
         with contextlib.suppress(OSError):  # what even its owner cannot see (a dead mount) stays an empty entry
             linux.bind(entry.path, target, read_only=True)
 
-    def _mount_point(self, target: str, *, is_directory: bool) -> str:
-        """Return the path outside of a mount point inside, following the container's links, made if missing."""
-        parts: list[str] = []
-        todo = [part for part in target.split("/") if part not in ("", ".")][::-1]
-        hops = 0
-        while todo:
-            part = todo.pop()
-            if part == "..":
-                parts = parts[:-1]
-                continue
-            path = "/".join([self._root, *parts, part])
-            if os.path.islink(path):
-                hops += 1
-                if hops > 40:
-                    raise OSError(f"mount point {target}: too many links")
-                link = os.readlink(path)
-                parts = [] if link.startswith("/") else parts
-                todo += [piece for piece in link.split("/") if piece not in ("", ".")][::-1]
-                continue
-            self._ensure(parts, part, is_directory=bool(todo) or is_directory)
-            parts.append(part)
-        return "/".join([self._root, *parts])
+    def _ensure(self, target: str, *, is_directory: bool) -> None:
+        os.close(self._mount_point(target, is_directory=is_directory))
 
-    def _ensure(self, parents: list[str], name: str, *, is_directory: bool) -> None:
-        path = "/".join([self._root, *parents, name])
-        if os.path.lexists(path):
-            return
-        if self._skeleton is not None:
-            self._materialise(parents)
-        if is_directory:
-            os.mkdir(path, 0o755)
-            if self._skeleton is not None:
-                self._skeleton.add("/".join([*parents, name]))
-        else:
-            os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o644))
+    def _mount_point(self, target: str, *, is_directory: bool) -> int:
+        """Open a mount point inside, following the container's links inside its root, made if missing.
+
+        Volumes that are mounted already can be changed by other containers meanwhile, so it is a descriptor.
+        """
+        with beneath.opened(self._root, os.O_PATH | os.O_DIRECTORY) as root:
+            if self._skeleton is not None and not self._is_complete:
+                found, missing = beneath.locate(root, target)
+                if missing:
+                    self._materialise(found)
+                    made = [*found, *missing]
+                    self._skeleton.update("/".join(made[:depth]) for depth in range(len(found) + 1, len(made) + 1))
+            return beneath.make_mount_point(root, target, is_directory=is_directory)
 
     def _materialise(self, parts: list[str]) -> None:
         """Replace read-only originals on the way by skeleton directories of ours."""
@@ -173,3 +181,14 @@ class RootBuilder:
 
 def _is_read_only(path: str) -> bool:
     return bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+
+
+def _source(entry: dict[str, Any]) -> contextlib.AbstractContextManager[int]:
+    """Open what a mount shows: a path the node chose, below it a path the pod chose."""
+    if not entry.get("subPath"):
+        return beneath.opened(entry["source"])
+    return beneath.opened_below(entry["source"], entry["subPath"])
+
+
+def _is_directory(descriptor: int) -> bool:
+    return stat.S_ISDIR(os.fstat(descriptor).st_mode)

@@ -251,7 +251,10 @@ class ProcessRuntime:
             "base": launch.base,
             "root": os.path.join(launch.directory, "root"),
             "scratch": os.path.join(launch.directory, "scratch"),
-            "mounts": [{"source": m.source, "target": m.target, "readOnly": m.read_only} for m in launch.mounts],
+            "mounts": [
+                {"source": m.source, "subPath": m.sub_path, "target": m.target, "readOnly": m.read_only}
+                for m in launch.mounts
+            ],
             "namespaces": list(launch.namespaces),
             "cgroups": list(launch.cgroups),
             "hide": list(launch.hide),

@@ -34,6 +34,7 @@ from strato.node.sandbox.volumes import (
     Inputs,
     Mount,
     check_host_path,
+    make_sub_path,
     mounts_of,
     payload,
     referenced_objects,
@@ -362,10 +363,8 @@ class PodSandbox:
     def _mounts(self, container: Container, variables: Mapping[str, str], attempt: int) -> list[Mount]:
         mounts = mounts_of(container, self._locations, variables, self._payloads)
         for mount in mounts:
-            if not os.path.exists(mount.source) and not mount.read_only:
-                os.makedirs(mount.source)  # a sub-path nobody made yet
-            if not os.path.exists(mount.source):
-                raise ConfigProblem(f"nothing to mount at {mount.target}: the volume has no such path")
+            if mount.sub_path:
+                make_sub_path(mount)
         taken = {mount.target for mount in mounts}
         message = self.place.attempt(container.name, attempt) + "/termination-log"
         os.makedirs(os.path.dirname(message), exist_ok=True)

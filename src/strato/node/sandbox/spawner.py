@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from strato.node.sandbox import gateway, linux, netlink, supervisor
+from strato.node.sandbox import beneath, gateway, linux, netlink, supervisor
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072
@@ -230,7 +230,7 @@ def _exec_inside(request: Request, out: int) -> None:
             try:
                 os.dup2(out, 1)
                 os.dup2(out, 2)
-                os.chdir(request["workingDir"])
+                beneath.change_directory(request["workingDir"])
                 os.execvpe(request["argv"][0], request["argv"], request["env"])
             finally:
                 os._exit(127)

@@ -18,7 +18,7 @@ import signal
 import time
 from typing import Any, NoReturn
 
-from strato.node.sandbox import linux
+from strato.node.sandbox import beneath, linux
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.rootfs import RootBuilder
 
@@ -192,12 +192,15 @@ class _Supervisor:
             os.dup2(out, 1)
             os.dup2(err, 2)
             os.umask(0o022)
-            _change_directory(spec["workingDir"])
+            if spec["isolation"] != "plain":
+                beneath.change_directory(spec["workingDir"])
             if spec["gid"] is not None or spec["groups"]:
                 os.setgroups(spec["groups"])
                 os.setgid(spec["gid"] or 0)
             if spec["uid"] is not None:
                 os.setuid(spec["uid"])
+            if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
+                beneath.change_directory(spec["workingDir"])
             os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
         except BaseException as error:  # nothing may return into the supervisor's code from here
             os.write(failed, self._explain(error).encode())
@@ -272,12 +275,3 @@ def _drain(fd: int) -> None:
             pass
     except BlockingIOError:
         pass
-
-
-def _change_directory(path: str) -> None:
-    """Go to the working directory, making it as container runtimes do."""
-    try:
-        os.chdir(path)
-    except FileNotFoundError:
-        os.makedirs(path, exist_ok=True)
-        os.chdir(path)

@@ -6,9 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -21,8 +24,18 @@ from strato.api.core import (
     Pod,
     ProjectedSource,
     Volume,
+    VolumeMount,
 )
-from strato.node.sandbox.environment import ConfigProblem, Place, References, expand, field_value, resource_value
+from strato.node.sandbox import beneath
+from strato.node.sandbox.environment import (
+    ConfigProblem,
+    Place,
+    References,
+    expand,
+    field_value,
+    references_in,
+    resource_value,
+)
 
 DEFAULT_MODE = 0o644
 
@@ -42,6 +55,8 @@ class Mount:
     source: str
     target: str
     read_only: bool = False
+    sub_path: str = ""
+    """What of the source is shown: the pod's choice, resolved beneath the source when it is mounted, not before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,16 +253,54 @@ def mounts_of(
         payloads: Names of the volumes that are read-only by nature.
 
     Raises:
-        ConfigProblem: A sub-path leads out of its volume.
+        ConfigProblem: A sub-path leads out of its volume, or has a variable that is not there.
     """
-    mounts = []
-    for mount in container.volume_mounts:
-        source = locations[mount.name]
-        sub_path = expand(mount.sub_path_expr, variables) if mount.sub_path_expr else mount.sub_path
-        if sub_path:
-            if sub_path.startswith("/") or ".." in sub_path.split("/"):
-                raise ConfigProblem(f"volume {mount.name}: subPath {sub_path!r} leads out of the volume")
-            source = os.path.join(source, sub_path)
-        read_only = mount.read_only or mount.name in payloads
-        mounts.append(Mount(source, "/" + mount.mount_path.strip("/"), read_only))
-    return mounts
+    return [
+        Mount(
+            locations[mount.name],
+            "/" + mount.mount_path.strip("/"),
+            mount.read_only or mount.name in payloads,
+            _sub_path(mount, variables),
+        )
+        for mount in container.volume_mounts
+    ]
+
+
+def _sub_path(mount: VolumeMount, variables: Mapping[str, str]) -> str:
+    path = mount.sub_path
+    if mount.sub_path_expr:
+        unknown = [name for name in references_in(mount.sub_path_expr) if name not in variables]
+        if unknown:
+            raise ConfigProblem(
+                f"volume {mount.name}: subPathExpr {mount.sub_path_expr!r}: missing value for {unknown}"
+            )
+        path = expand(mount.sub_path_expr, variables)
+    if path.startswith("/"):
+        raise ConfigProblem(f"volume {mount.name}: error SubPath `{path}` must not be an absolute path")
+    if ".." in path.split("/"):
+        raise ConfigProblem(f"volume {mount.name}: unable to provision SubPath `{path}`: must not contain '..'")
+    return path
+
+
+def make_sub_path(mount: Mount) -> None:
+    """See to it that there is something to show at a mount's sub-path: a missing directory is made beneath the volume.
+
+    Raises:
+        ConfigProblem: It leads out of the volume, through a link that somebody put into it for instance, or it is
+            missing in a volume that nothing can be made in.
+    """
+    try:
+        with contextlib.ExitStack() as held:
+            volume = held.enter_context(beneath.opened(mount.source, os.O_PATH | os.O_DIRECTORY))
+            try:
+                os.close(beneath.open_at(volume, mount.sub_path))
+            except FileNotFoundError:
+                if mount.read_only:
+                    raise
+                mode = stat.S_IMODE(os.fstat(volume).st_mode) & 0o777
+                made = beneath.make_directories(volume, mount.sub_path, mode)
+                held.callback(os.close, made)
+                os.chmod(f"/proc/self/fd/{made}", mode)  # as the volume itself, whatever this process's umask
+    except OSError as err:
+        why = "leads out of the volume" if err.errno == errno.EXDEV else err.strerror
+        raise ConfigProblem(f"failed to prepare subPath {mount.sub_path!r} for {mount.target}: {why}") from err

@@ -1,0 +1,324 @@
+"""Resolve paths that a pod has a hand in, without ever leaving a directory. Standard library only.
+
+Names, links and directories below a volume or an image belong to whoever wrote them, who may swap them while they are
+looked at. So nothing here checks a path and uses it afterwards: it is resolved to a descriptor in one step, by the
+kernel (`openat2`, Linux 5.6) or, where that call is missing, name by name without letting the kernel follow a link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import enum
+import errno
+import os
+import stat
+import struct
+from collections.abc import Iterator
+
+MAX_LINKS = 40
+"""Links followed on the way, as many as the kernel follows."""
+MAX_DEPTH = 128
+"""Directories that are held open while a path is resolved in steps."""
+
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10
+_LACKING = (errno.ENOSYS, errno.EPERM)
+"""An older kernel; a filter that was written before the call was known."""
+_RETRIES = 32
+"""Of a resolution that somebody's renaming disturbed; after these it is done in steps."""
+_PROC = 0x9FA0
+"""Of /proc, whose absolute links are not text: they lead to what a process has open."""
+_STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Scope(enum.Enum):
+    """What becomes of a path that leads out of the directory."""
+
+    BENEATH = _RESOLVE_BENEATH
+    """It is refused with EXDEV, absolute paths and links among it."""
+    IN_ROOT = _RESOLVE_IN_ROOT
+    """It ends at the directory, as if that were the root directory."""
+
+
+def open_at(
+    directory: int, path: str, flags: int = os.O_PATH, *, scope: Scope = Scope.BENEATH, links: bool = True
+) -> int:
+    """Open what is there already at a path below a directory; return its descriptor.
+
+    Args:
+        directory: Descriptor of the directory.
+        path: Below it, by the rules of the scope.
+        flags: As of `os.open`, without O_CREAT.
+        scope: What becomes of a path that leads out.
+        links: Follow symbolic links on the way and at the end; else they are refused with ELOOP.
+
+    Raises:
+        OSError: It is not there, or leads out.
+    """
+    encoded = _encoded(path)
+    resolve = scope.value | _RESOLVE_NO_MAGICLINKS | (0 if links else _RESOLVE_NO_SYMLINKS)
+    if _openat2_works():
+        for _ in range(_RETRIES):
+            found = _openat2(directory, encoded, flags | os.O_CLOEXEC, resolve)
+            if found >= 0:
+                return found
+            if -found not in (errno.EAGAIN, errno.EINTR):
+                raise _error(-found, path)
+    with contextlib.closing(_Walk(directory, path, scope, links=links)) as walk:
+        walk.follow()
+        if walk.missing:
+            raise _error(errno.ENOENT, path)
+        return walk.open(flags)
+
+
+def make_directories(directory: int, path: str, mode: int = 0o755, *, scope: Scope = Scope.BENEATH) -> int:
+    """Open a directory below another, made if missing with those above it; return its descriptor (O_PATH).
+
+    Raises:
+        OSError: It leads out, or something on the way is no directory.
+    """
+    with contextlib.closing(_Walk(directory, path, scope)) as walk:
+        walk.follow()
+        while walk.missing:
+            walk.make_directory(mode)
+            walk.follow()
+        return walk.open(os.O_PATH | os.O_DIRECTORY)
+
+
+def make_mount_point(root: int, path: str, *, is_directory: bool) -> int:
+    """Open a mount point inside a container's root, made if missing; return its descriptor (O_PATH)."""
+    with contextlib.closing(_Walk(root, path, Scope.IN_ROOT)) as walk:
+        walk.follow()
+        while walk.missing:
+            if len(walk.missing) == 1 and not is_directory:
+                walk.make_file(0o644)
+            else:
+                walk.make_directory(0o755)
+            walk.follow()
+        return walk.open(os.O_PATH)
+
+
+def locate(root: int, path: str) -> tuple[list[str], list[str]]:
+    """Return the names, free of links, that lead to a path inside a container's root, and those that are missing."""
+    with contextlib.closing(_Walk(root, path, Scope.IN_ROOT)) as walk:
+        walk.follow()
+        return walk.names, walk.missing
+
+
+def read_regular(path: str, limit: int, *, from_end: bool = False) -> bytes:
+    """Read at most so many bytes of a regular file; nothing of anything else: a pipe or device is not waited for."""
+    try:
+        found = os.open(path, _STEP)
+    except OSError:
+        return b""
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            return b""
+        with open(f"/proc/self/fd/{found}", "rb") as file:
+            if from_end:
+                file.seek(max(0, os.fstat(found).st_size - limit))
+            return file.read(limit)
+    except OSError:
+        return b""
+    finally:
+        os.close(found)
+
+
+def change_directory(path: str) -> None:
+    """Go to a directory inside this process's root, made if missing as container runtimes do.
+
+    Links into /proc do not count: one to an open descriptor would lead out of the container.
+    """
+    root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        try:
+            directory = open_at(root, path, os.O_PATH | os.O_DIRECTORY, scope=Scope.IN_ROOT)
+        except FileNotFoundError:
+            directory = make_directories(root, path, scope=Scope.IN_ROOT)
+        try:
+            os.fchdir(directory)
+        finally:
+            os.close(directory)
+    finally:
+        os.close(root)
+
+
+@contextlib.contextmanager
+def opened(path: str, flags: int = os.O_PATH) -> Iterator[int]:
+    """Hold a file open that the node or the operator named."""
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def opened_below(directory: str, path: str) -> Iterator[int]:
+    """Hold a file below a directory open; OSError when it leads out."""
+    with opened(directory, os.O_PATH | os.O_DIRECTORY) as parent:
+        descriptor = open_at(parent, path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+class _Walk:
+    """A resolution in steps.
+
+    Each step opens one name in a held directory without following it, so nothing can be swapped between a look and its
+    use; ``..`` goes back to a directory that was passed, never to the one that is above it now.
+    """
+
+    def __init__(self, directory: int, path: str, scope: Scope, *, links: bool = True) -> None:
+        _encoded(path)
+        self.names: list[str] = []
+        """Passed so far, free of links and dots."""
+        self._held = [os.open(".", _STEP | os.O_DIRECTORY, dir_fd=directory)]
+        """The directory, and what each of the names is."""
+        self._todo: list[str] = []
+        """In reverse."""
+        self._scope = scope
+        self._links = links
+        self._followed = 0
+        self._path = path
+        self._must_be_directory = False
+        try:
+            self._push(path)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of everything."""
+        while self._held:
+            os.close(self._held.pop())
+
+    @property
+    def missing(self) -> list[str]:
+        """What is still to be passed after `follow`: the first of it is not there."""
+        return self._todo[::-1]
+
+    def follow(self) -> None:
+        """Go on until the end of the path or to the first name that is not there."""
+        while self._todo:
+            name = self._todo[-1]
+            if name == "..":
+                self._todo.pop()
+                self._back()
+                continue
+            try:
+                found = os.open(name, _STEP, dir_fd=self._held[-1])
+            except FileNotFoundError:
+                return
+            self._todo.pop()
+            if stat.S_ISLNK(os.fstat(found).st_mode):
+                self._follow_link(found)
+            elif len(self._held) > MAX_DEPTH:
+                os.close(found)
+                raise _error(errno.ENAMETOOLONG, self._path)
+            else:
+                self._held.append(found)
+                self.names.append(name)
+        if self._must_be_directory and not stat.S_ISDIR(os.fstat(self._held[-1]).st_mode):
+            raise _error(errno.ENOTDIR, self._path)
+
+    def _follow_link(self, found: int) -> None:
+        try:
+            target = os.readlink("", dir_fd=found)
+            is_magic = target.startswith("/") and _file_system(found) == _PROC
+        finally:
+            os.close(found)
+        self._followed += 1
+        if self._followed > MAX_LINKS or not self._links or is_magic:
+            raise _error(errno.ELOOP, self._path)
+        self._push(target)
+
+    def _push(self, path: str) -> None:
+        if path.startswith("/"):
+            if self._scope is Scope.BENEATH:
+                raise _error(errno.EXDEV, self._path)
+            while len(self._held) > 1:
+                os.close(self._held.pop())
+            self.names.clear()
+        if not path:
+            raise _error(errno.ENOENT, self._path)
+        if not self._todo:  # the end of the whole path
+            self._must_be_directory = self._must_be_directory or path.endswith(("/", "/."))
+        self._todo += [part for part in path.split("/") if part not in ("", ".")][::-1]
+
+    def _back(self) -> None:
+        if not stat.S_ISDIR(os.fstat(self._held[-1]).st_mode):
+            raise _error(errno.ENOTDIR, self._path)
+        if self.names:
+            os.close(self._held.pop())
+            self.names.pop()
+        elif self._scope is Scope.BENEATH:
+            raise _error(errno.EXDEV, self._path)
+
+    def make_directory(self, mode: int) -> None:
+        """Make the name that is not there; somebody else may have been faster."""
+        if self._todo[-1] == "..":
+            raise _error(errno.ENOENT, self._path)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._todo[-1], mode, dir_fd=self._held[-1])
+
+    def make_file(self, mode: int) -> None:
+        """Make the name that is not there as an empty file."""
+        flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self._todo[-1], flags, mode, dir_fd=self._held[-1]))
+
+    def open(self, flags: int) -> int:
+        """Open what the path has led to."""
+        flags |= os.O_CLOEXEC
+        if not self.names:
+            return os.open(".", flags, dir_fd=self._held[0])
+        return os.open(self.names[-1], flags | os.O_NOFOLLOW, dir_fd=self._held[-2])
+
+
+def _encoded(path: str) -> bytes:
+    try:
+        encoded = os.fsencode(path)
+    except UnicodeEncodeError:
+        raise _error(errno.EINVAL, path) from None
+    if b"\0" in encoded:
+        raise _error(errno.EINVAL, path)
+    return encoded
+
+
+def _error(number: int, path: str) -> OSError:
+    return OSError(number, os.strerror(number), path)
+
+
+def _openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
+    """Call the kernel; return a descriptor or the negative error number."""
+    how = struct.pack("QQQ", flags, 0, resolve)
+    found = int(_libc.syscall(ctypes.c_long(_SYS_OPENAT2), directory, path, how, ctypes.c_size_t(len(how))))
+    return found if found >= 0 else -ctypes.get_errno()
+
+
+def _file_system(descriptor: int) -> int:
+    """Return the magic number of the file system a file is on."""
+    found = ctypes.create_string_buffer(256)
+    if _libc.fstatfs(descriptor, found) < 0:
+        raise OSError(ctypes.get_errno(), "fstatfs")
+    return int(ctypes.c_long.from_buffer(found).value)
+
+
+_works: bool | None = None
+
+
+def _openat2_works() -> bool:
+    """Ask the kernel once."""
+    global _works
+    if _works is None:
+        found = _openat2(-100, b"/", os.O_PATH | os.O_CLOEXEC, _RESOLVE_IN_ROOT)
+        _works = -found not in _LACKING
+        if found >= 0:
+            os.close(found)
+    return _works
