@@ -13,13 +13,14 @@ import logging
 import random
 from collections.abc import Iterable, Mapping, Sequence
 
-from strato.api.core import Pod
+from strato.api.core import Node, Pod
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informer, Informers
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.heartbeats import Heartbeats
 from strato.node.hollowpods import HollowPods
+from strato.node.nodesync import NodeSync
 from strato.node.registration import NodeFacts, register_node
 from strato.node.restarts import Backoff
 from strato.node.timers import Timers
@@ -75,6 +76,7 @@ class HollowNodes:
             if informers is None
             else informers.informer(Pod)
         )
+        self._node_informer = Informer(cluster, Node, clock, rng) if informers is None else informers.informer(Node)
         self._clock = clock
         self._concurrency = concurrency
         capacity = {"cpu": cpu, "memory": memory, "pods": str(pods), "ephemeral-storage": "100Gi", **(resources or {})}
@@ -107,6 +109,15 @@ class HollowNodes:
         self._heartbeats = Heartbeats(
             cluster, clock, self._uids, is_silent=self._silent.__contains__, max_rate=max_lease_rate, expected=count
         )
+        self._sync = NodeSync(
+            cluster,
+            self._node_informer,
+            clock,
+            self._facts,
+            self._uids,
+            restored=self._pods.report_node,
+            is_silent=self._silent.__contains__,
+        )
         self.registered = asyncio.Event()
         """Set when every node is in the API; the leases follow, as a kubelet's does."""
 
@@ -130,9 +141,11 @@ class HollowNodes:
                 group.create_task(self._timers.run())
                 group.create_task(self._pods.writer.run())
                 group.create_task(self._heartbeats.run())
+                group.create_task(self._sync.run())
         finally:
             if self._own_informer:
                 await self._informer.stop()
+                await self._node_informer.stop()
 
     def stop_node(self, name: str) -> None:
         """Make a node go silent, as if its machine lost power: no lease, no pods, until `start_node`.
@@ -151,6 +164,7 @@ class HollowNodes:
         for pod in self._informer.list():
             if pod.spec.node_name == name:
                 self._pods.observe(pod, self._facts[name].address)
+        self._sync.resume(name)
 
     def _news(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
         """Return the changes of pods that come to our nodes, end there, or are gone."""

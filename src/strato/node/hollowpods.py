@@ -180,6 +180,12 @@ class HollowPods:
         for uid in [uid for uid, held in self._pods.items() if held.node == node]:
             del self._pods[uid]
 
+    def report_node(self, node: str) -> None:
+        """Write the statuses of a node's pods again."""
+        for held in self._pods.values():
+            if held.node == node:
+                self.writer.submit(held)
+
     def _take(self, pod: Pod, host_ip: str) -> HollowPod:
         held = HollowPod(pod, host_ip, self._clock.now())
         self._pods[held.uid] = held

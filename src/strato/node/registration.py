@@ -132,18 +132,21 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
     except AlreadyExists:
         gone = dict.fromkeys(facts.outdated)
         metadata = {"labels": {**gone, **body["metadata"]["labels"]}, "annotations": dict(facts.annotations)}
-        status = body["status"]
-        amounts = {name: {**gone, **status[name]} for name in ("capacity", "allocatable")}
         await cluster.patch(catalog.NODE, facts.name, "", {"metadata": metadata}, patch_type=PatchType.MERGE)
-        created = await cluster.patch(
-            catalog.NODE,
-            facts.name,
-            "",
-            {"status": {**status, **amounts}},
-            patch_type=PatchType.STRATEGIC,
-            subresource="status",
-        )
+        created = await report_node(cluster, facts, now)
     return str(created["metadata"]["uid"])
+
+
+async def report_node(cluster: Cluster, facts: NodeFacts, now: float) -> Json:
+    """Write the whole status of a Node that exists; return the object.
+
+    Raises:
+        ApiError: What the API answered.
+    """
+    status, gone = node_status(facts, now), dict.fromkeys(facts.outdated)
+    amounts = {name: {**gone, **status[name]} for name in ("capacity", "allocatable")}
+    body = {"status": {**status, **amounts}}
+    return await cluster.patch(catalog.NODE, facts.name, "", body, patch_type=PatchType.STRATEGIC, subresource="status")
 
 
 async def forget_nodes(cluster: Cluster, label: str, keep: Collection[str]) -> list[str]:

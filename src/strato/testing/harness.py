@@ -56,6 +56,7 @@ class Harness:
         scheduler_config: Its configuration, as text of Volcano's file or decoded.
         controllers: Names of the controllers that run; empty for none.
         node_options: Further arguments of the hollow nodes (labels, taints, start latency).
+        max_lease_rate: Lease renewals of all nodes per second; 0 writes leases that never lapse.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Harness:
         scheduler_config: str | Config | None = None,
         controllers: Sequence[str] = DEFAULT,
         node_options: Mapping[str, Any] | None = None,
+        max_lease_rate: float = 0.0,
     ) -> None:
         self._scene = scene if scene is not None else Scene()
         self.clock: Clock = clock if clock is not None else SystemClock()
@@ -82,6 +84,7 @@ class Harness:
                 scheduler=scheduler,
                 scheduler_config=config,
                 controllers=tuple(controllers),
+                max_lease_rate=max_lease_rate,
             ),
         )
         self._changed = asyncio.Event()

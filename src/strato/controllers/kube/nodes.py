@@ -31,6 +31,10 @@ GRACE_SECONDS: Final = 40.0
 QUARANTINE_SECONDS: Final = 40.0
 """How long a node must be gone before its pods are deleted: it may just be registering anew."""
 
+LATE_SECONDS: Final = 5.0
+"""A look that comes later than planned by more than this means that we did not run (a suspended machine, SIGSTOP): what
+nodes did meanwhile is not known, and they get their grace anew."""
+
 _HEARTBEAT_CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
@@ -45,6 +49,8 @@ class NodeLifecycleController:
         self._queue: WorkQueue[str] = WorkQueue(clock)
         self._heard: dict[str, float] = {}
         """Monotonic instant at which each node last showed life."""
+        self._planned: dict[str, float] = {}
+        """Monotonic instant at which each node is looked at next, while it counts as alive."""
         self._on_node_pods: defaultdict[str, set[Key]] = defaultdict(set)
         self._nodes = informers.informer(Node)
         self._leases = informers.informer(Lease)
@@ -66,6 +72,7 @@ class NodeLifecycleController:
         name, new = change.key.name, change.new
         if new is None:
             self._heard.pop(name, None)
+            self._planned.pop(name, None)
             self._queue.add_after(name, QUARANTINE_SECONDS)
             return
         old = change.old
@@ -113,6 +120,8 @@ class NodeLifecycleController:
         now = self._clock.monotonic()
         lease = self._leases.get(Key(LEASE_NAMESPACE, name))
         grace = float(lease.spec.lease_duration_seconds) if lease is not None else GRACE_SECONDS
+        if now - self._planned.pop(name, now) > LATE_SECONDS:
+            self._heard[name] = now
         silent_after = self._heard.setdefault(name, now) + (grace or GRACE_SECONDS)
         if now >= silent_after:
             await self._mark_unknown(node)
@@ -124,7 +133,10 @@ class NodeLifecycleController:
                 return None
             except Conflict:
                 return 0.05
-        return await self._evict(node, again=silent_after - now)
+        again = await self._evict(node, again=silent_after - now)
+        if again is not None:
+            self._planned[name] = now + again
+        return again
 
     async def _mark_unknown(self, node: Node) -> None:
         """Say on a silent node that nobody knows how it is, once."""

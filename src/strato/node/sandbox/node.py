@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strato.api.core import Pod
+from strato.api.core import Node, Pod
 from strato.client.cluster import Cluster
 from strato.client.events import EventRecorder
 from strato.client.informer import Change, Informer, Informers
@@ -21,6 +21,7 @@ from strato.clock import Clock
 from strato.errors import ApiError, NotFound
 from strato.node.heartbeats import Heartbeats
 from strato.node.images import ImageStore
+from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
 from strato.node.registration import NodeFacts, register_node
 from strato.node.restarts import Backoff
@@ -143,6 +144,11 @@ class SandboxNode:
             if informers is None
             else informers.informer(Pod)
         )
+        self._node_informer: Informer[Node] = (
+            Informer(cluster, Node, clock, rng, field_selector=f"metadata.name={name}")
+            if informers is None
+            else informers.informer(Node)
+        )
         self._recorder = EventRecorder(cluster, clock, "kubelet")
         self._machine = Machine(
             cluster=cluster,
@@ -205,8 +211,17 @@ class SandboxNode:
             for warning in self._warnings:
                 _log.warning("%s", warning)
             self._keep_what_pods_have()
-            uid = await self._register()
-            heartbeats = Heartbeats(self._cluster, self._clock, {self.name: uid})
+            facts = self._facts()
+            uids = {self.name: await self._register(facts)}
+            heartbeats = Heartbeats(self._cluster, self._clock, uids)
+            sync = NodeSync(
+                self._cluster,
+                self._node_informer,
+                self._clock,
+                {self.name: facts},
+                uids,
+                restored=lambda _name: self._report_pods(),
+            )
             self.registered.set()
             self._informer.add_handler(self._on_change)
             self._informer.start()
@@ -214,6 +229,7 @@ class SandboxNode:
                 group.create_task(self._timers.run())
                 group.create_task(self._writer.run())
                 group.create_task(heartbeats.run())
+                group.create_task(sync.run())
                 group.create_task(self._remove_strangers())
         finally:
             await self._close()
@@ -225,6 +241,7 @@ class SandboxNode:
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._own_informer:
             await self._informer.stop()
+            await self._node_informer.stop()
         self._runtime.close()
 
     # Being a node
@@ -292,8 +309,8 @@ class SandboxNode:
                 self._addresses.keep(uid, identity["ip"])
             self._machine.gpus.keep(uid, place.gpus())
 
-    async def _register(self) -> str:
-        facts = NodeFacts(
+    def _facts(self) -> NodeFacts:
+        return NodeFacts(
             name=self.name,
             address=self._machine.host_ip,
             capacity=self._machine.allocatable,
@@ -309,12 +326,18 @@ class SandboxNode:
             outdated=(*RESOURCES, *LABELS),
             message="sandbox node is posting ready status",
         )
+
+    async def _register(self, facts: NodeFacts) -> str:
         while True:
             try:
                 return await register_node(self._cluster, facts, self._clock.now())
             except ApiError as err:
                 _log.warning("the node is registered later: node=%s error=%s", self.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)
+
+    def _report_pods(self) -> None:
+        for worker in self._workers.values():
+            self._writer.submit(worker)
 
     # Pods come and go
 

@@ -1,0 +1,116 @@
+"""Keeps the Node objects of running nodes true: what the API says of a node that differs is reported again.
+
+A node that was paused for longer than its lease (a laptop's lid, SIGSTOP) finds itself marked Unknown, and one whose
+object somebody deleted finds itself gone. The watch says so, and the node registers or reports its status anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Final
+
+from strato.api.core import Node
+from strato.api.meta import Key
+from strato.client.cluster import Cluster
+from strato.client.informer import Change, Informer
+from strato.client.workqueue import WorkQueue, run_workers
+from strato.clock import Clock
+from strato.errors import NotFound
+from strato.node.registration import NodeFacts, node_conditions, register_node, report_node
+
+_WORKERS: Final = 8
+_INTERVAL_SECONDS: Final = 5.0
+"""Between two reports of one node: somebody who keeps writing something else must not make this a busy loop."""
+_LIFECYCLE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"})
+_REPORTED: Final = {condition["type"]: condition["status"] for condition in node_conditions(0.0, "")}
+
+
+class NodeSync:
+    """Reports nodes again whose object is gone or says something else than they do.
+
+    Args:
+        informer: Of Nodes; started and stopped by the caller.
+        facts: What the nodes say of themselves, by name.
+        uids: Name → uid of the Node object; kept up to date.
+        restored: Called with a node's name when it counts as ready again: its pods' statuses, which the node lifecycle
+            controller changed meanwhile, are to be written again.
+        is_silent: Says which nodes have stopped and report nothing.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        informer: Informer[Node],
+        clock: Clock,
+        facts: Mapping[str, NodeFacts],
+        uids: MutableMapping[str, str],
+        *,
+        restored: Callable[[str], None],
+        is_silent: Callable[[str], bool] = lambda _name: False,
+    ) -> None:
+        self._cluster = cluster
+        self._informer = informer
+        self._clock = clock
+        self._facts = facts
+        self._uids = uids
+        self._restored = restored
+        self._is_silent = is_silent
+        self._reported_at: dict[str, float] = {}
+        self._queue: WorkQueue[str] = WorkQueue(clock)
+
+    async def run(self) -> None:
+        """Work until cancelled; the nodes must be registered."""
+        self._informer.add_handler(self._on_change)
+        self._informer.start()
+        await self._informer.wait_synced()
+        for name in self._facts:  # one that was deleted before the first list has no event
+            if self._informer.get(("", name)) is None:
+                self._queue.add(name)
+        await run_workers(self._queue, self._reconcile, _WORKERS, name="node status")
+
+    def resume(self, name: str) -> None:
+        """Look at a node that was silent and is not any more."""
+        self._queue.add(name)
+
+    def _on_change(self, change: Change[Node]) -> None:
+        name = change.key.name
+        if name not in self._facts or self._is_silent(name):
+            return
+        old, new = change
+        if new is None or _differs(new):
+            self._queue.add(name)
+        elif old is not None and _is_tainted(old) and not _is_tainted(new):
+            self._restored(name)  # the controller has finished with its pods
+
+    async def _reconcile(self, name: str) -> float | None:
+        node = self._informer.get(Key("", name))
+        if self._is_silent(name) or (node is not None and not _differs(node)):
+            return None
+        instant = self._clock.monotonic()
+        wait = self._reported_at.get(name, -_INTERVAL_SECONDS) + _INTERVAL_SECONDS - instant
+        if wait > 0:
+            return wait
+        self._reported_at[name] = instant
+        facts, now = self._facts[name], self._clock.now()
+        if node is None:
+            self._uids[name] = await register_node(self._cluster, facts, now)
+        else:
+            try:
+                await report_node(self._cluster, facts, now)
+            except NotFound:
+                return None  # its deletion is the next event
+        self._restored(name)
+        return None
+
+
+def _differs(node: Node) -> bool:
+    """Return whether a condition that the node reports has another status in the API."""
+    for kind, status in _REPORTED.items():
+        condition = node.status.condition(kind)
+        if condition is None or condition.status != status:
+            return True
+    return False
+
+
+def _is_tainted(node: Node) -> bool:
+    return any(taint.key in _LIFECYCLE_TAINTS for taint in node.spec.taints)
