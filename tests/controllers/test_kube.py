@@ -85,6 +85,97 @@ def test_a_dependent_with_another_owner_stays() -> None:
     play(scenario)
 
 
+async def make_circle(world: World, size: int) -> None:
+    """Make ConfigMaps that own each other in a circle, each blocking the deletion of the next."""
+    made = [await world.cluster.create(ConfigMap, config_map("c0"), "default")]
+    for number in range(1, size):
+        made.append(await world.cluster.create(ConfigMap, config_map(f"c{number}", made[-1]), "default"))
+    owners = config_map("x", made[-1])["metadata"]["ownerReferences"]
+    await world.cluster.patch(ConfigMap, "c0", "default", {"metadata": {"ownerReferences": owners}})
+    await world.settle(1)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("deleted", ["one", "all"])
+def test_a_circle_of_blocking_owners_ends(size: int, deleted: str) -> None:
+    async def scenario(world: World) -> None:
+        await make_circle(world, size)
+        for number in range(size if deleted == "all" else 1):
+            await world.cluster.delete(ConfigMap, f"c{number}", "default", propagation="Foreground")
+        await world.settle(10)
+        assert await names(world) == set()
+
+    play(scenario)
+
+
+def test_an_object_in_a_circle_still_waits_for_a_dependent_outside_it() -> None:
+    async def scenario(world: World) -> None:
+        await make_circle(world, 2)
+        owner = await world.cluster.get(ConfigMap, "c1", "default")
+        held = config_map("held", owner)
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await world.cluster.create(ConfigMap, held, "default")
+        await world.cluster.delete(ConfigMap, "c0", "default", propagation="Foreground")
+        await world.settle(10)
+        assert {"c1", "held"} <= await names(world)
+        await world.cluster.patch(ConfigMap, "held", "default", {"metadata": {"finalizers": None}})
+        await world.settle(10)
+        assert await names(world) == set()
+
+    play(scenario)
+
+
+def test_a_terminating_namespace_says_what_it_waits_for_and_asks_less_and_less_often() -> None:
+    async def scenario(world: World) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        await world.cluster.create(Namespace, body)
+        held = config_map("held")
+        held["metadata"]["finalizers"] = ["example.com/hold"]
+        await world.cluster.create(ConfigMap, held, "team")
+        await world.cluster.delete(Namespace, "team")
+        await world.settle(120)
+        found = {c.type: c for c in (await world.cluster.get(Namespace, "team")).status.conditions}
+        assert {kind: (c.status, c.reason) for kind, c in found.items()} == {
+            "NamespaceDeletionDiscoveryFailure": ("False", "ResourcesDiscovered"),
+            "NamespaceDeletionContentFailure": ("False", "ContentDeleted"),
+            "NamespaceContentRemaining": ("True", "SomeResourcesRemain"),
+            "NamespaceFinalizersRemaining": ("True", "SomeFinalizersRemain"),
+        }
+        remaining = found["NamespaceContentRemaining"].message
+        assert remaining == "Some resources are remaining: configmaps. has 1 resource instances"
+        assert found["NamespaceFinalizersRemaining"].message == (
+            "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"
+        )
+        revision = (await world.cluster.get(Namespace, "team")).metadata.resource_version
+        await world.settle(120)
+        assert (await world.cluster.get(Namespace, "team")).metadata.resource_version == revision
+        await world.cluster.patch(ConfigMap, "held", "team", {"metadata": {"finalizers": None}})
+        await world.settle(16)
+        with pytest.raises(NotFound):
+            await world.cluster.get(Namespace, "team")
+
+    play(scenario)
+
+
+def test_pods_of_a_terminating_namespace_go_first() -> None:
+    async def scenario(world: World) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        await world.cluster.create(Namespace, body)
+        waiting = pod("a", {})
+        waiting["metadata"]["finalizers"] = ["example.com/hold"]
+        await world.cluster.create(Pod, waiting, "team")
+        await world.cluster.create(ConfigMap, config_map("mine"), "team")
+        await world.cluster.delete(Namespace, "team")
+        await world.settle(30)
+        assert await world.cluster.get(ConfigMap, "mine", "team")
+        await world.cluster.patch(Pod, "a", "team", {"metadata": {"finalizers": None}})
+        await world.settle(30)
+        with pytest.raises(NotFound):
+            await world.cluster.get(Namespace, "team")
+
+    play(scenario)
+
+
 def test_a_namespace_is_furnished_and_emptied() -> None:
     async def scenario(world: World) -> None:
         ca = {

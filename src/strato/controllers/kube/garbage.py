@@ -264,11 +264,34 @@ class GarbageCollector:
                 await self._orphan(dependent, meta.uid)
             await self._drop_finalizer(item, meta, ORPHAN)
         elif FOREGROUND in finalizers:
-            blocking = [dependent for dependent, blocks in dependents.items() if blocks]
+            owners = self._deleting_owners(meta)
+            blocking = [d for d, blocks in dependents.items() if blocks and self._uid(d) not in owners]
             for dependent in list(dependents):
                 self._queue.add(dependent)
             if not blocking:
                 await self._drop_finalizer(item, meta, FOREGROUND)
+
+    def _deleting_owners(self, meta: ObjectMeta) -> set[str]:
+        """Return the uids of an object and of all owners above it that wait for it in the foreground.
+
+        A dependent among them closes a circle: each would wait for the next, for ever. There is no order in which a
+        circle could go, so none of it blocks another.
+        """
+        found, todo = {meta.uid}, [meta]
+        while todo:
+            for reference in todo.pop().owner_references or ():
+                owner = self._deleting.get(reference.uid)
+                if owner is None or reference.uid in found or not reference.block_owner_deletion:
+                    continue
+                cached = self._caches[owner.kind].get(owner.key)
+                if cached is not None and cached.metadata.uid == reference.uid:
+                    found.add(reference.uid)
+                    todo.append(cached.metadata)
+        return found
+
+    def _uid(self, item: Item) -> str:
+        cached = self._caches[item.kind].get(item.key)
+        return "" if cached is None else str(cached.metadata.uid)
 
     async def _orphan(self, dependent: Item, uid: str) -> None:
         cached = self._caches[dependent.kind].get(dependent.key)

@@ -1,32 +1,36 @@
 """Namespaces: what each one holds from the start, and how one is emptied when it is deleted.
 
 A namespace being deleted loses the contents of every namespaced resource the API serves (discovered, so custom
-resources are among them); when nothing is left its finalizer goes, and with it the namespace.
+resources are among them); when it is certain that nothing is left its finalizer goes, and with it the namespace.
 """
 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any, ClassVar, Final
 
 from strato.api import catalog
 from strato.api.core import ConfigMap, Namespace, ServiceAccount
 from strato.api.meta import Key
-from strato.client.cluster import Cluster
+from strato.client.cluster import Cluster, PatchType
 from strato.client.informer import Change, Informers
-from strato.clock import Clock
+from strato.clock import Clock, format_time
+from strato.controllers.kube.namespacecontents import Contents, conditions
 from strato.controllers.reconcile import KeyedController
 from strato.errors import AlreadyExists, ApiError, Conflict, MethodNotAllowed, NotFound
 
 FINALIZER: Final = "kubernetes"
 ROOT_CA: Final = "kube-root-ca.crt"
 
-_RETRY_SECONDS: Final = 0.5
-"""How soon a namespace is looked at again whose pods still end."""
+_FIRST_RETRY_SECONDS: Final = 0.5
+_LONGEST_RETRY_SECONDS: Final = 15.0
+"""How soon a namespace is looked at again that still holds something; the wait doubles."""
+_PAGE: Final = "500"
 
 
 class NamespaceController(KeyedController):
-    """Empties namespaces that are being deleted."""
+    """Empties namespaces that are being deleted: pods first, then everything else; says in conditions what is left."""
 
     name: ClassVar[str] = "kube-namespace-controller"
     workers: ClassVar[int] = 8
@@ -34,50 +38,78 @@ class NamespaceController(KeyedController):
     def __init__(self, cluster: Cluster, informers: Informers, clock: Clock) -> None:
         super().__init__(clock)
         self._cluster = cluster
+        self._rounds: dict[Key, int] = {}
+        """How often each namespace was looked at without being empty."""
         self._namespaces = informers.informer(Namespace)
         self._namespaces.add_handler(self._on_namespace)
 
     def _on_namespace(self, change: Change[Namespace]) -> None:
-        if change.new is not None and change.new.metadata.deletion_timestamp is not None:
+        old, new = change
+        if new is None:
+            self._rounds.pop(change.key, None)
+        elif new.metadata.deletion_timestamp is not None and (old is None or not _is_terminating(old)):
             self.queue.add(change.key)
 
     async def reconcile(self, key: Key) -> float | None:
         """Delete what is in the namespace; drop the finalizer when nothing is."""
         namespace = self._namespaces.get(key)
-        if namespace is None or namespace.metadata.deletion_timestamp is None:
+        if namespace is None or not _is_terminating(namespace) or FINALIZER not in namespace.spec.finalizers:
             return None
-        if FINALIZER not in namespace.spec.finalizers:
-            return None
-        if await self._empty(key.name):
+        contents = Contents()
+        collections = await self._collections(key.name, contents)
+        pods = f"/api/v1/namespaces/{key.name}/pods"
+        # pods first: what they use and what guards them must not go before they have ended
+        await self._empty(pods, collections.pop(pods, "pods."), contents)
+        if not contents.remaining:
+            for path, resource in collections.items():
+                await self._empty(path, resource, contents)
+        if contents.is_empty:
             return await self._finalize(namespace)
-        return _RETRY_SECONDS
+        await self._explain(namespace, contents)
+        rounds = self._rounds.get(key, 0)
+        self._rounds[key] = rounds + 1
+        return min(_FIRST_RETRY_SECONDS * 2.0 ** min(rounds, 16), _LONGEST_RETRY_SECONDS)
 
-    async def _empty(self, namespace: str) -> bool:
-        """Delete everything in a namespace; returns whether nothing is left."""
-        empty = True
-        for path in await self._collections(namespace):
-            try:
-                listing = json.loads(await self._cluster.raw("GET", path, query={"limit": "1"}))
-                if not listing.get("items"):
-                    continue
-                empty = False
-                await self._cluster.raw("DELETE", path)
-            except (NotFound, MethodNotAllowed):
-                continue
-        return empty
+    async def _empty(self, path: str, resource: str, contents: Contents) -> None:
+        """Delete all of a collection and note what is left of it."""
+        try:
+            if not await self._look(path, resource, None):
+                return
+            await self._cluster.raw("DELETE", path)
+            await self._look(path, resource, contents)
+        except (NotFound, MethodNotAllowed):
+            return
+        except ApiError as error:  # of one kind; the others go all the same
+            contents.failures[resource] = str(error)
 
-    async def _collections(self, namespace: str) -> list[str]:
-        """Return the URL paths of all collections of a namespace that can be deleted."""
-        paths = []
+    async def _look(self, path: str, resource: str, contents: Contents | None) -> bool:
+        """Return whether there is anything in a collection; with ``contents`` note how much, and what it waits for."""
+        query = {"limit": "1" if contents is None else _PAGE}
+        listing = json.loads(await self._cluster.raw("GET", path, query=query))
+        items = listing.get("items") or ()
+        if items and contents is not None:
+            contents.remaining[resource] = len(items) + (listing.get("metadata", {}).get("remainingItemCount") or 0)
+            for item in items:
+                contents.finalizers.update(item.get("metadata", {}).get("finalizers") or ())
+        return bool(items)
+
+    async def _collections(self, namespace: str, contents: Contents) -> dict[str, str]:
+        """Return all collections of a namespace that can be deleted: URL path → resource and group."""
+        paths = {}
         for prefix in await self._group_versions():
             try:
                 resources = json.loads(await self._cluster.raw("GET", prefix)).get("resources") or ()
-            except ApiError:
-                continue  # a group that cannot be read now is tried again in the next round
+            except NotFound:
+                continue  # its last definition has just gone
+            except ApiError as error:
+                contents.undiscovered[prefix.removeprefix("/apis/").removeprefix("/api/")] = str(error)
+                continue
+            group = prefix.split("/")[2] if prefix.startswith("/apis/") else ""
             for resource in resources:
                 verbs = resource.get("verbs") or ()
                 if resource.get("namespaced") and "/" not in resource["name"] and "deletecollection" in verbs:
-                    paths.append(f"{prefix}/namespaces/{namespace}/{resource['name']}")
+                    name = resource["name"]
+                    paths[f"{prefix}/namespaces/{namespace}/{name}"] = f"{name}.{group}"
         return paths
 
     async def _group_versions(self) -> list[str]:
@@ -88,6 +120,19 @@ class NamespaceController(KeyedController):
             if version := preferred.get("groupVersion"):
                 prefixes.append(f"/apis/{version}")
         return prefixes
+
+    async def _explain(self, namespace: Namespace, contents: Contents) -> None:
+        """Write the conditions when they say something new."""
+        known = {c.type: (c.status, c.last_transition_time or "") for c in namespace.status.conditions}
+        wanted = conditions(contents, known, format_time(self.clock.now()))
+        before = {c.type: (c.status, c.reason, c.message) for c in namespace.status.conditions}
+        if before == {c["type"]: (c["status"], c["reason"], c["message"]) for c in wanted}:
+            return
+        body = {"status": {"conditions": wanted}}
+        with suppress(NotFound):
+            await self._cluster.patch(
+                Namespace, namespace.metadata.name, "", body, patch_type=PatchType.STRATEGIC, subresource="status"
+            )
 
     async def _finalize(self, namespace: Namespace) -> float | None:
         name = namespace.metadata.name
@@ -184,8 +229,12 @@ class RootCertificateController(KeyedController):
         return None
 
 
+def _is_terminating(namespace: Namespace) -> bool:
+    return namespace.metadata.deletion_timestamp is not None
+
+
 def _is_alive(namespace: Namespace | None) -> bool:
-    return namespace is not None and namespace.metadata.deletion_timestamp is None
+    return namespace is not None and not _is_terminating(namespace)
 
 
 async def _create(
