@@ -142,6 +142,17 @@ async def test_overloaded_server_is_asked_again_when_it_says_when(server: FakeSe
     await cluster.close()
 
 
+async def test_component_is_told_at_once_how_long_an_overloaded_server_wants_it_to_wait(
+    server: FakeServer, address: str
+) -> None:
+    cluster = HttpCluster(ClusterConfig(server=address), SystemClock(), overload_retries=0)
+    server.fail_next("list", 429, "TooManyRequests", retry_after=1000)
+    with pytest.raises(TooManyRequests) as refused:
+        await cluster.list(Pod)
+    assert refused.value.retry_after_seconds == 1000
+    await cluster.close()
+
+
 async def test_read_on_a_dead_connection_is_sent_again(server: FakeServer, address: str) -> None:
     cluster = HttpCluster(ClusterConfig(server=address), SystemClock())
     server.break_next("list")

@@ -60,15 +60,20 @@ def _named_by(ctx: click.Context) -> str:
         return "the embedded cluster, which has gone"
 
 
-def connect(ctx: click.Context) -> Cluster:
-    """Open a client for the cluster that the global options, the environment or this machine name."""
+def connect(ctx: click.Context, *, retries_overload: bool = True) -> Cluster:
+    """Open a client for the cluster that the global options, the environment or this machine name.
+
+    Args:
+        ctx: The command's context.
+        retries_overload: Whether requests answered 429 are sent again; components retry by themselves.
+    """
     from strato.client import kubeconfig
-    from strato.client.http import HttpCluster
+    from strato.client.http import OVERLOAD_RETRIES, HttpCluster
     from strato.clock import SystemClock
 
     options = _options(ctx)
     config = kubeconfig.load(kubeconfig_paths(ctx), context=options["context"], server=options["master"])
-    return HttpCluster(config, SystemClock())
+    return HttpCluster(config, SystemClock(), overload_retries=OVERLOAD_RETRIES if retries_overload else 0)
 
 
 def kubeconfig_paths(ctx: click.Context) -> list[Path]:

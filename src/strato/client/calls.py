@@ -7,6 +7,7 @@ parameters, bodies, decoding, errors) is here, so that the in-process and the HT
 from __future__ import annotations
 
 import asyncio
+import math
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -27,6 +28,7 @@ class _Born(msgspec.Struct, gc=False):
 
 
 _decode_born = msgspec.json.Decoder(_Born).decode
+_LONGEST_RETRY_AFTER_SECONDS = 3600.0
 _JSON_HEADERS = {"accept": "application/json"}
 _JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
 _PATCH_HEADERS = {kind: {"accept": "application/json", "content-type": kind.value} for kind in PatchType}
@@ -265,13 +267,13 @@ class WireCluster(Cluster):
     async def _call(self, request: Request) -> bytes:
         response = await self.exchange(request)
         if response.status >= 400:
-            raise decode_error(await _whole_body(response), response.status)
+            raise _error(response, await _whole_body(response))
         return response.body if response.stream is None else await _whole_body(response)
 
     async def _open(self, request: Request) -> AsyncIterator[bytes]:
         response = await self.exchange(request, stream=True)
         if response.status >= 400:
-            raise decode_error(await _whole_body(response), response.status)
+            raise _error(response, await _whole_body(response))
         return response.stream if response.stream is not None else _one_chunk(response.body)
 
 
@@ -297,7 +299,23 @@ async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 def answered(response: Response) -> Response | ApiError:
     """Return the answer to a write, or the error it carries."""
-    return response if response.status < 400 else decode_error(response.body, response.status)
+    return response if response.status < 400 else _error(response, response.body)
+
+
+def _error(response: Response, body: bytes) -> ApiError:
+    """Return the error that an answer carries; how long to wait may stand in its head alone."""
+    error = decode_error(body, response.status)
+    if error.retry_after_seconds is None and "retry-after" in response.headers:
+        error.retry_after_seconds = math.ceil(retry_after_seconds(response.headers["retry-after"]))
+    return error
+
+
+def retry_after_seconds(text: str) -> float:
+    """Read a Retry-After header; one that is no number of seconds counts as 1 s."""
+    try:
+        return min(max(0.0, float(text)), _LONGEST_RETRY_AFTER_SECONDS)
+    except ValueError:
+        return 1.0
 
 
 def _failures(answers: Sequence[Response | ApiError]) -> Sequence[ApiError | None]:

@@ -25,9 +25,10 @@ from strato.api.shapes import ObjectReference
 from strato.client.burst import Burst
 from strato.client.cluster import Cluster, Json
 from strato.client.codec import encode, kind_of
+from strato.client.retry import delay_seconds, is_outcome_unknown
 from strato.client.workqueue import PATIENCE_SECONDS
 from strato.clock import Clock, format_time
-from strato.errors import AlreadyExists, ApiError, NotFound, TooManyRequests, Unavailable
+from strato.errors import AlreadyExists, ApiError, NotFound
 from strato.metrics import Registry
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,9 @@ _SIMILAR_LIMIT = 10
 _SIMILAR_WINDOW_SECONDS = 600.0
 _SPAM_BURST = 25.0
 _SPAM_PER_SECOND = 1 / 300
-_ATTEMPTS = 4
+_ATTEMPTS = 15
+"""Two minutes in all, as client-go's recorder; meanwhile what comes waits in the queue."""
+_LONGEST_RETRY_SECONDS = 10.0
 _REMOTE_SENDERS = 4
 _TOGETHER = 16
 """Most that are created with one call: they hold up what comes after them."""
@@ -231,7 +234,7 @@ class EventRecorder:
             for (key, body), answer in zip(new, answers, strict=True):
                 if not isinstance(answer, ApiError):
                     self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
-                elif isinstance(answer, AlreadyExists | Unavailable | TooManyRequests):
+                elif isinstance(answer, AlreadyExists) or is_outcome_unknown(answer) or answer.code == 429:
                     later.append(first[key])
                 else:
                     self._refused(first[key], answer)
@@ -254,10 +257,10 @@ class EventRecorder:
         for attempt in range(_ATTEMPTS):
             try:
                 return await self._write(key, happened, message)
-            except (Unavailable, TooManyRequests) as error:
-                if attempt == _ATTEMPTS - 1:
+            except ApiError as error:
+                if attempt == _ATTEMPTS - 1 or not (is_outcome_unknown(error) or error.code == 429):
                     raise
-                await self._clock.sleep(error.retry_after_seconds or 2.0**attempt)
+                await self._clock.sleep(delay_seconds(error, attempt + 1, first=1.0, longest=_LONGEST_RETRY_SECONDS))
         return None
 
     async def _write(self, key: Hashable, happened: _Happened, message: str) -> None:

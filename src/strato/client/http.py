@@ -17,7 +17,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from strato import __version__
 from strato.api.wire import Request, Response
-from strato.client.calls import WireCluster
+from strato.client.calls import WireCluster, retry_after_seconds
 from strato.client.config import Certificate, ClusterConfig, is_server_url
 from strato.client.connection import Answer, Connection, Disconnected
 from strato.client.credentials import Credential, credentials_of
@@ -25,8 +25,11 @@ from strato.client.pool import Origin, Pool
 from strato.clock import Clock
 from strato.errors import Unavailable, UsageError
 
-_MAX_CONNECTIONS = 128
-_OVERLOAD_RETRIES = 8
+_MAX_CONNECTIONS = 192
+"""More than the writes of a component that may be under way and its watches together."""
+OVERLOAD_RETRIES = 8
+_WRITE_SILENCE_SECONDS = 30.0
+"""As `HttpCluster`'s ``idle_seconds``, for writes: whoever waits for one holds up others."""
 _STREAM_SLACK_SECONDS = 30.0
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*", re.ASCII).fullmatch
 """Nothing in it needs quoting; paths of nearly all objects are so."""
@@ -40,6 +43,8 @@ class HttpCluster(WireCluster):
         clock: Waits of retries; ages of credentials.
         user_agent: What the server's logs show.
         idle_seconds: How long an answer may stand still before the connection counts as broken.
+        overload_retries: How often a request that is answered 429 with Retry-After is sent again. 0 is for components
+            that retry by themselves, and whose workers have better to do than to wait.
 
     Raises:
         UsageError: The server's address is no URL we can speak to, or a name to act as cannot be sent.
@@ -52,12 +57,14 @@ class HttpCluster(WireCluster):
         *,
         user_agent: str = f"strato/{__version__}",
         idle_seconds: float = 60.0,
+        overload_retries: int = OVERLOAD_RETRIES,
     ) -> None:
         _check(config)
         self.config = config
         self._user_agent = user_agent
         self._clock = clock
         self._idle_seconds = idle_seconds
+        self._overload_retries = overload_retries
         self._credentials = credentials_of(config, clock)
         self._place = urlsplit(config.server)
         self._pool: Pool | None = None
@@ -74,15 +81,21 @@ class HttpCluster(WireCluster):
             response = await self._send_safely(request, stream)
             if response.status == 401 and not renewed and self._credentials.invalidate():
                 renewed = True
-            elif response.status == 429 and overloads < _OVERLOAD_RETRIES and "retry-after" in response.headers:
+            elif response.status == 429 and overloads < self._overload_retries and "retry-after" in response.headers:
                 overloads += 1
-                await self._clock.sleep(_retry_after_seconds(response.headers["retry-after"]))
+                await self._clock.sleep(retry_after_seconds(response.headers["retry-after"]))
             else:
                 return response
 
     def apart(self) -> HttpCluster:
         """Return a client of the same cluster with connections of its own, for what must not wait behind the rest."""
-        return HttpCluster(self.config, self._clock, user_agent=self._user_agent, idle_seconds=self._idle_seconds)
+        return HttpCluster(
+            self.config,
+            self._clock,
+            user_agent=self._user_agent,
+            idle_seconds=self._idle_seconds,
+            overload_retries=self._overload_retries,
+        )
 
     async def close(self) -> None:
         """Close all connections."""
@@ -135,7 +148,8 @@ class HttpCluster(WireCluster):
     def _silence_seconds(self, request: Request, stream: bool) -> float | None:
         """Return how long the server may be silent: a stream as long as it was asked to keep it open."""
         if not stream:
-            return self._idle_seconds
+            reads = request.method == "GET"
+            return self._idle_seconds if reads else min(self._idle_seconds, _WRITE_SILENCE_SECONDS)
         asked = request.param("timeoutSeconds")
         return float(asked) + _STREAM_SLACK_SECONDS if asked else None
 
@@ -229,13 +243,6 @@ def tls_context(config: ClusterConfig, certificate: Certificate | None) -> ssl.S
                     f"the client certificate for {config.server} and its key cannot be used: {error}"
                 ) from error
     return context
-
-
-def _retry_after_seconds(text: str) -> float:
-    try:
-        return max(0.0, float(text))
-    except ValueError:
-        return 1.0
 
 
 @lru_cache(maxsize=64)  # of a component's requests, most carry the same

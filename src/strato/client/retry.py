@@ -1,4 +1,4 @@
-"""Do a read-change-write again when somebody else wrote in between."""
+"""When a request is worth another attempt, and after how long."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from random import Random
 from typing import TypeVar
 
 from strato.clock import Clock
-from strato.errors import Conflict
+from strato.errors import ApiError, Conflict
 
 T = TypeVar("T")
 
 _FIRST_DELAY_SECONDS = 0.01
+_NEVER = frozenset((400, 404, 405, 406, 410, 413, 415, 422))
+"""Answers that the same request would get again: it is wrong, or its object is gone."""
 
 
 async def on_conflict(
@@ -36,3 +38,20 @@ async def on_conflict(
             await clock.sleep(delay * (1.0 + (0.1 * random.random() if random is not None else 0.0)))
             delay *= 2
     return await attempt()
+
+
+def may_succeed_later(error: ApiError) -> bool:
+    """Whether the same request may be accepted another time: the server was away, busy, or changes its rules."""
+    return error.code not in _NEVER
+
+
+def is_outcome_unknown(error: ApiError) -> bool:
+    """Whether the request may have been carried out although this is its answer: 5xx, or no answer at all."""
+    return error.code >= 500
+
+
+def delay_seconds(error: ApiError, failures: int, *, first: float = 0.1, longest: float = 30.0) -> float:
+    """Return how long to wait after a number of failures in a row: what the server asks for, else twice as long."""
+    if error.retry_after_seconds:
+        return float(error.retry_after_seconds)
+    return min(first * 2.0 ** min(failures - 1, 30), longest)

@@ -151,9 +151,9 @@ class WorkQueue(Generic[K]):
         if self._timer is None or due < self._timer_at:
             self._set_timer()
 
-    def add_rate_limited(self, key: K) -> None:
-        """Add ``key`` after the delay its failures ask for."""
-        self.add_after(key, self._limiter.delay(key))
+    def add_rate_limited(self, key: K, *, at_least_seconds: float = 0.0) -> None:
+        """Add ``key`` after the delay its failures ask for, or a longer one."""
+        self.add_after(key, max(self._limiter.delay(key), at_least_seconds))
 
     def forget(self, key: K) -> None:
         """Reset the failures of ``key``."""
@@ -310,7 +310,8 @@ async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None
             level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
             trace = None if isinstance(error, ApiError) else error
             _log.log(level, "work failed, will retry: worker=%s key=%s: %s", name, key, error, exc_info=trace)
-            queue.add_rate_limited(key)
+            wait = error.retry_after_seconds if isinstance(error, ApiError) else None
+            queue.add_rate_limited(key, at_least_seconds=wait or 0.0)
         else:
             queue.forget(key)
             if again_after_seconds is not None:

@@ -1,6 +1,8 @@
-"""The one place where decisions become writes: binds, evictions, statuses; bounded, retried, told in events.
+"""The one place where decisions become writes: binds, evictions, gates, statuses; bounded, retried, told in events.
 
-A fixed pool of workers takes binds first, then the rest. A bind that fails for good is forgotten: after a back-off that
+Each kind of write has a queue and workers of its own (`strato.scheduler.writequeue`), and what is to be tried again
+waits outside the workers. A bind that failed is looked up before anything else is done about it, for it may have been
+carried out all the same. One that failed for good is forgotten: its place is free at once, and after a back-off that
 doubles per pod the task is pending again. Nothing here decides where a pod runs.
 """
 
@@ -8,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from strato.api import catalog
 from strato.api.core import Pod
-from strato.client.cluster import Binding, Cluster, PatchType
+from strato.client.cluster import Binding, Cluster, Patch, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.client.retry import delay_seconds, is_outcome_unknown, may_succeed_later
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.cache.ingest import QUEUE_GATE
@@ -23,14 +25,45 @@ from strato.scheduler.cache.tasks import BINDING, PENDING, RELEASING, RUNNING, T
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.claimbinder import ClaimBinder
 from strato.scheduler.plan import Bind, Eviction
+from strato.scheduler.writequeue import WriteQueue
 
 _log = logging.getLogger(__name__)
 
 _ATTEMPTS = 5
+"""How often a bind is sent before its pod is decided about anew."""
+_FIRST_RETRY_SECONDS = 0.05
 _FIRST_BACKOFF_SECONDS = 0.005
-_LONGEST_BACKOFF_SECONDS = 1000.0
+_LONGEST_BACKOFF_SECONDS = 60.0
+ANSWER_SECONDS = 30.0
+"""A request without an answer is given up after this long, and its worker is free for others."""
+_EVICTIONS = 16
+_STATUSES = 16
+_GATES = 8
+_LOOKUPS = 8
+"""Workers of each kind of write but binds, and of reads."""
 
 Job = Callable[[], Awaitable[None]]
+
+
+class _Failed(NamedTuple):
+    """A bind that did not come about as far as we know."""
+
+    bind: Bind
+    error: StratoError
+    message: str
+    """For the pod's condition; empty is what the error says."""
+    sent: bool
+    """Whether a Binding was sent, and may have been accepted."""
+    reads: int = 0
+    """How often the pod could not be read since."""
+
+
+class _Trouble(NamedTuple):
+    """Why a pod could not be bound, to be written to it."""
+
+    task: Task
+    text: str
+    failures: int = 0
 
 
 class Binder:
@@ -44,7 +77,7 @@ class Binder:
         wake: Called when something has to be decided again.
         bound: Called for every pod that was bound; for metrics.
         staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
-        workers: How many requests are under way at once; a busy API server gives to each client by what it asks.
+        workers: How many binds are under way at once; a busy API server gives to each client by what it asks.
     """
 
     def __init__(
@@ -66,13 +99,19 @@ class Binder:
         self._wake = wake
         self._bound = bound
         self._staged = staged
-        self._workers = workers
-        self._binds: deque[Bind] = deque()
-        self._writes: deque[Job] = deque()
-        self._idle: deque[asyncio.Future[None]] = deque()
+        self._binds: WriteQueue[Bind] = WriteQueue(clock, self._bind_all, workers, batch=cluster.at_once, name="binder")
+        self._lookups: WriteQueue[_Failed] = WriteQueue(clock, self._look_up, _LOOKUPS, name="binder lookup")
+        self._backoffs: WriteQueue[Task] = WriteQueue(clock, self._back_in, 1, name="binder backoff")
+        self._evictions: WriteQueue[Job] = WriteQueue(clock, self._write, _EVICTIONS, name="binder eviction")
+        self._gates: WriteQueue[tuple[Task, int]] = WriteQueue(clock, self._admit, _GATES, name="binder gate")
+        self._statuses: WriteQueue[Job] = WriteQueue(clock, self._write, _STATUSES, name="binder status")
+        self._attempts: dict[str, int] = {}
+        """By pod, how often its bind was sent in vain."""
         self._failures: dict[str, int] = {}
+        """By pod, how often in a row it could not be bound."""
+        self._troubles: dict[str, _Trouble] = {}
         self._choices: dict[str, object] = {}
-        self._busy = 0
+        self._aside_busy = 0
         self._admitting: dict[str, str] = {}
         self._claims = ClaimBinder(cluster, clock, world)
         self._group: asyncio.TaskGroup | None = None
@@ -80,84 +119,60 @@ class Binder:
     @property
     def is_idle(self) -> bool:
         """Whether nothing is waiting or under way."""
-        return not (self._binds or self._writes or self._busy)
+        return not self._aside_busy and all(queue.is_idle for queue in self._queues)
+
+    @property
+    def _queues(self) -> tuple[WriteQueue[Any], ...]:
+        return self._binds, self._lookups, self._backoffs, self._evictions, self._gates, self._statuses
 
     def bind(self, binds: list[Bind], choices: Mapping[str, object] | None = None) -> None:
         """Put pods on nodes, in order; `choices` says by pod key why, for the event."""
-        self._binds.extend(binds)
         if choices:
             self._choices.update(choices)
-        self._wake_workers(-(-len(binds) // self._cluster.at_once))
+        with_claims = [bind for bind in binds if bind.task.reservation is not None]
+        if with_claims:
+            binds = [bind for bind in binds if bind.task.reservation is None]
+            for bind in with_claims:
+                self._aside(self._bind_with_claims(bind), bind)
+        self._binds.extend(binds)
 
     def evict(self, evictions: list[Eviction]) -> None:
         """Remove pods."""
         for eviction in evictions:
-            self.write(lambda eviction=eviction: self._evict(eviction))  # type: ignore[misc] # default binds the loop variable
+            self._evictions.add(lambda eviction=eviction: self._evict(eviction))  # type: ignore[misc] # default binds the loop variable
 
     def write(self, job: Job) -> None:
-        """Do some other write when a worker is free; it must handle its own `ApiError`s worth handling."""
-        self._writes.append(job)
-        self._wake_workers(1)
-
-    def _wake_workers(self, count: int) -> None:
-        while count > 0 and self._idle:
-            waiting = self._idle.popleft()
-            if not waiting.done():
-                waiting.set_result(None)
-                count -= 1
+        """Write a status when a worker is free; the job must see to it that what failed is written later."""
+        self._statuses.add(job)
 
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for number in range(self._workers):
-                group.create_task(self._work(), name=f"binder {number}")
+            for queue in self._queues:
+                group.create_task(queue.run())
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while True:
-            if not self._binds and not self._writes:
-                waiting: asyncio.Future[None] = loop.create_future()
-                self._idle.append(waiting)
-                await waiting
-                continue
-            self._busy += 1
+    async def _write(self, jobs: Sequence[Job]) -> None:
+        for job in jobs:
             try:
-                if self._binds:
-                    binds = self._next_binds()
-                    if len(binds) == 1:
-                        await self._bind(binds[0])
-                    elif binds:
-                        await self._bind_all(binds)
-                else:
-                    await self._write(self._writes.popleft())
-            finally:
-                self._busy -= 1
-
-    async def _write(self, job: Job) -> None:
-        for attempt in range(_ATTEMPTS):
-            try:
-                return await job()
-            except (Unavailable, TooManyRequests) as error:
-                await self._clock.sleep(error.retry_after_seconds or 0.1 * 2**attempt)
-            except ApiError as error:
-                _log.debug("status not written: %s", error)
-                return None
-        return None
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await job()
+            except (ApiError, TimeoutError) as error:
+                _log.debug("not written: %s", error)
 
     # -- binds ---------------------------------------------------------------------------------------------------------
 
     def _aside(self, work: Coroutine[Any, Any, None], bind: Bind) -> None:
-        """Go on with a bind beside the workers, who are few: volumes may take minutes, and so may attempts."""
+        """Go on with a bind beside the workers, who are few: volumes may take minutes."""
 
         async def counted() -> None:
             try:
                 await work
             finally:
-                self._busy -= 1
+                self._aside_busy -= 1
 
         assert self._group is not None
-        self._busy += 1
+        self._aside_busy += 1
         self._group.create_task(counted(), name=f"binder {bind.task.key}")
 
     async def _bind_with_claims(self, bind: Bind) -> None:
@@ -169,52 +184,44 @@ class Binder:
         try:
             await self._claims.prepare(bind.task, given, bind.node)
         except StratoError as error:
-            await self._failed(bind, error, f"execute preBind for pod {bind.task.key} failed: {error}")
-        else:
-            if self._staged is not None:
-                self._staged(bind.task, "PreBind", self._clock.monotonic() - began)
-            await self._bind(bind)
-        if not given.stands:
-            await self._claims.undo(bind.task, given)
-
-    def _next_binds(self) -> list[Bind]:
-        """Take the next binds that can be sent; those whose pods have claims go aside."""
-        binds: list[Bind] = []
-        while self._binds and len(binds) < self._cluster.at_once:
-            bind = self._binds.popleft()
-            if bind.task.reservation is not None:
-                self._aside(self._bind_with_claims(bind), bind)
-            else:
-                binds.append(bind)
-        return binds
+            message = f"execute preBind for pod {bind.task.key} failed: {error}"
+            self._lookups.add(_Failed(bind, error, message, sent=False))
+            return
+        if self._staged is not None:
+            self._staged(bind.task, "PreBind", self._clock.monotonic() - began)
+        self._binds.add(bind)
 
     async def _bind_all(self, binds: Sequence[Bind]) -> None:
-        """Bind pods with one call; what did not come about at once is tried again one by one."""
+        """Bind pods with one call; each that failed goes its own way."""
         began = self._clock.monotonic()
-        answers = await self._cluster.bind_all([_binding(bind) for bind in binds])
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answers = await self._cluster.bind_all([_binding(bind) for bind in binds])
+        except TimeoutError:
+            answers = [Unavailable(f"no answer within {ANSWER_SECONDS:g} s")] * len(binds)
         for bind, error in zip(binds, answers, strict=True):
             if error is None:
                 self._done(bind, began)
+                self._binds.speed_up()
+            elif isinstance(error, TooManyRequests) and self._may_try_again(bind):
+                self._binds.slow_down()
+                self._try_again(bind, error)
             else:
-                self._aside(self._bind(bind, error), bind)
+                self._lookups.add(_Failed(bind, error, "", sent=True))
 
-    async def _bind(self, bind: Bind, error: ApiError | None = None) -> None:
-        """Bind a pod; ``error`` is what came of a first attempt."""
-        began = self._clock.monotonic()
-        for attempt in range(_ATTEMPTS):
-            if attempt or error is None:
-                (error,) = await self._cluster.bind_all([_binding(bind)])
-            if error is None:
-                return self._done(bind, began)
-            if attempt == _ATTEMPTS - 1 or not isinstance(error, Unavailable | TooManyRequests):
-                return await self._failed(bind, error)
-            await self._clock.sleep(error.retry_after_seconds or 0.05 * 2**attempt)
-        return None
+    def _may_try_again(self, bind: Bind) -> bool:
+        return self._attempts.get(bind.task.key, 0) + 1 < _ATTEMPTS
+
+    def _try_again(self, bind: Bind, error: ApiError) -> None:
+        attempts = self._attempts[bind.task.key] = self._attempts.get(bind.task.key, 0) + 1
+        self._binds.add_after(bind, delay_seconds(error, attempts, first=_FIRST_RETRY_SECONDS))
 
     def _done(self, bind: Bind, began: float) -> None:
         task = bind.task
         if self._failures:
             self._failures.pop(task.key, None)
+        if self._attempts:
+            self._attempts.pop(task.key, None)
         text = f"Successfully assigned {task.key} to {bind.node}"
         if self._choices and (why := self._choices.pop(task.key, None)) is not None:
             text += f" ({why})"
@@ -224,32 +231,146 @@ class Binder:
         if self._bound is not None:
             self._bound(task)
 
-    async def _failed(self, bind: Bind, error: StratoError, message: str = "") -> None:
-        """Tell the pod, wait, read it anew, and let it be decided again."""
+    # -- binds that failed ---------------------------------------------------------------------------------------------
+
+    async def _look_up(self, failed: Sequence[_Failed]) -> None:
+        for one in failed:
+            await self._look_up_one(one)
+
+    async def _look_up_one(self, failed: _Failed) -> None:
+        """Read the pod of a bind that failed, and go on by what became of it."""
+        task = failed.bind.task
+        fresh: Pod | None = None
+        if self._is_binding(task):
+            try:
+                fresh = await self._read(task)
+            except ApiError as error:
+                wait = delay_seconds(error, failed.reads + 1)
+                self._lookups.add_after(failed._replace(reads=failed.reads + 1), wait)
+                return
+        self._world.when_closed(lambda: self._settle(failed, fresh))
+
+    async def _read(self, task: Task) -> Pod | None:
+        """Return the pod of a task as the API has it; None when it is gone."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                fresh = await self._cluster.get(Pod, task.name, task.namespace)
+        except NotFound:
+            return None
+        except TimeoutError:
+            raise Unavailable(f"no answer within {ANSWER_SECONDS:g} s") from None
+        return fresh if fresh.metadata.uid == task.uid else None
+
+    def _is_binding(self, task: Task) -> bool:
+        """Whether nothing has shown yet what became of a bind."""
+        return self._world.tasks.get(task.key) is task and task.status == BINDING
+
+    def _settle(self, failed: _Failed, fresh: Pod | None) -> None:
+        """Go on after a bind failed, knowing the pod as it is; None when it is gone."""
+        bind, error = failed.bind, failed.error
         task = bind.task
-        self._choices.pop(task.key, None)
-        if self._world.tasks.get(task.key) is not task:
+        if self._is_binding(task) and fresh is not None and fresh.spec.node_name:
+            self._world.set_pod(fresh)
+        current = self._world.tasks.get(task.key)
+        if failed.sent and current is not None and (current.uid, current.pod.spec.node_name) == (task.uid, bind.node):
+            _log.info("bind came about although its answer was lost: pod=%s node=%s", task.key, bind.node)
+            self._done(bind, self._clock.monotonic())
             return
+        if failed.sent and self._is_binding(task) and fresh is not None and isinstance(error, ApiError):
+            passing = is_outcome_unknown(error) or isinstance(error, TooManyRequests)
+            if passing and self._may_try_again(bind):
+                self._try_again(bind, error)
+                return
+        self._give_up(failed, fresh)
+
+    def _give_up(self, failed: _Failed, fresh: Pod | None) -> None:
+        """Free the place of a pod, tell it why, and have it decided about again after a while."""
+        bind, error = failed.bind, failed.error
+        task = bind.task
+        given = task.reservation
+        self._choices.pop(task.key, None)
+        self._attempts.pop(task.key, None)
+        if self._is_binding(task):
+            self._world.move(task, PENDING)
+            if fresh is None:
+                self._failures.pop(task.key, None)
+                self._world.remove_pod(task.key)
+            else:
+                self._world.set_pod(fresh)
+                self._back_off(failed)
+            self._world.openings += 1
+            self._wake()
+        if given is not None and not given.stands:
+            self._aside(self._claims.undo(task, given), bind)
         _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
-        if not isinstance(error, NotFound):
-            text = message or f"failed to bind to node {bind.node}: {error}"
-            await self._write(lambda: self.pod_condition(task, "SchedulerError", text))
+
+    def _back_off(self, failed: _Failed) -> None:
+        """Leave a pod that is still unbound out of decisions for a while."""
+        bind, error = failed.bind, failed.error
+        task = self._world.tasks.get(bind.task.key)
+        if task is None or task.status != PENDING:
+            return
+        text = failed.message or f"failed to bind to node {bind.node}: {error}"
+        self._tell_trouble(_Trouble(task, text))
+        if len(self._failures) > 2 * len(self._world.tasks) + 1000:
+            self._failures = {key: count for key, count in self._failures.items() if key in self._world.tasks}
         failures = self._failures.get(task.key, 0)
         self._failures[task.key] = failures + 1
-        await self._clock.sleep(min(_FIRST_BACKOFF_SECONDS * 2**failures, _LONGEST_BACKOFF_SECONDS))
-        await self._resync(task)
+        self._world.hold(task)
+        backoff = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(failures, 30), _LONGEST_BACKOFF_SECONDS)
+        self._backoffs.add_after(task, backoff)
+
+    async def _back_in(self, tasks: Sequence[Task]) -> None:
+        def release() -> None:
+            for task in tasks:
+                self._world.release(task)
+            self._wake()
+
+        self._world.when_closed(release)
+
+    def _tell_trouble(self, trouble: _Trouble) -> None:
+        """Write to a pod why it could not be bound; the newest reason counts, and is written until it is there."""
+        under_way = trouble.task.key in self._troubles
+        self._troubles[trouble.task.key] = trouble
+        if not under_way:
+            self.write(lambda: self._write_trouble(trouble.task.key))
+
+    async def _write_trouble(self, key: str) -> None:
+        trouble = self._troubles[key]
+        task = trouble.task
+        again = False
+        try:
+            if self._world.tasks.get(key) is task and task.status in (PENDING, BINDING):
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self.pod_condition(task, "SchedulerError", trouble.text)
+        except TimeoutError:
+            again = True
+        except ApiError as error:
+            again = may_succeed_later(error)
+            _log.debug("condition not written: pod=%s: %s", key, error)
+        newest = self._troubles[key]
+        if newest is not trouble:
+            self.write(lambda: self._write_trouble(key))
+        elif again:
+            self._troubles[key] = trouble._replace(failures=trouble.failures + 1)
+            wait = delay_seconds(Unavailable(""), trouble.failures + 1)
+            self._statuses.add_after(lambda: self._write_trouble(key), wait)
+        else:
+            del self._troubles[key]
 
     async def _resync(self, task: Task) -> None:
+        """Read a task's pod anew, and let it be decided again."""
         try:
             fresh: Pod | None = await self._cluster.get(Pod, task.name, task.namespace)
         except NotFound:
             fresh = None
         except ApiError:
             fresh = task.pod
+        self._world.when_closed(lambda: self._take(task, fresh))
+
+    def _take(self, task: Task, fresh: Pod | None) -> None:
         if self._world.tasks.get(task.key) is not task:
             return
-        if task.status == BINDING:
-            self._world.move(task, PENDING)
         if fresh is None:
             self._failures.pop(task.key, None)
             self._world.remove_pod(task.key)
@@ -301,20 +422,26 @@ class Binder:
         """Take the queue-admission gate of a pod away, once; again when that failed and the pod is admitted anew."""
         if self._admitting.get(task.key) != task.uid:
             self._admitting[task.key] = task.uid
-            self.write(lambda: self._admit(task))
+            self._gates.add((task, 0))
 
-    async def _admit(self, task: Task) -> None:
+    async def _admit(self, tasks: Sequence[tuple[Task, int]]) -> None:
+        for task, failures in tasks:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    await self._take_gate_away(task)
+            except (ApiError, TimeoutError) as failure:
+                error = failure if isinstance(failure, ApiError) else Unavailable("no answer in time")
+                _log.debug("gate not taken away: pod=%s: %s", task.key, error)
+                if may_succeed_later(error) and self._world.tasks.get(task.key) is task:
+                    self._gates.add_after((task, failures + 1), delay_seconds(error, failures + 1))
+                    continue
+            if self._admitting.get(task.key) == task.uid:
+                del self._admitting[task.key]
+
+    async def _take_gate_away(self, task: Task) -> None:
         spec = {"schedulingGates": [{"$patch": "delete", "name": QUEUE_GATE}]}
-        try:
-            await self._cluster.patch(
-                Pod,
-                task.name,
-                task.namespace,
-                {"metadata": {"uid": task.uid}, "spec": spec},
-                patch_type=PatchType.STRATEGIC,
-            )
-        finally:
-            self._admitting.pop(task.key, None)
+        body = {"metadata": {"uid": task.uid}, "spec": spec}
+        await self._cluster.patch(Pod, task.name, task.namespace, body, patch_type=PatchType.STRATEGIC)
 
     # -- pod status ----------------------------------------------------------------------------------------------------
 
@@ -334,14 +461,12 @@ class Binder:
         await self._patch_pod(task, status)
 
     async def _patch_pod(self, task: Task, status: dict[str, Any]) -> None:
-        await self._cluster.patch(
-            Pod,
-            task.name,
-            task.namespace,
-            {"metadata": {"uid": task.uid}, "status": status},
-            patch_type=PatchType.STRATEGIC,
-            subresource="status",
+        patch = Patch(task.namespace, task.name, {"metadata": {"uid": task.uid}, "status": status})
+        (error,) = await self._cluster.patch_all(
+            catalog.POD, [patch], patch_type=PatchType.STRATEGIC, subresource="status"
         )
+        if error is not None:
+            raise error
 
 
 def _binding(bind: Bind) -> Binding:

@@ -137,7 +137,10 @@ class Scheduler:
             staged=self._on_staged,
             workers=workers,
         )
-        self._reports = Reports(cluster, clock, self.world, self._recorder, self._binder, period_seconds)
+        self._reported = asyncio.Event()
+        self._reports = Reports(
+            cluster, clock, self.world, self._recorder, self._binder, period_seconds, self._reported.set
+        )
         self._feed = Feed(self.world, self.wake, self._on_refused, replicas, node_labels)
         owns = replicas.owns if replicas is not None else lambda _: True
         self._audit = Audit(cluster, clock, self.world, self._recorder, registry, self.wake, audit_seconds, owns)
@@ -145,7 +148,6 @@ class Scheduler:
         self._usage = UsageSource(cluster, clock, self.world.usages, lambda: self._config.metrics, self._on_usage)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
-        self._reported = asyncio.Event()
         self._decided_openings = -1
         self._decided_version = -1
         self._cycles = 0

@@ -37,7 +37,7 @@ def scheduler(
 
     async def main() -> None:
         clock, random, metrics = SystemClock(), make_random(), Registry()
-        cluster = connect(ctx)
+        cluster = connect(ctx, retries_overload=False)
         informers = Informers(cluster, clock, random)
         chosen = names or scheduling.DEFAULT_NAMES
         member = scheduler_member(cluster, informers, clock, random, metrics, scheduler, chosen)
@@ -59,7 +59,7 @@ def controllers(
 
     async def main() -> None:
         clock, random, metrics = SystemClock(), make_random(), Registry()
-        cluster = connect(ctx)
+        cluster = connect(ctx, retries_overload=False)
         informers = Informers(cluster, clock, random)
         chosen = names or controlling.DEFAULT_NAMES
         member = controllers_member(cluster, informers, clock, random, common, metrics, controllers, chosen)

@@ -42,7 +42,7 @@ def run_all(
 
     async def main() -> None:
         clock, random, metrics = SystemClock(), make_random(), Registry()
-        cluster = connect(ctx)
+        cluster = connect(ctx, retries_overload=False)
         # one set of informers: an event is decoded once
         informers = Informers(cluster, clock, random)
         placed, grouped = names or scheduling.DEFAULT_NAMES, names or controlling.DEFAULT_NAMES

@@ -5,7 +5,7 @@ One primitive, `Accounts.move`, changes a task's status or place; batch forms do
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,6 +101,8 @@ class Accounts:
         stirred: Keys of the jobs about which anything changed that a decision may hang on, since somebody looked.
         restated: Keys of the jobs whose group was read again, likewise.
         watched_by: Who follows those two.
+        held: By key, pending tasks left out of decisions for a while: their binds failed.
+        waiting_changes: Changes that wait for the end of the session that is under way; None while none is.
         version: Grows with every change.
         openings: Grows with every change that may let something be placed; a pod that merely goes on (Binding to
             Bound to Running) does not count, nor one whose gang is still incomplete.
@@ -135,6 +137,8 @@ class Accounts:
         self.stirred: dict[str, None] = {}
         self.restated: dict[str, None] = {}
         self.watched_by: object = None
+        self.held: dict[str, Task] = {}
+        self.waiting_changes: list[Callable[[], None]] | None = None
         self.version = 0
         self.openings = 0
         self.gangs_are_whole = False

@@ -7,7 +7,7 @@ are, `strato.scheduler.cache.accounts` keeps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from strato.api.core import Node, Pod, ResourceQuota
 from strato.api.meta import Object
@@ -44,7 +44,40 @@ _SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 class World(Accounts):
     """Nodes, tasks, jobs and queues, as the API tells of them."""
 
+    # -- sessions ------------------------------------------------------------------------------------------------------
+
+    def when_closed(self, change: Callable[[], None]) -> None:
+        """Make a change now, or after the session that decides on this world and waits for an answer from outside."""
+        if self.waiting_changes is None:
+            change()
+        else:
+            self.waiting_changes.append(change)
+
     # -- pods ----------------------------------------------------------------------------------------------------------
+
+    def hold(self, task: Task) -> None:
+        """Leave a pending task out of decisions, as one with scheduling gates is, until `release`."""
+        if not task.gated:
+            self.held[task.key] = task
+            task.gated = True
+            self._regate(task, 1)
+
+    def release(self, task: Task) -> None:
+        """Let a task that was held be decided about again."""
+        if self.held.get(task.key) is not task:
+            return
+        del self.held[task.key]
+        if self.tasks.get(task.key) is task:
+            task.gated = False
+            self._regate(task, -1)
+            self._open()
+
+    def _regate(self, task: Task, number: int) -> None:
+        self.version += 1
+        job = task.job
+        if job is not None:
+            job.gated += number
+            self._note(job)
 
     def is_ours(self, pod: Pod) -> bool:
         """Whether this scheduler places the pod."""

@@ -173,6 +173,8 @@ def summary(job: Job, verdicts: Sequence[Verdict], messages: dict[str, str]) -> 
 def untried(task: Task) -> str:
     """Say why a cycle never tried a waiting pod."""
     job = task.job
+    if task.gated and not task.pod.spec.scheduling_gates:
+        return "it could not be bound, and is tried again after a while"
     if task.gated:
         return "it has scheduling gates: " + ", ".join(gate.name for gate in task.pod.spec.scheduling_gates)
     if job is None:

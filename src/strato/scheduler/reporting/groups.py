@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from strato.api import catalog
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.client.retry import delay_seconds, may_succeed_later
 from strato.clock import Clock, format_time
-from strato.errors import ApiError, NotFound, TooManyRequests, Unavailable
-from strato.scheduler.binder import Binder
+from strato.errors import ApiError, Unavailable
+from strato.scheduler.binder import ANSWER_SECONDS, Binder
 from strato.scheduler.cache.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RUNNING, Job
 from strato.scheduler.cache.world import ALLOCATED_HYPERNODE
 from strato.scheduler.plan import Condition, GroupStatus, Plan
 from strato.scheduler.reporting.arrivals import Arrivals
 from strato.scheduler.reporting.deadlines import Deadlines
 from strato.scheduler.reporting.patience import Patience
-from strato.scheduler.reporting.status import status_differs
+from strato.scheduler.reporting.status import group_status, status_differs
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ SETTLE_SECONDS = 0.2
 before the group is called Running without their counters."""
 _COUNT_SECONDS = 3.0
 """Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
+_FIRST_RETRY_SECONDS = 0.25
 
 
 class GroupReports:
@@ -37,6 +40,7 @@ class GroupReports:
         cluster, clock, recorder, binder: As for `Reports`.
         arrivals: Says which gangs are still coming.
         period: Seconds between writes of mere counters.
+        later: Called when a status that could not be written becomes due again.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class GroupReports:
         binder: Binder,
         arrivals: Arrivals,
         period: float,
+        later: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
@@ -54,6 +59,9 @@ class GroupReports:
         self._binder = binder
         self._arrivals = arrivals
         self._period = period
+        self._later = later
+        self._failures: dict[str, int] = {}
+        """By job, how often in a row its status could not be written."""
         self._due: Deadlines[GroupStatus] = Deadlines()
         self._patient: Patience[GroupStatus] = Patience()
         self._counted: dict[str, float] = {}
@@ -109,6 +117,7 @@ class GroupReports:
             else:
                 ready.append(status)
         ready += self._patient.take_due(now)
+        ready = [status for status in ready if known.get(status.job.key) is status.job]
         for status in ready:
             self._counted[status.job.key] = now
         most = self._cluster.at_once
@@ -117,34 +126,46 @@ class GroupReports:
         if len(self._counted) > 2 * len(known) + 1000:
             self._counted = {key: at for key, at in self._counted.items() if key in known}
             self._sent = {key: sent for key, sent in self._sent.items() if key in known}
+            self._failures = {key: count for key, count in self._failures.items() if key in known}
 
     def _write_later(self, statuses: list[GroupStatus]) -> None:
         self._binder.write(lambda: self._write(statuses))
 
-    async def _write(self, statuses: list[GroupStatus]) -> None:
-        """Write statuses with one call; those to try again are left in the list.
-
-        Raises:
-            Unavailable, TooManyRequests: Some are to be tried again.
-        """
+    async def _write(self, statuses: Sequence[GroupStatus]) -> None:
+        """Write statuses with one call; those to try again become due again, and are what the job is by then."""
+        if self._failures:
+            failed = self._failures
+            statuses = [group_status(s.job, s.condition) if s.job.key in failed else s for s in statuses]
         wanted = [(status, patch) for status in statuses if (patch := self._patch(status)) is not None]
-        statuses.clear()
         if not wanted:
             return
-        answers = await self._cluster.patch_all(catalog.PODGROUP, [patch for _, (patch, _) in wanted])
-        again: ApiError | None = None
+        answers: Sequence[ApiError | None]
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answers = await self._cluster.patch_all(catalog.PODGROUP, [patch for _, (patch, _) in wanted])
+        except TimeoutError:
+            answers = [Unavailable("no answer in time")] * len(wanted)
         for (status, (_, group)), error in zip(wanted, answers, strict=True):
             if error is None:
+                if self._failures:
+                    self._failures.pop(status.job.key, None)
                 self._tell(group, status.condition)
-                continue
-            self._sent.pop(status.job.key, None)
-            if isinstance(error, Unavailable | TooManyRequests):
-                statuses.append(status)
-                again = error
-            elif not isinstance(error, NotFound):
-                _log.debug("status not written: podgroup=%s: %s", status.job.key, error)
-        if again is not None:
-            raise again
+            else:
+                self._not_written(status, error)
+
+    def _not_written(self, status: GroupStatus, error: ApiError) -> None:
+        """Have a status written later, unless a newer one waits or the group will never take it."""
+        key = status.job.key
+        self._sent.pop(key, None)
+        _log.debug("status not written: podgroup=%s: %s", key, error)
+        if not may_succeed_later(error):
+            self._failures.pop(key, None)
+            return
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if self._due.get(key) is None and key not in self._patient:
+            wait = delay_seconds(error, failures, first=_FIRST_RETRY_SECONDS)
+            self._due.put(key, self._clock.monotonic() + wait, status)
+            self._later()
 
     def _patch(self, status: GroupStatus) -> tuple[Patch, PodGroup | None] | None:
         """Return what to send, and the group where its condition is news; None when there is nothing to send."""

@@ -1,0 +1,209 @@
+"""An API server that misbehaves as real ones do, for tests: it refuses, throttles, is slow, hangs, loses answers.
+
+    cluster = FaultyCluster(server, user, clock, Random(7), faults=WORLDS["half-dead"])
+    ...
+    cluster.heal()  # from now on everything is answered
+
+The requests reach the real server, so that what was carried out without an answer has really happened. Everything is
+drawn from the generator handed in: the same seed has the same faults.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from types import MappingProxyType
+from typing import Final
+
+from strato.api.wire import Handler, Request, Response, User
+from strato.client.calls import WireCluster
+from strato.client.local import LocalCluster
+from strato.clock import Clock
+from strato.errors import ApiError, Conflict, Gone, TooManyRequests, Unavailable
+
+SILENCE_SECONDS: Final = 60.0
+"""When a request that is never answered ends, as the HTTP client ends it."""
+
+
+class Fault(StrEnum):
+    """What happens to a request that is not simply refused with an error."""
+
+    LOST = "lost"
+    """It is carried out, and the connection breaks before, or in the middle of, its answer."""
+    HANGS = "hangs"
+    """It is not carried out and not answered."""
+    LOST_AND_HANGS = "lost and hangs"
+    """It is carried out and not answered."""
+
+
+Rule = Callable[[Request], ApiError | Fault | None]
+"""Says what becomes of a request; None is nothing special."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faults:
+    """How an API server misbehaves; ratios are shares of the requests, in [0, 1]."""
+
+    connections: int = 0
+    """How many requests are under way at once, watches aside; others wait in line. 0 is no limit."""
+    seconds: float = 0.0
+    """Longest time an answer takes; each takes a part of it by chance."""
+    refused_ratio: float = 0.0
+    """503, not carried out."""
+    conflict_ratio: float = 0.0
+    """409 to a change, not carried out."""
+    lost_ratio: float = 0.0
+    """Carried out, no answer."""
+    hanging_ratio: float = 0.0
+    """No answer; half of them are carried out."""
+    writes_per_second: float = 0.0
+    """More writes than that are answered 429 with Retry-After. 0 is no limit."""
+    cut_after: int = 0
+    """Watches end after so many chunks at most, some as too old. 0 is never."""
+
+
+WORLDS: Final[Mapping[str, Faults]] = MappingProxyType(
+    {
+        "one at a time": Faults(connections=1),
+        "slow": Faults(connections=4, seconds=0.5),
+        "refusing": Faults(refused_ratio=0.2, conflict_ratio=0.1, cut_after=40),
+        "losing answers": Faults(lost_ratio=0.2, cut_after=40),
+        "half-dead": Faults(hanging_ratio=0.05),
+        "throttling": Faults(connections=8, writes_per_second=5.0),
+    }
+)
+"""Servers that every scenario should do well on, by name."""
+
+
+class FaultyCluster(LocalCluster):
+    """A client of a server that misbehaves.
+
+    Args:
+        handler, user: As for `LocalCluster`.
+        clock: Delays answers.
+        random: Of all chance.
+        faults: How it misbehaves at first.
+        at_once: How many writes callers give to one call; each is a request of its own here.
+    """
+
+    def __init__(
+        self, handler: Handler, user: User, clock: Clock, random: Random, *, faults: Faults, at_once: int = 1
+    ) -> None:
+        super().__init__(handler, user)
+        self.at_once = at_once
+        self.faults = faults
+        self.rules: list[Rule] = []
+        """Asked in order before chance is; the first that says something decides."""
+        self.down = False
+        """Whether nothing is answered: connections are refused."""
+        self.count = 0
+        """How many requests went wrong."""
+        self._clock = clock
+        self._random = random
+        self._places = asyncio.Semaphore(faults.connections) if faults.connections else None
+        self._tokens = faults.writes_per_second
+        self._filled_at = clock.monotonic()
+
+    exchange_all = WireCluster.exchange_all
+
+    def heal(self) -> None:
+        """Answer everything from now on; only the number of requests under way stays limited."""
+        self.faults = Faults(connections=self.faults.connections)
+        self.rules.clear()
+        self.down = False
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        """Hand a request to the server's core, unless something goes wrong."""
+        if stream:
+            if self.down:
+                raise self._failed(Unavailable("connection refused"))
+            return self._cut(await super().exchange(request, stream=stream))
+        if self._places is None:
+            return await self._exchange(request)
+        async with self._places:
+            return await self._exchange(request)
+
+    async def _exchange(self, request: Request) -> Response:
+        if self.down:
+            raise self._failed(Unavailable("connection refused"))
+        if self.faults.seconds:
+            await self._clock.sleep(self._random.random() * self.faults.seconds)
+        trouble = self._trouble(request)
+        if isinstance(trouble, ApiError):
+            raise self._failed(trouble)
+        if trouble is Fault.HANGS:
+            await self._clock.sleep(SILENCE_SECONDS)
+            raise self._failed(Unavailable("it did not answer in time"))
+        response = await super().exchange(request)
+        if trouble is None:
+            return response
+        if trouble is Fault.LOST_AND_HANGS:
+            await self._clock.sleep(SILENCE_SECONDS)
+        raise self._failed(Unavailable("it closed the connection in the middle of an answer"))
+
+    def _failed(self, error: ApiError) -> ApiError:
+        self.count += 1
+        return error
+
+    def _trouble(self, request: Request) -> ApiError | Fault | None:
+        for rule in self.rules:
+            said = rule(request)
+            if said is not None:
+                return said
+        faults = self.faults
+        writes = request.method != "GET"
+        if writes and faults.writes_per_second and not self._has_token():
+            return TooManyRequests("too many requests, please try again later", retry_after_seconds=1)
+        if faults == _NONE:
+            return None
+        chance = self._random.random() - faults.refused_ratio
+        if chance < 0:
+            return Unavailable("the server is currently unable to handle the request")
+        chance -= faults.conflict_ratio
+        if chance < 0:
+            return Conflict("the object has been modified") if request.method in ("PATCH", "PUT", "DELETE") else None
+        chance -= faults.lost_ratio
+        if chance < 0:
+            return Fault.LOST
+        chance -= faults.hanging_ratio
+        if chance < 0:
+            return Fault.HANGS if self._random.random() < 0.5 else Fault.LOST_AND_HANGS
+        return None
+
+    def _has_token(self) -> bool:
+        now, rate = self._clock.monotonic(), self.faults.writes_per_second
+        self._tokens = min(2 * rate, self._tokens + (now - self._filled_at) * rate)
+        self._filled_at = now
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
+    def _cut(self, response: Response) -> Response:
+        if response.stream is not None:
+            response.stream = self._some(response.stream)
+        return response
+
+    async def _some(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        left = self._random.randint(1, self.faults.cut_after) if self.faults.cut_after else -1
+        try:
+            async for chunk in chunks:
+                yield chunk
+                left -= 1
+                if self.down:
+                    raise self._failed(Unavailable("it closed the connection"))
+                if left == 0 and self.faults.cut_after:
+                    self.count += 1
+                    if self._random.random() < 0.3:
+                        raise Gone("too old resource version")
+                    return
+        finally:
+            close = getattr(chunks, "aclose", None)
+            if close is not None:
+                await close()
+
+
+_NONE: Final = Faults()
