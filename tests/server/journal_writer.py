@@ -11,8 +11,8 @@ import random
 import sys
 from pathlib import Path
 
-from strato.server import journal as journals
 from strato.server.journal import open_store
+from strato.server.journal import writer as journals
 from strato.server.store import Store
 
 WRITERS, KEYS_EACH = 6, 5

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,9 +15,14 @@ from pathlib import Path
 import pytest
 
 from strato.errors import Unavailable
-from strato.server import journal as journals
 from strato.server.journal import JournalError, SqliteJournal, open_store
+from strato.server.journal import layout as layouts
+from strato.server.journal import writer as journals
+from strato.server.journal.errors import JournalDamaged
+from strato.server.journal.mark import Marked, make_mark, mark_path
+from strato.server.journal.records import START
 from strato.server.store import Change, Row, Store
+from tests.server.journal_layouts import LAST, LAYOUTS, WANTED
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,22 +107,22 @@ async def test_a_restart_finds_what_was_written_folded_or_not(tmp_path: Path, mo
     assert all(row.body.split()[0] == str(row.revision).encode() for row in rows.values())
 
 
-def test_a_fold_keeps_what_the_log_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_keeps_what_the_log_holds(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = SqliteJournal(path)
+    assert list(journal.read()) == []
     for start in (2, 12, 22):
         journal._commit(
             [Change("things", f"k{number % 15}", number, b"%d" % number, None) for number in range(start, start + 10)]
         )
     journal._commit([Change("things", "k3", 32, None, b"")])
-    before = set(journal.read()), journal.last_revision()
+    before = set(journal.read()), journal.last_revision
     assert before[1] == 32
     assert len(before[0]) == 14
-    monkeypatch.setattr(journals, "_FOLD_BYTES", 1)
     for folds in range(1, 6):  # the fifth has nothing to do
-        journal._fold()
-        assert (set(journal.read()), journal.last_revision()) == before
-        left = journal._db.execute("SELECT count(*) FROM log").fetchone()[0]
+        journal.file.fold(1)
+        assert (set(journal.read()), journal.last_revision) == before
+        left = journal.file.db.execute("SELECT count(*) FROM log").fetchone()[0]
         assert left == max(0, 4 - folds)
     journal.close()
     assert contents(path)[1] == 32
@@ -202,8 +209,8 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_none(
     path = tmp_path / "journal.db"
     store, journal = open_store(path)
     assert journal is not None
-    pages = journal._db.execute("PRAGMA page_count").fetchone()[0]
-    journal._db.execute(f"PRAGMA max_page_count={pages + 40}")
+    pages = journal.file.db.execute("PRAGMA page_count").fetchone()[0]
+    journal.file.db.execute(f"PRAGMA max_page_count={pages + 40}")
     journal.start(store)
     watcher, _ = store.watch("things", store.revision)
     acknowledged, number = [], 0
@@ -221,7 +228,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_none(
         store.write("things", "refused", b"1")
     for one in acknowledged:
         assert f"k{one}" in store.bucket("things").objects
-    journal._db.execute("PRAGMA max_page_count=100000")
+    journal.file.db.execute("PRAGMA max_page_count=100000")
     await until(lambda: journal.failure is None)
     assert not journal.failed.is_set()
     assert await store.settled() is None
@@ -245,7 +252,7 @@ async def test_a_journal_closed_while_it_fails_keeps_what_was_acknowledged(
     journal.start(store)
     store.write("things", "a", b"1")
     assert await store.settled() is None
-    journal._db.execute("PRAGMA max_page_count=1")  # SQLite takes no less than there is
+    journal.file.db.execute("PRAGMA max_page_count=1")  # SQLite takes no less than there is
     store.write("things", "b", b"x" * 100_000)
     assert "disk is full" in str(await store.settled())
     await asyncio.to_thread(journal.close)
@@ -255,8 +262,8 @@ async def test_a_journal_closed_while_it_fails_keeps_what_was_acknowledged(
 async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path: Path) -> None:
     store, journal = open_store(tmp_path / "journal.db")
     assert journal is not None
-    journal._db.execute("DROP TABLE log")
-    journal._db.execute("CREATE VIEW log AS SELECT 1 AS revision, x'' AS changes")  # reads as empty, refuses writes
+    journal.file.db.execute("DROP TABLE log")
+    journal.file.db.execute("CREATE VIEW log AS SELECT 1 AS revision, x'' AS changes")  # reads as empty, refuses writes
     journal.start(store)
     store.write("things", "a", b"1")
     assert "cannot be written" in str(await store.settled())
@@ -267,7 +274,7 @@ async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path
 
 
 def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("strato.server.journal._SCHEMA", "PRAGMA max_page_count=1; CREATE TABLE state (name, value);")
+    monkeypatch.setattr(layouts, "_SCHEMA", "PRAGMA max_page_count=1; CREATE TABLE state (name, value);")
     path = tmp_path / "journal.db"
     with pytest.raises(JournalError) as caught:
         SqliteJournal(path)
@@ -275,12 +282,30 @@ def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytes
     assert str(caught.value) == f"{path}: database or disk is full; {words}"
 
 
-def test_a_file_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_file_in_use_is_refused_and_who_has_it_is_named(tmp_path: Path) -> None:
     first = SqliteJournal(tmp_path / "journal.db")
-    first._db.execute("PRAGMA busy_timeout=0")
-    with pytest.raises(JournalError, match="another cluster"):
+    with pytest.raises(JournalError, match=f"in use by process {os.getpid()} .*python"):
         SqliteJournal(tmp_path / "journal.db", wait_seconds=0)
     first.close()
+    SqliteJournal(tmp_path / "journal.db", wait_seconds=0).close()
+
+
+def test_a_file_another_program_has_locked_is_refused_and_that_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    SqliteJournal(path).close()
+    locks = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); db.execute('BEGIN EXCLUSIVE'); print('locked')"
+    child = subprocess.Popen(
+        [sys.executable, "-c", f"{locks}; sys.stdout.flush(); sys.stdin.read()", path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "locked\n"
+    with pytest.raises(JournalError, match=f"in use by process {child.pid} .*stop that cluster"):
+        SqliteJournal(path, wait_seconds=0)
+    child.communicate()
+    SqliteJournal(path, wait_seconds=0).close()
 
 
 @pytest.mark.parametrize(
@@ -298,15 +323,141 @@ def test_files_that_are_no_journal(tmp_path: Path, text: str, words: str) -> Non
         return
     with pytest.raises(JournalError, match=words):
         SqliteJournal(path)
+    assert path.read_text() == text
 
 
-def test_a_journal_of_another_layout_is_refused(tmp_path: Path) -> None:
+def test_another_programs_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (a)")
+    db.close()
+    with pytest.raises(JournalError, match="not a journal of strato"):
+        SqliteJournal(path)
+
+
+def test_a_journal_of_a_newer_layout_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     journal = SqliteJournal(path)
-    journal._db.execute("UPDATE state SET value='99' WHERE name='layout'")
+    journal.file.db.execute("UPDATE state SET value='99' WHERE name='layout'")
+    journal.file.db.execute("PRAGMA user_version=99")
     journal.close()
-    with pytest.raises(JournalError, match="another version"):
+    with pytest.raises(JournalError, match="written by a newer version"):
         SqliteJournal(path)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_journal_of_an_earlier_layout_is_upgraded_when_it_is_opened(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "journal.db"
+    LAYOUTS[layout](path)
+    wanted = {key: Row(body, revision) for key, (body, revision) in WANTED.items()}
+    for _ in range(2):
+        assert contents(path) == (wanted, LAST)
+    db = sqlite3.connect(path)
+    assert db.execute("PRAGMA user_version").fetchone() == (2,)
+    db.close()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_an_upgrade_that_was_killed_is_done_again_and_an_older_copy_is_refused(tmp_path: Path, layout: str) -> None:
+    path = tmp_path / "journal.db"
+    LAYOUTS[layout](path)
+    mark = mark_path(path)
+    make_mark(mark, Marked("00" * 16, 0, LAST, START))
+    contents(path)
+    path.unlink()
+    LAYOUTS[layout](path)
+    make_mark(mark, Marked("00" * 16, 0, LAST + 1, START))
+    with pytest.raises(JournalDamaged, match=f"ends at revision {LAST}, but {LAST + 1} was acknowledged"):
+        open_store(path)
+
+
+async def unclean(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Leave a journal as a killed process does: with rows in both tables and in the WAL; return its files."""
+    monkeypatch.setattr(journals, "_LOG_LIMIT_BYTES", 20_000)
+    monkeypatch.setattr(journals, "_FOLD_BYTES", 5_000)
+    store, journal = open_store(path)
+    assert journal is not None
+    journal.start(store)
+    for number in range(60):
+        store.write("things", f"k{number % 25:03}", b"%d " % store.next_revision() + b"x" * 900)
+        assert await store.settled() is None
+    files = {one.name: one.read_bytes() for one in path.parent.iterdir()}
+    await asyncio.to_thread(journal.close)
+    monkeypatch.undo()
+    return files
+
+
+def put(path: Path, files: dict[str, bytes]) -> None:
+    for one in path.parent.iterdir():
+        one.unlink()
+    for name, content in files.items():
+        (path.parent / name).write_bytes(content)
+
+
+def flipped(content: bytes, position: int) -> bytes:
+    return content[:position] + bytes([content[position] ^ 0x10]) + content[position + 1 :]
+
+
+async def test_a_journal_is_never_read_as_one_that_ended_earlier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "journal.db"
+    files = await unclean(path, monkeypatch)
+    wal = files["journal.db-wal"]
+    put(path, files)
+    assert contents(path)[1] == 61
+    damages = {
+        "a flipped byte": flipped(wal, 32 + 24 + 4096 + 100),
+        "a shorter WAL": wal[: len(wal) - 2 * 4120],
+        "an empty WAL": b"",
+    }
+    for what, damaged in damages.items():
+        put(path, files | {"journal.db-wal": damaged})
+        before = {one.name: one.read_bytes() for one in tmp_path.iterdir() if one.name != "journal.db"}
+        for _ in range(2):  # the second time too: nothing is mended by looking
+            with pytest.raises(JournalError, match=r"acknowledged.*strato restore.*strato doctor --salvage"):
+                open_store(path)
+            after = {one.name: one.read_bytes() for one in tmp_path.iterdir() if one.name != "journal.db"}
+            for name in ("journal.db-wal", "journal.db.mark"):
+                assert before[name] == after.get(name, b""), what
+
+
+async def test_what_is_damaged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "journal.db"
+    older = await unclean(path, monkeypatch)
+    await unclean(path, monkeypatch)
+    contents(path)
+    files = {one.name: one.read_bytes() for one in tmp_path.iterdir()}
+    assert contents(path)[1] == 121
+    db, mark = files["journal.db"], files["journal.db.mark"]
+    at = db.index(b"x" * 900)
+    wrong: dict[str, tuple[dict[str, bytes], str]] = {
+        "a flipped byte in an object": (files | {"journal.db": flipped(db, at)}, "match"),
+        "a missing database": ({"journal.db.mark": mark}, "is missing, but revision 121 was acknowledged"),
+        "an empty database": (files | {"journal.db": b""}, "is empty, but revision 121 was acknowledged"),
+        "a shorter database": (files | {"journal.db": db[: 4096 * 3]}, "is damaged"),
+        "no mark": ({"journal.db": db}, "mark is damaged: it is missing"),
+        "an empty mark": (files | {"journal.db.mark": b""}, "mark is damaged: it holds no readable"),
+        "an older copy of the database": ({**older, "journal.db.mark": mark}, "but 121 was acknowledged"),
+    }
+    for what, (damaged, words) in wrong.items():
+        put(path, damaged)
+        with pytest.raises(JournalError, match=words):
+            open_store(path)
+        assert (path.exists(), what) == ("journal.db" in damaged, what), "refusing makes no file"
+    for offset in (0, 4096):  # the other slot is there
+        put(path, files | {"journal.db.mark": flipped(mark, offset + 20)})
+        assert contents(path)[1] == 121
+
+
+def test_the_files_are_their_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "data" / "journal.db"
+    contents(path)
+    path.chmod(0o644)
+    contents(path)
+    assert {one.name: one.stat().st_mode & 0o777 for one in (path.parent, *path.parent.iterdir())} == {
+        "data": 0o700, "journal.db": 0o600, "journal.db.mark": 0o600, "journal.db.lock": 0o600,
+    }  # fmt: skip
 
 
 def test_nothing_is_kept_without_a_path() -> None:

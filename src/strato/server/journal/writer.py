@@ -1,11 +1,9 @@
-"""The journal: SQLite written by group commit in a thread of its own.
+"""The journal's thread: group commits.
 
 One commit is under way at a time (WAL, ``synchronous=FULL``). What was written meanwhile, and in the turn of the loop
 in which the writers hear of it, goes into the next one: a flush costs as much as a dozen changes, and the thread fights
-for the interpreter lock each time it wakes. A commit is one row of table ``log``, a MessagePack list of changes: one
-call into SQLite instead of one per change, each of which would give that lock up and fight for it again. When the
-journal is idle (or the log has grown large) the oldest rows are folded into table ``objects``, which holds one row per
-object. Reading both back is a restart. `Store` is told on the loop's thread what has become durable.
+for the interpreter lock each time it wakes. When the journal is idle (or the log has grown large) the oldest rows are
+folded. `Store` is told on the loop's thread what has become durable. What cannot be committed is tried again, in order.
 """
 
 from __future__ import annotations
@@ -19,25 +17,13 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
-
-from strato.errors import StratoError, Unavailable
+from strato.errors import Unavailable
+from strato.server.journal.file import JournalFile
+from strato.server.journal.records import Stored
 from strato.server.store import Change, Store
 
 _log = logging.getLogger(__name__)
 
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS objects (
-    resource TEXT NOT NULL,
-    key      TEXT NOT NULL,
-    revision INTEGER NOT NULL,
-    body     BLOB NOT NULL,
-    PRIMARY KEY (resource, key)
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS log (revision INTEGER PRIMARY KEY, changes BLOB NOT NULL);
-CREATE TABLE IF NOT EXISTS state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
-"""
-_LAYOUT = "1"
 _BATCH = 20_000
 _BATCH_BYTES = 64 << 20
 """A commit holds at most so many changes or, roughly, bytes: SQLite refuses rows of a gigabyte."""
@@ -56,14 +42,8 @@ _FOLD_BYTES = 4 << 20
 _LOG_LIMIT_BYTES = 256 << 20
 """A log larger than this is folded even when the journal is busy, so that restarts stay short."""
 
-_Record = tuple[str, str, int, bytes | None]
-"""Resource, key, revision, body (None: deleted)."""
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[_Record]).decode
-
-
-class JournalError(StratoError):
-    """The journal cannot be read or written; names the file and what to do."""
+_SYNC_SECONDS = 0.1
+"""How much the mark may be behind after a power failure; one flush in so long costs a busy journal 1 % or less."""
 
 
 class SqliteJournal:
@@ -87,7 +67,6 @@ class SqliteJournal:
         """When the thread was given the last changes, in the loop's time."""
         self._batches: queue.SimpleQueue[list[Change] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._log_bytes = 0
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = threading.Event()
@@ -97,40 +76,22 @@ class SqliteJournal:
         """Why nothing can be written now; None again once the journal has been written."""
         self.failed = asyncio.Event()
         """Set while there is a ``failure``."""
-        try:
-            self._db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=wait_seconds)
-            self._db.execute("PRAGMA locking_mode=EXCLUSIVE")
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.execute("PRAGMA wal_autocheckpoint=4000")
-            self._db.executescript(_SCHEMA)
-            layout = self._db.execute("SELECT value FROM state WHERE name='layout'").fetchone()
-            if layout is None:
-                layout = (_LAYOUT,)
-                self._db.execute("INSERT INTO state VALUES ('layout', ?)", layout)
-            self._log_bytes = self._db.execute("SELECT coalesce(sum(length(changes)), 0) FROM log").fetchone()[0]
-        except sqlite3.Error as error:
-            raise JournalError(f"{path}: {error}; {_advice(error)}") from error
-        if layout[0] != _LAYOUT:
-            raise JournalError(f"{path}: written by another version (layout {layout[0]}, this one reads {_LAYOUT})")
+        self._marked_at = 0.0
+        """When the mark was last flushed, in the loop's time."""
+        self.file = JournalFile(path, wait_seconds=wait_seconds)
 
-    def read(self) -> Iterator[tuple[str, str, int, bytes]]:
-        """Yield resource, key, revision and body of every stored object."""
-        newest: dict[tuple[str, str], _Record] = {}
-        for (changes,) in self._db.execute("SELECT changes FROM log ORDER BY revision"):
-            newest.update({(record[0], record[1]): record for record in _decode(changes)})
-        for resource, key, revision, body in self._db.execute("SELECT resource, key, revision, body FROM objects"):
-            if (resource, key) not in newest:
-                yield resource, key, revision, body
-        for resource, key, revision, body in newest.values():
-            if body is not None:
-                yield resource, key, revision, body
+    def read(self) -> Iterator[Stored]:
+        """Return every stored object; checks the whole journal, which must be done before `start`.
 
+        Raises:
+            JournalError: Something that was acknowledged is missing or changed.
+        """
+        return self.file.read()
+
+    @property
     def last_revision(self) -> int:
-        """Return the newest durable revision; 1 for a new journal."""
-        logged = self._db.execute("SELECT max(revision) FROM log").fetchone()[0]
-        folded = self._db.execute("SELECT value FROM state WHERE name='revision'").fetchone()
-        return max(logged or 1, int(folded[0]) if folded else 1)
+        """The newest durable revision, known once `read` was called; 1 for a new journal."""
+        return self.file.last_revision
 
     def start(self, store: Store) -> None:
         """Begin to write the changes of ``store``; must be called on its event loop."""
@@ -181,7 +142,7 @@ class SqliteJournal:
             self._closing.set()
             self._thread.join()
             self._thread = None
-        self._db.close()
+        self.file.close()
 
     def _run(self) -> None:
         last = False
@@ -189,8 +150,18 @@ class SqliteJournal:
             batch, last = self._next_batch()
             if batch and not self._write(batch):
                 return
-            if self._log_bytes and (not batch or self._log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)):
+            self._sync_mark(is_idle=not batch)
+            if self.file.log_bytes and (not batch or self.file.log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)):
                 self._try_to_fold()
+
+    def _sync_mark(self, *, is_idle: bool) -> None:
+        """Flush the mark when that is due; while it cannot be it is only further behind."""
+        assert self._loop is not None
+        now = self._loop.time()
+        if is_idle or now >= self._marked_at + _SYNC_SECONDS:
+            self._marked_at = now
+            with contextlib.suppress(OSError):
+                self.file.sync_mark()
 
     def _write(self, batch: list[Change]) -> bool:
         """Commit a batch and tell the store; while that fails try again every second.
@@ -218,26 +189,20 @@ class SqliteJournal:
         try:
             self._commit(part)
         except Exception as error:  # of whatever kind: a dead thread would leave every writer waiting for ever
-            self._roll_back()
+            self.file.roll_back()
             return error
         return None
 
     def _try_to_fold(self) -> None:
         """Fold; what cannot be folded stays in the log, where it is as durable."""
         try:
-            self._fold()
+            self.file.fold(_FOLD_BYTES)
             self._fold_from = 0
         except Exception as error:
-            self._roll_back()
+            self.file.roll_back()
             if not self._fold_from:
                 _log.warning("the journal %s cannot be folded: %s", self.path, error)
-            self._fold_from = self._log_bytes + _FOLD_BYTES
-
-    def _roll_back(self) -> None:
-        """Leave the transaction that failed, unless SQLite has done so itself."""
-        with contextlib.suppress(sqlite3.Error):
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
+            self._fold_from = self.file.log_bytes + _FOLD_BYTES
 
     def _fail(self, error: Unavailable) -> None:
         assert self._store is not None
@@ -257,41 +222,14 @@ class SqliteJournal:
         """Wait for changes; none when the journal is idle. The flag says that closing was asked for."""
         try:
             # With nothing to fold there is nothing to wake up for.
-            batch = self._batches.get(timeout=_IDLE_SECONDS if self._log_bytes else None)
+            batch = self._batches.get(timeout=_IDLE_SECONDS if self.file.log_bytes else None)
         except queue.Empty:
             return [], False
         return batch or [], batch is None
 
-    def _commit(self, batch: list[Change]) -> None:
-        """Make a batch durable as one row."""
-        changes = _encode([(c.resource, c.key, c.revision, c.body) for c in batch])
-        self._db.execute("INSERT INTO log VALUES (?, ?)", (batch[-1].revision, changes))
-        self._log_bytes += len(changes)
-
-    def _fold(self) -> None:
-        """Move the oldest rows of the log into the table of objects."""
-        newest: dict[tuple[str, str], _Record] = {}
-        folded = last = 0
-        for revision, changes in self._db.execute("SELECT revision, changes FROM log ORDER BY revision"):
-            newest.update({(record[0], record[1]): record for record in _decode(changes)})
-            folded, last = folded + len(changes), revision
-            if folded >= _FOLD_BYTES:
-                break
-        if not folded:
-            self._log_bytes = 0
-            return
-        database = self._db
-        database.execute("BEGIN")
-        database.executemany(
-            "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", [r for r in newest.values() if r[3] is not None]
-        )
-        database.executemany(
-            "DELETE FROM objects WHERE resource=? AND key=?", [r[:2] for r in newest.values() if r[3] is None]
-        )
-        database.execute("DELETE FROM log WHERE revision <= ?", (last,))
-        database.execute("INSERT OR REPLACE INTO state VALUES ('revision', ?)", (str(last),))
-        database.execute("COMMIT")
-        self._log_bytes = max(0, self._log_bytes - folded)
+    def _commit(self, part: list[Change]) -> None:
+        """Make a part of a batch durable."""
+        self.file.commit(part[-1].revision, [(c.resource, c.key, c.revision, c.body) for c in part])
 
 
 def _is_damage(error: Exception) -> bool:
@@ -303,12 +241,6 @@ def _is_damage(error: Exception) -> bool:
 def _unavailable(path: Path, error: Exception) -> Unavailable:
     """Return what writers are answered who may try again; what they wrote may still be committed."""
     return Unavailable(f"the journal {path} cannot be written: {error}", retry_after_seconds=_RETRY_AFTER_SECONDS)
-
-
-def _advice(error: sqlite3.Error) -> str:
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        return "free some room there, or choose another place with --data-dir"
-    return "is another cluster using it? otherwise restore or delete the file"
 
 
 def _parts(batch: list[Change]) -> Iterator[list[Change]]:
@@ -327,7 +259,8 @@ def open_store(path: Path | None) -> tuple[Store, SqliteJournal | None]:
         return Store(), None
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     journal = SqliteJournal(path)
-    store = Store(journal.last_revision())
-    for resource, key, revision, body in journal.read():
+    objects = journal.read()
+    store = Store(journal.last_revision)
+    for resource, key, revision, body in objects:
         store.load(resource, key, body, revision)
     return store, journal

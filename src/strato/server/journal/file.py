@@ -1,0 +1,262 @@
+"""The journal's database: opened with every check, read, committed to and folded. No threads here.
+
+A commit is one row of table ``log``, a MessagePack list of changes: one call into SQLite instead of one per change,
+each of which would give the interpreter lock up and fight for it again. Folding moves the oldest rows into table
+``objects``, which holds one row per object. A restart reads both back, and finds with their checksums, the sum in
+`Folded` and the mark whether anything that was acknowledged is missing or changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+
+from strato.server.journal import records
+from strato.server.journal.errors import JournalDamaged, ends_early, from_sqlite
+from strato.server.journal.layout import LAYOUT, create_tables, layout_of, new_folded
+from strato.server.journal.mark import Mark, Marked, make_mark, mark_path
+from strato.server.journal.places import drop_evidence, keep_wal, look_at_files, put_evidence_back, take_lock
+from strato.server.journal.records import Folded, Record, Stored
+from strato.server.journal.upgrade import upgrade
+
+_CHECKPOINT_PAGES = 4000
+_FIND_STORED = """
+SELECT count(*), coalesce(sum(objects.checksum), 0) FROM json_each(?) AS wanted
+JOIN objects ON resource = json_extract(wanted.value, '$[0]') AND objects.key = json_extract(wanted.value, '$[1]')
+"""
+
+
+class JournalFile:
+    """An open journal. `read` checks it and must end before the first commit.
+
+    Args:
+        path: The database; its directory must exist and be writable.
+        wait_seconds: How long to wait for a process that is just letting go of it.
+
+    Raises:
+        JournalError: The file is not a journal of ours, is damaged, or in use.
+    """
+
+    def __init__(self, path: Path, *, wait_seconds: float = 5) -> None:
+        self.path = path
+        self.log_bytes = 0
+        self._chain = records.START
+        """Checksum of the newest row of the log."""
+        self._lock = take_lock(path, wait_seconds)
+        try:
+            marked = look_at_files(path)
+            keep_wal(path)
+            self.db = _connect(path, wait_seconds)
+            try:
+                self._folded, self._mark = self._open(marked)
+            except BaseException:
+                self.db.close()
+                raise
+        except BaseException:
+            self._leave_as_found()
+            raise
+
+    def _open(self, marked: Marked | None) -> tuple[Folded, Mark]:
+        try:
+            layout = layout_of(self.db, self.path)
+            if layout == 0:
+                marked = self._create(marked)
+            elif layout < LAYOUT:
+                marked = upgrade(self.path, self.db, layout, marked)
+            elif marked is None:
+                raise JournalDamaged(mark_path(self.path), "it is missing, so that nothing shows what was acknowledged")
+            folded = self._check_pages(marked)
+            self.log_bytes = self.db.execute("SELECT coalesce(sum(length(changes)), 0) FROM log").fetchone()[0]
+        except sqlite3.Error as error:
+            raise from_sqlite(self.path, error) from error
+        return folded, Mark(mark_path(self.path), marked)
+
+    def _create(self, marked: Marked | None) -> Marked:
+        """Make an empty journal; the mark is there first, so that a journal is never without one."""
+        if marked is not None and marked.revision > 1:
+            raise ends_early(self.path, 1, marked.revision)
+        if marked is None:
+            marked = Marked(uuid.uuid4().hex, 0, 1, records.START)
+            make_mark(mark_path(self.path), marked)
+        create_tables(self.db, new_folded(marked.identity))
+        return marked
+
+    def _check_pages(self, marked: Marked) -> Folded:
+        """Let SQLite check its own structure, and read what the tables should hold."""
+        found = self.db.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if found != "ok":
+            raise JournalDamaged(self.path, " ".join(str(found).split()))
+        row = self.db.execute("SELECT value FROM state WHERE name='folded'").fetchone()
+        folded = None if row is None else records.folded_from_text(row[0])
+        if folded is None:
+            raise JournalDamaged(self.path, "its table 'state' cannot be read")
+        if folded.identity != marked.identity:
+            raise JournalDamaged(mark_path(self.path), "it belongs to another journal than the one beside it")
+        return folded
+
+    def read(self) -> Iterator[Stored]:
+        """Return every stored object, and check all there is; nothing may be believed before the last one.
+
+        Raises:
+            JournalDamaged: Something that was acknowledged is missing or changed.
+        """
+        with self._refusing():
+            newest = self._read_log()
+        return self._read_all(newest)
+
+    def _read_all(self, newest: dict[tuple[str, str], Record]) -> Iterator[Stored]:
+        with self._refusing():
+            yield from self._read_objects(newest)
+        for resource, key, revision, body in newest.values():
+            if body is not None:
+                yield resource, key, revision, body
+        drop_evidence(self.path)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Close the journal and leave its files as they were found when they cannot be read."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            self.close()
+            raise from_sqlite(self.path, error) from error
+        except msgspec.DecodeError as error:
+            self.close()
+            raise JournalDamaged(self.path, f"its log cannot be decoded ({error})") from error
+        except JournalDamaged:
+            self.close()
+            raise
+
+    def _read_log(self) -> dict[tuple[str, str], Record]:
+        """Return the newest record of each object in the log; check the chain and the mark."""
+        folded, marked = self._folded, self._mark.marked
+        newest: dict[tuple[str, str], Record] = {}
+        chain, last = bytes.fromhex(folded.chain), folded.revision
+        marked_chain = chain if marked.revision == last else None
+        rows = self.db.execute("SELECT revision, changes, previous, checksum FROM log ORDER BY revision")
+        for revision, changes, previous, checksum in rows:
+            if previous != chain:
+                raise JournalDamaged(self.path, f"writes between revisions {last} and {revision} are missing")
+            if records.log_checksum(previous, revision, changes) != checksum:
+                raise JournalDamaged(self.path, f"the writes up to revision {revision} do not match their checksum")
+            newest.update({(record[0], record[1]): record for record in records.decode(changes)})
+            chain, last = checksum, revision
+            if revision == marked.revision:
+                marked_chain = checksum
+        self._chain, self.last_revision = chain, last
+        if last < marked.revision:
+            raise ends_early(self.path, last, marked.revision)
+        if marked.revision < folded.revision:
+            raise JournalDamaged(
+                mark_path(self.path), f"it stops at revision {marked.revision}, before {folded.revision} was stored"
+            )
+        if marked_chain != marked.chain:
+            raise JournalDamaged(self.path, f"its revision {marked.revision} is not the one that was acknowledged")
+        return newest
+
+    def _read_objects(self, newest: dict[tuple[str, str], Record]) -> Iterator[Stored]:
+        """Yield the objects that the log does not change; check all."""
+        count = total = 0
+        rows = self.db.execute("SELECT resource, key, revision, body, checksum FROM objects")
+        for resource, key, revision, body, checksum in rows:
+            if records.row_checksum(resource, key, revision, body) != checksum:
+                raise JournalDamaged(self.path, f"{resource} {key} does not match its checksum")
+            count, total = count + 1, total + checksum
+            if (resource, key) not in newest:
+                yield resource, key, revision, body
+        found = self._folded.plus(count - self._folded.count, total - self._folded.sum)
+        if found != {"count": self._folded.count, "sum": self._folded.sum}:
+            raise JournalDamaged(
+                self.path, f"it holds {count} objects that are not the {self._folded.count} that were stored"
+            )
+
+    def commit(self, revision: int, changes: list[Record]) -> None:
+        """Make changes durable as one row, and note that they may be acknowledged."""
+        encoded = records.encode(changes)
+        checksum = records.log_checksum(self._chain, revision, encoded)
+        # one that failed may yet be there: the same row is written again
+        self.db.execute("INSERT OR REPLACE INTO log VALUES (?, ?, ?, ?)", (revision, encoded, self._chain, checksum))
+        self._mark.write(revision, checksum)
+        self._chain = checksum
+        self.log_bytes += len(encoded)
+
+    def sync_mark(self) -> None:
+        """Make the mark survive a power failure."""
+        self._mark.sync()
+
+    def fold(self, at_most_bytes: int) -> None:
+        """Move the oldest rows of the log into the table of objects."""
+        newest: dict[tuple[str, str], Record] = {}
+        moved = last = 0
+        chain = b""
+        for revision, changes, checksum in self.db.execute(
+            "SELECT revision, changes, checksum FROM log ORDER BY revision"
+        ):
+            newest.update({(record[0], record[1]): record for record in records.decode(changes)})
+            moved, last, chain = moved + len(changes), revision, checksum
+            if moved >= at_most_bytes:
+                break
+        if not moved:
+            self.log_bytes = 0
+            return
+        self._mark.sync()  # never behind what is folded
+        self._store(newest, last, chain)
+        self.log_bytes = max(0, self.log_bytes - moved)
+
+    def _store(self, newest: dict[tuple[str, str], Record], last: int, chain: bytes) -> None:
+        """Put records into ``objects`` and take what led to them from ``log``, in one transaction."""
+        rows = [
+            (resource, key, revision, body, records.row_checksum(resource, key, revision, body))
+            for resource, key, revision, body in newest.values()
+            if body is not None
+        ]
+        gone = [record[:2] for record in newest.values() if record[3] is None]
+        database = self.db
+        database.execute("BEGIN")
+        replaced, their_sum = database.execute(_FIND_STORED, (msgspec.json.encode(list(newest)).decode(),)).fetchone()
+        database.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)", rows)
+        database.executemany("DELETE FROM objects WHERE resource=? AND key=?", gone)
+        database.execute("DELETE FROM log WHERE revision <= ?", (last,))
+        sums = self._folded.plus(len(rows) - replaced, sum(row[4] for row in rows) - their_sum)
+        folded = msgspec.structs.replace(self._folded, revision=last, chain=chain.hex(), **sums)
+        database.execute("INSERT OR REPLACE INTO state VALUES ('folded', ?)", (folded.to_text(),))
+        database.execute("COMMIT")
+        self._folded = folded
+
+    def roll_back(self) -> None:
+        """Leave the transaction that failed, unless SQLite has done so itself."""
+        with suppress(sqlite3.Error):
+            if self.db.in_transaction:
+                self.db.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the files; those of a journal that was not read to the end, as it may be damaged, are as before."""
+        self.db.close()
+        self._mark.close()
+        self._leave_as_found()
+
+    def _leave_as_found(self) -> None:
+        put_evidence_back(self.path)
+        os.close(self._lock)
+
+
+def _connect(path: Path, wait_seconds: float) -> sqlite3.Connection:
+    db = None
+    try:
+        db = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=wait_seconds)
+        db.execute("PRAGMA locking_mode=EXCLUSIVE")
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute("PRAGMA synchronous=FULL")
+        db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+    except sqlite3.Error as error:
+        if db is not None:
+            db.close()
+        raise from_sqlite(path, error) from error
+    path.chmod(0o600)
+    return db
