@@ -23,6 +23,7 @@ from strato.node.podstatus import ContainerRecord, Ending, PodRecord, phase_of, 
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
 from strato.node.runplan import RUN_SECONDS, plan_run, problems, sleep_seconds
+from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.cgroups import cpu_quota, cpu_shares, cpu_weight
 from strato.node.sandbox.environment import ConfigProblem, Place, References, environment, expand
 from strato.node.sandbox.hosts import Peer, hosts_file
@@ -30,7 +31,7 @@ from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import PodAddresses, choose_block
-from strato.node.sandbox.volumes import File, Inputs, payload, write_payload
+from strato.node.sandbox.volumes import Inputs, payload
 from strato.server.logs import LogOptions
 from strato.server.tables.pods import pod_status as shown_status
 

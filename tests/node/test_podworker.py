@@ -99,7 +99,7 @@ class FakeMachine:
     def oom_killed(self, container: str) -> bool:
         return False
 
-    def termination_message(self, container: str, number: int) -> str:
+    def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
         return ""
 
     def note_substitution(self) -> None:

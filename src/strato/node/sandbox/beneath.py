@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 MAX_LINKS = 40
 """Links followed on the way, as many as the kernel follows."""
@@ -22,7 +22,8 @@ MAX_DEPTH = 128
 """Directories that are held open while a path is resolved in steps."""
 
 _SYS_OPENAT2 = 437
-_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x02, 0x04, 0x08, 0x10
+_RESOLVE_NO_XDEV, _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS = 0x01, 0x02, 0x04
+_RESOLVE_BENEATH, _RESOLVE_IN_ROOT = 0x08, 0x10
 _LACKING = (errno.ENOSYS, errno.EPERM)
 """An older kernel; a filter that was written before the call was known."""
 _RETRIES = 32
@@ -44,7 +45,13 @@ class Scope(enum.Enum):
 
 
 def open_at(
-    directory: int, path: str, flags: int = os.O_PATH, *, scope: Scope = Scope.BENEATH, links: bool = True
+    directory: int,
+    path: str,
+    flags: int = os.O_PATH,
+    *,
+    scope: Scope = Scope.BENEATH,
+    links: bool = True,
+    mounts: bool = True,
 ) -> int:
     """Open what is there already at a path below a directory; return its descriptor.
 
@@ -54,12 +61,14 @@ def open_at(
         flags: As of `os.open`, without O_CREAT.
         scope: What becomes of a path that leads out.
         links: Follow symbolic links on the way and at the end; else they are refused with ELOOP.
+        mounts: Go into what is mounted below the directory; else it is refused with EXDEV.
 
     Raises:
         OSError: It is not there, or leads out.
     """
     encoded = _encoded(path)
-    resolve = scope.value | _RESOLVE_NO_MAGICLINKS | (0 if links else _RESOLVE_NO_SYMLINKS)
+    resolve = scope.value | _RESOLVE_NO_MAGICLINKS
+    resolve |= (0 if links else _RESOLVE_NO_SYMLINKS) | (0 if mounts else _RESOLVE_NO_XDEV)
     if _openat2_works():
         for _ in range(_RETRIES):
             found = _openat2(directory, encoded, flags | os.O_CLOEXEC, resolve)
@@ -71,11 +80,29 @@ def open_at(
         walk.follow()
         if walk.missing:
             raise _error(errno.ENOENT, path)
-        return walk.open(flags)
+        found = walk.open(flags)
+    if not mounts and _mount_of(found) != _mount_of(directory):
+        os.close(found)
+        raise _error(errno.EXDEV, path)
+    return found
 
 
-def make_directories(directory: int, path: str, mode: int = 0o755, *, scope: Scope = Scope.BENEATH) -> int:
+def make_directories(
+    directory: int,
+    path: str,
+    mode: int = 0o755,
+    *,
+    scope: Scope = Scope.BENEATH,
+    set_up: Callable[[int], None] | None = None,
+) -> int:
     """Open a directory below another, made if missing with those above it; return its descriptor (O_PATH).
+
+    Args:
+        directory: Descriptor of the directory.
+        path: Below it, by the rules of the scope.
+        mode: Of directories that are made; the process's umask counts.
+        scope: What becomes of a path that leads out.
+        set_up: Called with the descriptor (O_PATH) of each directory that was made.
 
     Raises:
         OSError: It leads out, or something on the way is no directory.
@@ -84,6 +111,9 @@ def make_directories(directory: int, path: str, mode: int = 0o755, *, scope: Sco
         walk.follow()
         while walk.missing:
             walk.make_directory(mode)
+            walk.step()
+            if set_up is not None:
+                set_up(walk.reached)
             walk.follow()
         return walk.open(os.O_PATH | os.O_DIRECTORY)
 
@@ -108,23 +138,30 @@ def locate(root: int, path: str) -> tuple[list[str], list[str]]:
         return walk.names, walk.missing
 
 
+def open_regular(path: str) -> int:
+    """Open a regular file for reading; a link, pipe or device in its place is refused and never opened.
+
+    Raises:
+        OSError: It is not there, or no regular file.
+    """
+    found = os.open(path, _STEP)
+    try:
+        if not stat.S_ISREG(os.fstat(found).st_mode):
+            raise _error(errno.EINVAL, path)
+        return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(found)
+
+
 def read_regular(path: str, limit: int, *, from_end: bool = False) -> bytes:
     """Read at most so many bytes of a regular file; nothing of anything else: a pipe or device is not waited for."""
     try:
-        found = os.open(path, _STEP)
-    except OSError:
-        return b""
-    try:
-        if not stat.S_ISREG(os.fstat(found).st_mode):
-            return b""
-        with open(f"/proc/self/fd/{found}", "rb") as file:
+        with open(open_regular(path), "rb") as file:
             if from_end:
-                file.seek(max(0, os.fstat(found).st_size - limit))
+                file.seek(max(0, os.fstat(file.fileno()).st_size - limit))
             return file.read(limit)
     except OSError:
         return b""
-    finally:
-        os.close(found)
 
 
 def change_directory(path: str) -> None:
@@ -203,29 +240,38 @@ class _Walk:
         """What is still to be passed after `follow`: the first of it is not there."""
         return self._todo[::-1]
 
+    @property
+    def reached(self) -> int:
+        """Descriptor (O_PATH) of what has been reached."""
+        return self._held[-1]
+
     def follow(self) -> None:
         """Go on until the end of the path or to the first name that is not there."""
         while self._todo:
-            name = self._todo[-1]
-            if name == "..":
-                self._todo.pop()
-                self._back()
-                continue
             try:
-                found = os.open(name, _STEP, dir_fd=self._held[-1])
+                self.step()
             except FileNotFoundError:
                 return
-            self._todo.pop()
-            if stat.S_ISLNK(os.fstat(found).st_mode):
-                self._follow_link(found)
-            elif len(self._held) > MAX_DEPTH:
-                os.close(found)
-                raise _error(errno.ENAMETOOLONG, self._path)
-            else:
-                self._held.append(found)
-                self.names.append(name)
         if self._must_be_directory and not stat.S_ISDIR(os.fstat(self._held[-1]).st_mode):
             raise _error(errno.ENOTDIR, self._path)
+
+    def step(self) -> None:
+        """Pass one name; FileNotFoundError when it is not there."""
+        name = self._todo[-1]
+        if name == "..":
+            self._todo.pop()
+            self._back()
+            return
+        found = os.open(name, _STEP, dir_fd=self._held[-1])
+        self._todo.pop()
+        if stat.S_ISLNK(os.fstat(found).st_mode):
+            self._follow_link(found)
+        elif len(self._held) > MAX_DEPTH:
+            os.close(found)
+            raise _error(errno.ENAMETOOLONG, self._path)
+        else:
+            self._held.append(found)
+            self.names.append(name)
 
     def _follow_link(self, found: int) -> None:
         try:
@@ -300,6 +346,12 @@ def _openat2(directory: int, path: bytes, flags: int, resolve: int) -> int:
     how = struct.pack("QQQ", flags, 0, resolve)
     found = int(_libc.syscall(ctypes.c_long(_SYS_OPENAT2), directory, path, how, ctypes.c_size_t(len(how))))
     return found if found >= 0 else -ctypes.get_errno()
+
+
+def _mount_of(descriptor: int) -> str:
+    """Return the number of the mount a file was reached through."""
+    with open(f"/proc/self/fdinfo/{descriptor}") as file:
+        return next(line for line in file if line.startswith("mnt_id:"))
 
 
 def _file_system(descriptor: int) -> int:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from strato.node.sandbox.removal import remove_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,8 @@ class PodPlace:
     """Paths of one pod."""
 
     home: str
+    remove: Callable[[str], object] = remove_tree
+    """Removes a tree, at once or later."""
 
     @property
     def namespaces(self) -> str:
@@ -47,7 +50,7 @@ class PodPlace:
 
     def drop_attempt(self, container: str, number: int) -> None:
         """Forget an old run and its log."""
-        shutil.rmtree(self.attempt(container, number), ignore_errors=True)
+        self.remove(self.attempt(container, number))
         directory, name = os.path.split(self.log(container, number))
         if os.path.isdir(directory):
             for entry in os.listdir(directory):
@@ -94,20 +97,16 @@ class PodPlace:
 
     def forget_logs(self) -> None:
         """Remove the logs of a former life."""
-        shutil.rmtree(os.path.join(self.home, "logs"), ignore_errors=True)
+        remove_tree(os.path.join(self.home, "logs"))
 
     def keep_logs_only(self) -> None:
         """Remove everything but the logs; without any the whole directory."""
         if not os.path.isdir(os.path.join(self.home, "logs")):
-            shutil.rmtree(self.home, ignore_errors=True)
+            self.remove(self.home)
             return
-        for entry in os.scandir(self.home):
-            if entry.name == "logs":
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                os.unlink(entry.path)
+        for name in os.listdir(self.home):
+            if name != "logs":
+                self.remove(os.path.join(self.home, name))
 
     def running_pids(self) -> list[str]:
         """Return the attempt directories that hold a state file without an ending."""
@@ -123,10 +122,12 @@ class Layout:
     """Paths of a node."""
 
     data_dir: str
+    remove: Callable[[str], object] = remove_tree
+    """Removes a tree of a pod's, at once or later."""
 
     def pod(self, uid: str) -> PodPlace:
         """Paths of a pod."""
-        return PodPlace(os.path.join(self.data_dir, "pods", uid))
+        return PodPlace(os.path.join(self.data_dir, "pods", uid), self.remove)
 
     @property
     def cgroups(self) -> str:
@@ -146,10 +147,10 @@ class Layout:
 
     def remove_pod(self, uid: str) -> None:
         """Remove everything of a pod whose processes are gone."""
-        shutil.rmtree(self.memory_home(uid), ignore_errors=True)
-        shutil.rmtree(self.pod(uid).home, ignore_errors=True)
+        self.remove(self.memory_home(uid))
+        self.remove(self.pod(uid).home)
 
     def clear_pod(self, uid: str) -> None:
         """Remove all of a pod whose processes are gone but its logs, which are read as long as the API knows it."""
-        shutil.rmtree(self.memory_home(uid), ignore_errors=True)
+        self.remove(self.memory_home(uid))
         self.pod(uid).keep_logs_only()

@@ -51,7 +51,7 @@ class LogWriter:
         os.close(self._file)
 
     def _open(self) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._file = os.open(self._name, flags, 0o640, dir_fd=self._directory)
         self._size = os.fstat(self._file).st_size
 

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Protocol, Self
+from typing import BinaryIO, Protocol, Self
 
 from strato.clock import Clock, parse_time
 from strato.errors import NotFound
+from strato.node.sandbox import beneath
 from strato.node.sandbox.layout import Layout, PodPlace
 
 FOLLOW_SECONDS = 0.1
 """Between two looks for more output while a log is followed."""
 _CHUNK_BYTES = 65536
+_MESSAGE_LINES, _MESSAGE_BYTES, _END_BYTES = 80, 2048, 16384
 
 
 class LogQuery(Protocol):
@@ -133,8 +135,9 @@ class DiskLogs:
 
 
 def _attempt(place: PodPlace, namespace: str, pod: str, container: str, *, previous: bool) -> int:
-    directory = os.path.join(place.home, "logs", container)
-    numbers = sorted(int(f[:-4]) for f in _names(directory) if f.endswith(".log") and f[:-4].isdigit())
+    is_name = bool(container) and "/" not in container and container not in (".", "..")
+    files = _names(os.path.join(place.home, "logs", container)) if is_name else []
+    numbers = sorted(int(f[:-4]) for f in files if f.endswith(".log") and f[:-4].isdigit())
     if previous:
         numbers = numbers[:-1]
     if not numbers and previous:
@@ -150,7 +153,7 @@ class _Tail:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._file = open(path, "rb")  # noqa: SIM115 - closed by __exit__; rotation opens another
+        self._file = _open(path)
         self._rest = b""
 
     def __enter__(self) -> Self:
@@ -162,11 +165,12 @@ class _Tail:
     def older(self) -> Iterator[bytes]:
         """Yield the records of the rotated files, the oldest first."""
         directory, name = os.path.split(self._path)
-        numbers = sorted((int(n[len(name) + 1 :]) for n in _names(directory) if n.startswith(name + ".")), reverse=True)
+        tails = (n[len(name) + 1 :] for n in _names(directory) if n.startswith(name + "."))
+        numbers = sorted((int(tail) for tail in tails if tail.isdigit()), reverse=True)
         ours = os.fstat(self._file.fileno()).st_ino
         for number in numbers:
             try:
-                with open(f"{self._path}.{number}", "rb") as file:
+                with _open(f"{self._path}.{number}") as file:
                     if os.fstat(file.fileno()).st_ino != ours:  # rotated just now: its records come from `read`
                         yield from (line.rstrip(b"\n") for line in file)
             except FileNotFoundError:
@@ -185,7 +189,7 @@ class _Tail:
         try:
             if os.stat(self._path).st_ino == os.fstat(self._file.fileno()).st_ino:
                 return False
-            fresh = open(self._path, "rb")  # noqa: SIM115 - as above
+            fresh = _open(self._path)
         except FileNotFoundError:
             return False
         self._file.close()
@@ -205,8 +209,29 @@ def _so_far(tail: _Tail) -> Iterator[bytes]:
         yield from records
 
 
+def last_lines(place: PodPlace, container: str, number: int) -> str:
+    """Return the end of a run's log as the kubelet takes it for a termination message: 80 lines, 2 KiB at most."""
+    data = beneath.read_regular(place.log(container, number), _END_BYTES, from_end=True)
+    records = data.split(b"\n")[:-1]
+    if len(data) == _END_BYTES:
+        records = records[1:]  # begins somewhere in a line
+    lines = [record.split(b" ", 3)[-1] for record in records]
+    return b"\n".join(lines[-_MESSAGE_LINES:])[-_MESSAGE_BYTES:].decode(errors="replace")
+
+
+def _open(path: str) -> BinaryIO:
+    """Open a log; nothing that was put in its place is followed or waited for."""
+    try:
+        return open(beneath.open_regular(path), "rb")
+    except FileNotFoundError:
+        raise
+    except OSError as err:
+        raise FileNotFoundError(path) from err
+
+
 def _names(directory: str) -> list[str]:
     try:
-        return os.listdir(directory)
-    except FileNotFoundError:
+        with beneath.opened(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as found:
+            return os.listdir(found)
+    except OSError:
         return []

@@ -43,6 +43,7 @@ from strato.node.sandbox.network import (
 )
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
+from strato.node.sandbox.removal import TreeRemover
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
 from strato.node.statuswriter import StatusWriter
@@ -150,10 +151,11 @@ class SandboxNode:
             else informers.informer(Node)
         )
         self._recorder = EventRecorder(cluster, clock, "kubelet")
+        self._remover = TreeRemover()
         self._machine = Machine(
             cluster=cluster,
             runtime=self._runtime,
-            layout=Layout(directory),
+            layout=Layout(directory, self._remover.remove),
             images=ImageStore(directory),
             cgroups=Cgroups(bridge_name(directory), note=Layout(directory).cgroups),
             node_name=name,
@@ -231,6 +233,7 @@ class SandboxNode:
                 group.create_task(heartbeats.run())
                 group.create_task(sync.run())
                 group.create_task(self._remove_strangers())
+                group.create_task(self._remover.run(self._clock))
         finally:
             await self._close()
 

@@ -30,7 +30,7 @@ from strato.node.restarts import ALWAYS, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Launch, Run, Runtime, RuntimeProblem
-from strato.node.sandbox.sandbox import ImageMissing
+from strato.node.sandbox.sandbox import MESSAGE_BYTES, ImageMissing
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
@@ -39,7 +39,6 @@ REFRESH_SECONDS = 30.0
 KILL_PATIENCE_SECONDS = 5.0
 _KEPT_ATTEMPTS = 2
 _OVER = ("Succeeded", "Failed")
-_MESSAGE_BYTES = 4096
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +88,7 @@ class Sandbox(Protocol):
         """Return whether the kernel killed something of it for lack of memory."""
         ...
 
-    def termination_message(self, container: str, number: int) -> str:
+    def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
         """Return what the container left as its last words."""
         ...
 
@@ -367,7 +366,8 @@ class PodWorker:
             started_at=ended.started_at,
             finished_at=ended.finished_at,
             signal=ended.signal,
-            message=(ended.error or self.sandbox.termination_message(spec.name, attempt))[:_MESSAGE_BYTES],
+            message=ended.error[:MESSAGE_BYTES]
+            or self.sandbox.termination_message(spec, attempt, failed=ended.exit_code != 0),
             container_id=container_id,
         )
 

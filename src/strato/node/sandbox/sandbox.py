@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
 import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
@@ -20,12 +20,15 @@ from strato.api.core import ConfigMap, Container, PersistentVolume, PersistentVo
 from strato.client.cluster import Cluster
 from strato.errors import ApiError, MethodNotAllowed, NotFound
 from strato.node.images import ImageStore, choose
+from strato.node.sandbox import beneath
+from strato.node.sandbox.atomicwriter import write_payload
 from strato.node.sandbox.cgroups import Cgroups, Limits
 from strato.node.sandbox.environment import ConfigProblem, Place, References, command_line, environment
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES, Driver
 from strato.node.sandbox.gpupool import GpuPool, Grant, variables
 from strato.node.sandbox.hosts import hostname_of
 from strato.node.sandbox.layout import Layout
+from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.network import veth_name
 from strato.node.sandbox.resolver import Reach, resolv_conf
 from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
@@ -34,13 +37,16 @@ from strato.node.sandbox.volumes import (
     Inputs,
     Mount,
     check_host_path,
+    make_empty_dir,
     make_sub_path,
     mounts_of,
+    own_directory,
     payload,
     referenced_objects,
-    write_payload,
 )
 
+MESSAGE_BYTES = 4096
+"""Of a termination message, at most."""
 _TOKEN_USE = 0.8
 """Share of a token's lifetime after which a pod gets a new one."""
 
@@ -168,7 +174,7 @@ class PodSandbox:
     def _write(self, name: str, text: str) -> None:
         path = self.place.file(name)
         data = text.encode()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             os.pwrite(descriptor, data, 0)  # never truncated first: a reader must not see an empty file
             os.ftruncate(descriptor, len(data))
@@ -199,7 +205,7 @@ class PodSandbox:
             directory = self.place.volume(volume.name)
             payloads.add(volume.name)
             self._locations[volume.name] = directory
-            write_payload(directory, files)
+            write_payload(directory, files, self._volume_group)
         self._payloads = frozenset(payloads)
 
     @property
@@ -228,7 +234,7 @@ class PodSandbox:
         changed = {volume.name: payload(volume, inputs) for volume in self._pod.spec.volumes}
         for name, files in changed.items():
             if files is not None and os.path.isdir(self.place.home):
-                write_payload(self.place.volume(name), files)
+                write_payload(self.place.volume(name), files, self._volume_group)
 
     async def _locate(self, volume: Volume) -> str:
         if volume.host_path is not None:
@@ -239,12 +245,22 @@ class PodSandbox:
             return await self._claimed(f"{self._pod.metadata.name}-{volume.name}")
         if volume.empty_dir is None and (volume.csi is not None or volume.nfs is not None):
             raise ConfigProblem(f"volume {volume.name!r}: csi and nfs volumes cannot be mounted by this node")
-        in_memory = volume.empty_dir is not None and volume.empty_dir.medium == "Memory"
-        home = self._machine.layout.memory_home(self._pod.metadata.uid)
-        directory = os.path.join(home, volume.name) if in_memory else self.place.volume(volume.name)
-        os.makedirs(directory, exist_ok=True)
-        os.chmod(directory, 0o777)
-        return directory
+        directory = self.place.volume(volume.name)
+        if volume.empty_dir is not None and volume.empty_dir.medium == "Memory":
+            directory = os.path.join(own_directory(self._memory_home), volume.name)
+        return make_empty_dir(directory, self._volume_group)
+
+    @property
+    def _memory_home(self) -> str:
+        return self._machine.layout.memory_home(self._pod.metadata.uid)
+
+    @property
+    def _volume_group(self) -> int | None:
+        """Group of the volumes' files; only root can give them one."""
+        security = self._pod.spec.security_context
+        if security is None or self._machine.runtime.isolation != "root":
+            return None
+        return security.fs_group
 
     async def _claimed(self, name: str) -> str:
         cluster, namespace = self._machine.cluster, self._pod.metadata.namespace
@@ -368,9 +384,11 @@ class PodSandbox:
         taken = {mount.target for mount in mounts}
         message = self.place.attempt(container.name, attempt) + "/termination-log"
         os.makedirs(os.path.dirname(message), exist_ok=True)
-        with open(message, "wb"):
-            pass
-        os.chmod(message, 0o666)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(message)
+        descriptor = os.open(message, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        os.fchmod(descriptor, 0o666)
+        os.close(descriptor)
         own = [Mount(self.place.file(name), f"/etc/{name}") for name in ("hosts", "hostname", "resolv.conf")]
         own.append(Mount(message, container.termination_message_path or "/dev/termination-log"))
         return mounts + [mount for mount in own if mount.target not in taken]
@@ -392,13 +410,19 @@ class PodSandbox:
         """Return whether the kernel killed something of it for lack of memory."""
         return self._machine.cgroups.oom_killed(f"{self._pod.metadata.uid}/{container}")
 
-    def termination_message(self, container: str, number: int) -> str:
-        """Return what the container wrote to its termination message path."""
-        try:
-            with open(self.place.attempt(container, number) + "/termination-log", errors="replace") as file:
-                return file.read(4096)
-        except OSError:
-            return ""
+    def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
+        """Return what a container wrote to its termination message path; else, if it asks for that, the end of its log.
+
+        Args:
+            container: Which.
+            number: Its run.
+            failed: Whether it ended with an error: only then the log counts.
+        """
+        path = self.place.attempt(container.name, number) + "/termination-log"
+        text = beneath.read_regular(path, MESSAGE_BYTES).decode(errors="replace")
+        if text or not failed or container.termination_message_policy != "FallbackToLogsOnError":
+            return text
+        return last_lines(self.place, container.name, number)
 
     def note_substitution(self) -> None:
         """Count a container that runs on the machine's root instead of its image."""
@@ -415,7 +439,7 @@ class PodSandbox:
         for container in (*self._pod.spec.init_containers, *self._pod.spec.containers):
             number = self.place.last_attempt(container.name)
             if number >= 0:
-                shutil.rmtree(self.place.attempt(container.name, number) + "/scratch", ignore_errors=True)
+                self.place.remove(self.place.attempt(container.name, number) + "/scratch")
 
 
 def _first(*values: int | None) -> int | None:

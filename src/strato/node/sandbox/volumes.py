@@ -1,18 +1,16 @@
 """Volumes: what files a pod's ConfigMaps, Secrets and downward API become, and where each volume lies on the machine.
 
-`payload` decides the files of a volume (pure); `write_payload` puts them down in the kubelet's layout, with a
-``..data`` link that switches all of them at once; `mounts_of` says which path appears where in a container.
+`payload` decides the files of a volume (pure); `atomicwriter` writes them. `mounts_of` says which path appears where
+in a container.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
-import shutil
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strato.api.core import (
@@ -27,6 +25,7 @@ from strato.api.core import (
     VolumeMount,
 )
 from strato.node.sandbox import beneath
+from strato.node.sandbox.atomicwriter import DEFAULT_MODE, File
 from strato.node.sandbox.environment import (
     ConfigProblem,
     Place,
@@ -36,16 +35,6 @@ from strato.node.sandbox.environment import (
     references_in,
     resource_value,
 )
-
-DEFAULT_MODE = 0o644
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """One file of a payload volume."""
-
-    content: bytes
-    mode: int = DEFAULT_MODE
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,57 +159,13 @@ def referenced_objects(pod: Pod) -> tuple[set[str], set[str]]:
     return config_maps, secrets
 
 
-def write_payload(directory: str, files: Mapping[str, File]) -> bool:
-    """Write a payload volume so that readers see the old files or the new ones, never a mixture.
-
-    The versions of the files are named after their content: the same files are not written twice, also not after a
-    restart of the node.
-
-    Args:
-        directory: The volume's directory; made if missing.
-        files: Relative path → file.
-
-    Returns:
-        Whether there was anything to write.
-    """
-    version = f"..{_digest(files)}"
-    data = os.path.join(directory, "..data")
-    old = os.readlink(data) if os.path.islink(data) else ""
-    if old == version:
-        return False
-    os.makedirs(directory, exist_ok=True)
-    new = os.path.join(directory, version)
-    for path, file in files.items():
-        target = os.path.join(new, path)
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        with open(target, "wb") as handle:
-            handle.write(file.content)
-        os.chmod(target, file.mode)
-    os.makedirs(new, exist_ok=True)
-    fresh = os.path.join(directory, "..data_new")
-    if os.path.lexists(fresh):
-        os.unlink(fresh)
-    os.symlink(version, fresh)
-    os.replace(fresh, data)
-    tops = {path.split("/", 1)[0] for path in files}
-    for top in tops:
-        link = os.path.join(directory, top)
-        if not os.path.islink(link):
-            os.symlink(f"..data/{top}", link)
-    for name in os.listdir(directory):
-        if not name.startswith("..") and name not in tops:
-            os.unlink(os.path.join(directory, name))
-    if old:
-        shutil.rmtree(os.path.join(directory, old), ignore_errors=True)
-    return True
-
-
-def _digest(files: Mapping[str, File]) -> str:
-    digest = hashlib.blake2b(digest_size=8)
-    for path, file in sorted(files.items()):
-        digest.update(f"{path}\0{file.mode:o}\0{len(file.content)}\0".encode())
-        digest.update(file.content)
-    return digest.hexdigest()
+_HOST_PATH_TYPES: Mapping[str, Callable[[int], bool]] = {
+    "Directory": stat.S_ISDIR,
+    "File": stat.S_ISREG,
+    "Socket": stat.S_ISSOCK,
+    "CharDevice": stat.S_ISCHR,
+    "BlockDevice": stat.S_ISBLK,
+}
 
 
 def check_host_path(source: HostPathSource) -> str:
@@ -230,15 +175,51 @@ def check_host_path(source: HostPathSource) -> str:
         ConfigProblem: It is not what the type asks for.
     """
     path, kind = source.path, source.type
+    if not path.startswith("/") or ".." in path.split("/"):
+        raise ConfigProblem(f"hostPath {path!r} is refused: it must be absolute and must not contain '..'")
     if kind == "DirectoryOrCreate":
         os.makedirs(path, mode=0o755, exist_ok=True)
-    elif kind == "FileOrCreate" and not os.path.exists(path):
-        with open(path, "ab"):
-            pass
-    is_right = {"Directory": os.path.isdir(path), "File": os.path.isfile(path)}
-    if not is_right.get(kind.removesuffix("OrCreate"), os.path.exists(path)):
-        raise ConfigProblem(f"hostPath type check failed: {path} is not {kind or 'there'}")
+    elif kind == "FileOrCreate":
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    is_right = _HOST_PATH_TYPES.get(kind.removesuffix("OrCreate"))
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as err:
+        raise ConfigProblem(f"hostPath type check failed: {path} is not {kind or 'there'}") from err
+    if is_right is not None and not is_right(mode):
+        raise ConfigProblem(f"hostPath type check failed: {path} is not {kind}")
     return path
+
+
+def make_empty_dir(directory: str, group: int | None = None) -> str:
+    """Make the directory of an emptyDir volume, writable by whoever the pod's containers run as.
+
+    Args:
+        directory: Where; the directory above it is the node's.
+        group: Owner's group (``fsGroup``), also of what is made in it.
+    """
+    os.makedirs(directory, exist_ok=True)
+    with beneath.opened(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as descriptor:
+        if group is not None:
+            os.fchown(descriptor, -1, group)
+        os.fchmod(descriptor, 0o777 if group is None else 0o777 | stat.S_ISGID)
+    return directory
+
+
+def own_directory(path: str) -> str:
+    """Make a directory that only the node may look into, where anybody may make one; return its path.
+
+    Raises:
+        ConfigProblem: Somebody else made it first.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+    with contextlib.suppress(OSError), beneath.opened(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW) as directory:
+        if os.fstat(directory).st_uid == os.geteuid():
+            os.fchmod(directory, 0o700)
+            return path
+    raise ConfigProblem(f"{path} is not this node's own directory: somebody else has made it; remove it")
 
 
 def mounts_of(
