@@ -177,10 +177,15 @@ async def test_health_and_metrics(served) -> None:
 
 
 async def test_not_ready_names_what_is_missing() -> None:
-    server = await http.serve(http.create_app(Core(), lambda headers, scope: User("u"), ready=lambda: ["journal"]))
+    server = await http.serve(
+        http.create_app(
+            Core(), lambda headers, scope: User("u"), ready=lambda: {"journal": "disk is full", "queues": ""}
+        )
+    )
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session, session.get("/readyz") as answer:
         assert answer.status == 500
-        assert "journal" in await answer.text()
+        lines = ["[+]ping ok", "[-]journal failed: disk is full", "[+]queues ok", "readyz check failed", ""]
+        assert (await answer.text()).split("\n") == lines
     await server.stop()
 
 

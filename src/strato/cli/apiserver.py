@@ -12,10 +12,13 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from strato.api import catalog
+from strato.api.defaults.queues import initial_queues
 from strato.api.wire import User
 from strato.cli.home import Home
 from strato.client.local import LocalCluster
 from strato.clock import Clock
+from strato.errors import AlreadyExists
 from strato.metrics import Registry
 from strato.server.api import ApiServer
 from strato.server.auth import bootstrap, kubeconfig
@@ -27,6 +30,7 @@ from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
 from strato.server.http import HttpServer, create_app, serve
 from strato.server.journal import SqliteJournal
+from strato.server.readiness import Readiness
 
 JOURNAL = "journal.sqlite"
 COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.NODE, bootstrap.WEBHOOK)
@@ -99,12 +103,14 @@ async def open_api(
         tokens=authenticator,
         root_certificate=authority.certificate.decode(),
     )
+    await _create_queues(server)
     certificate, key = authority.server_files((host, socket.gethostname()))
     app = create_app(
         server,
         authenticator,
         metrics,
         impersonate=partial(impersonated, authorizer=server.authorizer),
+        ready=Readiness(server.store, journal),
         other_metrics=other_metrics,
     )
     http = await serve(
@@ -114,6 +120,15 @@ async def open_api(
     for path, user in kubeconfigs(home).items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
     return Api(home, server, http, journal, address)
+
+
+async def _create_queues(server: ApiServer) -> None:
+    """Create the queues that every job needs; the first request to come may be a job."""
+    await server.store.settled()  # kinds are served once their definitions are durable
+    cluster = LocalCluster(server, bootstrap.ADMIN)
+    for queue in initial_queues():
+        with suppress(AlreadyExists):
+            await cluster.create(catalog.QUEUE, queue)
 
 
 def kubeconfigs(home: Home) -> dict[Path, User]:

@@ -8,11 +8,11 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import msgspec
 
 from strato.api import catalog
+from strato.api.defaults.queues import initial_queues
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.client.cluster import Cluster
@@ -373,13 +373,8 @@ class Scheduler:
 
     async def _ensure_queues(self) -> None:
         """Create the queues ``root`` and the default one when they are missing."""
-        for name, reclaimable in (("root", False), (self._default_queue, True)):
-            body: dict[str, Any] = {
-                "apiVersion": catalog.QUEUE.api_version,
-                "kind": catalog.QUEUE.name,
-                "metadata": {"name": name},
-                "spec": {"weight": 1, "reclaimable": reclaimable},
-            }
+        for body in initial_queues(self._default_queue):
+            name = body["metadata"]["name"]
             refusal: ApiError | None = None
             for attempt in range(60):
                 try:

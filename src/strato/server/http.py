@@ -144,7 +144,7 @@ def create_app(
     authenticate: Authenticate,
     metrics: Registry | None = None,
     *,
-    ready: Ready = list,
+    ready: Ready = dict,
     authorize_path: Callable[[User, str, str], ApiError | None] | None = None,
     impersonate: Impersonate | None = None,
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from strato.api.wire import Request, Response, User
@@ -13,10 +13,10 @@ _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 
 
 class Ready(Protocol):
-    """Names what is not ready yet."""
+    """Says what is not ready, and why."""
 
-    def __call__(self) -> list[str]:
-        """Return the names of failing checks; empty when ready."""
+    def __call__(self) -> Mapping[str, str]:
+        """Return every check and why it fails; the empty string says that it passes."""
         ...
 
 
@@ -57,12 +57,12 @@ class OwnPaths:
         return self._health(request, base)
 
     def _health(self, request: Request, base: str) -> Response:
-        failing = self._ready() if base == "/readyz" else []
+        checks = {"ping": ""} if base != "/readyz" else {"ping": "", **self._ready()}
+        failing = any(checks.values())
         headers = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, private"}
         plain = "text/plain; charset=utf-8"
         if not failing and "verbose" not in request.query:
             return Response(200, b"ok", plain, headers)
-        lines = [f"[-]{name} failed: not ready yet" for name in failing] or ["[+]ping ok"]
-        name = base[1:]
-        lines.append(f"{name} check {'failed' if failing else 'passed'}")
+        lines = [f"[-]{name} failed: {why}" if why else f"[+]{name} ok" for name, why in checks.items()]
+        lines.append(f"{base[1:]} check {'failed' if failing else 'passed'}")
         return Response(500 if failing else 200, "\n".join(lines).encode() + b"\n", plain, headers)

@@ -26,6 +26,12 @@ from strato.errors import ApiError, StratoError, Unavailable
 
 _READY, _METRICS, _STOP, _END = "/ready", "/metrics", "/stop", "/end"
 _STOP_SECONDS = 20.0
+_METRICS_SECONDS = 1.0
+"""How long a scrape of the server waits for the other process; a scraper's own patience is ten."""
+_UP = b"""# HELP strato_parts_up Whether the process of controllers, scheduler and nodes answers.
+# TYPE strato_parts_up gauge
+strato_parts_up %d
+"""
 _EXIT_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
@@ -69,14 +75,14 @@ class Companion:
         return summary
 
     async def metrics(self) -> bytes:
-        """Return the parts' metrics; nothing while they cannot be asked."""
-        if self._link is None or self._link.closed.is_set():
-            return b""
-        try:
-            response: Response = await self._link.handle(Request("GET", _METRICS))
-        except ApiError:
-            return b""
-        return response.body
+        """Return the parts' metrics; while they do not answer (stopped, busy, not there yet) only that they do not."""
+        body = b""
+        if self._link is not None and not self._link.closed.is_set():
+            with contextlib.suppress(ApiError, TimeoutError):
+                async with asyncio.timeout(_METRICS_SECONDS):
+                    response: Response = await self._link.handle(Request("GET", _METRICS))
+                    body = response.body
+        return body + _UP % bool(body)
 
     async def run(self) -> None:
         """Wait until the parts end; end them when cancelled, while the server still answers what they do last.
