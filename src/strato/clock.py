@@ -20,6 +20,9 @@ from strato.errors import InvariantError
 
 T = TypeVar("T")
 
+work_timer = time.perf_counter
+"""Measures how long work takes, in seconds, where only that is of interest."""
+
 
 class Clock(Protocol):
     """What a component may ask of time."""

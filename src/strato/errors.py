@@ -174,6 +174,9 @@ class Gone(ApiError):
 
     default_reason, default_code = "Expired", 410
 
+    continue_token = ""
+    """Reads on from where a list was, though not consistently; ``Status.metadata.continue``."""
+
 
 class TooLarge(ApiError):
     """The body is over the limit."""

@@ -62,6 +62,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.waiting: list[tuple[int, asyncio.Task[ApiError | None]]] = []
         self.watchers: list[tuple[stores.Watcher, bool, dict[str, bytes]]] = []
         """With whether they run ahead, and what they have seen."""
+        self.snapshots: list[tuple[stores.Snapshot, str, dict[str, bytes]]] = []
+        """With the prefix they are read by, and what they show."""
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
         return self.loop.run_until_complete(main)
@@ -135,13 +137,29 @@ class StoreMachine(RuleBasedStateMachine):
         revision = data.draw(st.sampled_from(sorted(self.history)))
         wanted = {key: body for key, body in self.history[revision].items() if key.startswith(prefix)}
         try:
-            keys, body_of = self.store.bucket("things").at(revision, prefix)
+            snapshot = self.store.bucket("things").snapshot(self.store.published, revision)
         except Gone:
             assert self._is_compacted(revision)
             return
         assert not self._is_compacted(revision)
-        assert list(keys) == sorted(wanted)
-        assert {key: body_of(key) for key in keys} == wanted
+        self._check(snapshot, prefix, wanted)
+        self.snapshots.append((snapshot, prefix, wanted))
+
+    @precondition(lambda self: self.snapshots)
+    @rule(data=st.data(), is_kept=st.booleans())
+    def a_snapshot_stays_as_it_was(self, data: st.DataObject, is_kept: bool) -> None:
+        position = data.draw(st.integers(0, len(self.snapshots) - 1))
+        self._check(*self.snapshots[position])
+        if not is_kept:
+            del self.snapshots[position]
+
+    def _check(self, snapshot: stores.Snapshot, prefix: str, wanted: dict[str, bytes]) -> None:
+        keys = sorted(wanted)
+        assert list(snapshot.items(prefix)) == [(key, wanted[key]) for key in keys]
+        assert snapshot.count(prefix) == len(keys)
+        for position, key in enumerate(keys):
+            assert list(snapshot.keys(prefix, key)) == keys[position + 1 :]
+            assert snapshot.count(prefix, key) == len(keys) - position - 1
 
     @rule(data=st.data(), ahead=st.booleans())
     def watch_from_any_revision(self, data: st.DataObject, ahead: bool) -> None:

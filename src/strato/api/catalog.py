@@ -20,6 +20,7 @@ from strato.api import (
     core,
     discovery,
     events,
+    flowcontrol,
     networking,
     policy,
     rbac,
@@ -169,6 +170,24 @@ PODDISRUPTIONBUDGET = _kind(
 
 PRIORITYCLASS = _kind(
     "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", scheduling.PriorityClass, "pc", namespaced=False
+)
+FLOWSCHEMA = _kind(
+    "flowcontrol.apiserver.k8s.io",
+    "v1",
+    "FlowSchema",
+    "flowschemas",
+    flowcontrol.FlowSchema,
+    namespaced=False,
+    has_status=True,
+)
+PRIORITYLEVELCONFIGURATION = _kind(
+    "flowcontrol.apiserver.k8s.io",
+    "v1",
+    "PriorityLevelConfiguration",
+    "prioritylevelconfigurations",
+    flowcontrol.PriorityLevelConfiguration,
+    namespaced=False,
+    has_status=True,
 )
 LEASE = _kind("coordination.k8s.io", "v1", "Lease", "leases", coordination.Lease)
 EVENTS_EVENT = _kind("events.k8s.io", "v1", "Event", "events", events.Event, "ev")
@@ -493,6 +512,8 @@ BUILTIN: tuple[Kind, ...] = (
     LEASE,
     ENDPOINTSLICE,
     EVENTS_EVENT,
+    FLOWSCHEMA,
+    PRIORITYLEVELCONFIGURATION,
     INGRESSCLASS,
     INGRESS,
     NETWORKPOLICY,

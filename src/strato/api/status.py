@@ -98,6 +98,8 @@ def to_status(error: ApiError) -> dict[str, Any]:
     }
     if details or error.code in _ALWAYS_DETAILED:
         status["details"] = details
+    if isinstance(error, Gone) and error.continue_token:
+        status["metadata"] = {"continue": error.continue_token}
     return status
 
 

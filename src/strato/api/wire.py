@@ -60,6 +60,8 @@ class Response(msgspec.Struct):
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     stream: AsyncIterator[bytes] | None = None
     """Close with ``aclose()`` when done early; the server then frees the watcher."""
+    is_text: bool = False
+    """Whether the stream is one text, a long list say, made as it is read; no piece of it is of use by itself."""
 
 
 @runtime_checkable

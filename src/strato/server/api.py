@@ -20,6 +20,7 @@ from strato.errors import ApiError, BadRequest, Forbidden, InternalError, Method
 from strato.metrics import Registry as Metrics
 from strato.metrics import Sample
 from strato.server.crd import CustomKinds
+from strato.server.flowcontrol.control import FlowControl
 from strato.server.logs import LogSource
 from strato.server.objects import encode
 from strato.server.path import ResourcePath, parse_path, verb_of
@@ -71,6 +72,7 @@ class ApiServer(Handler):
         pages: Discovery and OpenAPI.
         logs: Where pod logs come from.
         tokens: Reviews tokens and issues those of service accounts; None knows none.
+        flows: Shares the loop among those who ask; None counts slices instead of measuring them.
     """
 
     def __init__(
@@ -86,12 +88,13 @@ class ApiServer(Handler):
         logs: LogSource | None = None,
         metrics: Metrics | None = None,
         tokens: Tokens | None = None,
+        flows: FlowControl | None = None,
     ) -> None:
         self.store = store
         self.registry = registry if registry is not None else Registry()
         self.authorizer = authorizer
         self.pages = pages
-        self.state = State(store, clock, rng, self.registry, admission or AdmitAll())
+        self.state = State(store, clock, rng, self.registry, admission or AdmitAll(), flows)
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
         self._deleter = Deleter(self.state, self._reader)
@@ -109,6 +112,7 @@ class ApiServer(Handler):
         self._counts: dict[tuple[str, str, int], int] = {}
         if metrics is not None:
             metrics.collect(self._collect)
+            metrics.collect(self.state.flows.collect)
 
     def use_logs(self, source: LogSource) -> None:
         """Serve pod logs from ``source`` from now on."""
@@ -147,13 +151,24 @@ class ApiServer(Handler):
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
         """Answer writes in order; those that wait for the disk wait for it once."""
-        responses = [self.write(request) for request in requests]
+        responses = []
+        for request in requests:
+            answer = self._answer(request)
+            responses.append(answer if isinstance(answer, Response) else await self._whole(request, answer))
         if all(request.ahead for request in requests):
             return responses
         failure = await self.store.settled()
         if failure is None:
             return responses
         return [_held(response, failure) for response in responses]
+
+    async def _whole(self, request: Request, answer: Awaitable[Response]) -> Response:
+        """Return the answer to a write that takes long, in one piece."""
+        response = await self._awaited(request, answer)
+        if response.stream is None:
+            return response
+        body = b"".join([chunk async for chunk in response.stream])
+        return Response(response.status, body, response.content_type, response.headers)
 
     def write(self, request: Request) -> Response:
         """Do what a request asks that is no mere reading; the answer holds once the store has settled."""

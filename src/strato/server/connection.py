@@ -18,17 +18,19 @@ from strato.api.wire import Pushed, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.server.heads import AnswerHeads, Head, header_lines
-from strato.server.outflow import Pulling, Pushing, close_stream
+from strato.server.outflow import GZIP_LEVEL, Pulling, Pushing, close_stream, pieces, squeezed
 from strato.server.reading import MAX_BODY_BYTES, Exchange, RequestReader, too_large
 
 GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""
 KEEP_ALIVE_SECONDS = 90.0
 """How long a connection may be silent while it is the client's turn."""
-_GZIP_LEVEL = 1
 _READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
+PIECE_BYTES = 256 * 1024
+"""What is written of a larger body before its reader has taken some of it."""
+_GZIP_LINES = "content-encoding: gzip\r\nvary: Accept-Encoding\r\n"
 _MOST_WAITING = 64
 _WAITING_BYTES = 1 << 20
 """Requests sent ahead, and bytes of their bodies, after which reading stops."""
@@ -134,6 +136,8 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the client keeps up."""
         self._drained: asyncio.Future[None] | None = None
         self._stream: Pulling | Pushing | None = None
+        self._in_chunks = True
+        """Whether the stream is sent in chunks of HTTP; otherwise it is written as it is."""
         self._heard_at = loop.time()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -256,15 +260,18 @@ class Connection(asyncio.BufferedProtocol):
             if response.stream is not None:
                 self._server.spawn(close_stream(response.stream))
         elif response.stream is not None:
-            self._send_stream(exchange, response, response.stream)
-        elif len(body) >= GZIP_FROM_BYTES and "gzip" in exchange.head.headers.get("accept-encoding", ""):
+            if response.is_text and _takes_gzip(exchange):
+                self._send_stream(exchange, response, squeezed(response.stream), _GZIP_LINES)
+            else:
+                self._send_stream(exchange, response, response.stream, "")
+        elif len(body) >= GZIP_FROM_BYTES and _takes_gzip(exchange):
             self._server.spawn(self._squeeze(exchange, response))
         else:
             self._send(exchange, response, body, "")
 
     async def _squeeze(self, exchange: Exchange, response: Response) -> None:
-        body = await asyncio.to_thread(gzip.compress, response.body, _GZIP_LEVEL, mtime=0)
-        self._send(exchange, response, body, "content-encoding: gzip\r\nvary: Accept-Encoding\r\n")
+        body = await asyncio.to_thread(gzip.compress, response.body, GZIP_LEVEL, mtime=0)
+        self._send(exchange, response, body, _GZIP_LINES)
 
     def _send(self, exchange: Exchange, response: Response, body: bytes, more: str) -> None:
         """Write a whole answer, in one piece where that is worth it: each write is a TLS record and a wake-up."""
@@ -280,14 +287,18 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(head + body)
         else:
             transport.write(head)
+            if len(body) > PIECE_BYTES:  # what the reader has not taken is not copied into its buffers
+                self._in_chunks = False
+                self._pull(pieces(body, PIECE_BYTES), is_text=True)
+                return
             transport.write(body)
         self._next(exchange)
 
-    def _send_stream(self, exchange: Exchange, response: Response, stream: AsyncIterator[bytes]) -> None:
+    def _send_stream(self, exchange: Exchange, response: Response, stream: AsyncIterator[bytes], more: str) -> None:
         """Write the head of a stream at once, then what there is and what comes."""
         assert self._transport is not None
-        in_chunks = exchange.head.in_chunks  # otherwise its end is the connection's
-        more = header_lines(response.headers) + ("transfer-encoding: chunked\r\n" if in_chunks else "")
+        in_chunks = self._in_chunks = exchange.head.in_chunks  # otherwise its end is the connection's
+        more += header_lines(response.headers) + ("transfer-encoding: chunked\r\n" if in_chunks else "")
         self._transport.write(self._first_lines(exchange, response, more) + b"\r\n")
         if exchange.head.method == "HEAD":
             self._server.spawn(close_stream(stream))
@@ -296,8 +307,11 @@ class Connection(asyncio.BufferedProtocol):
             self._stream = Pushing(self, stream, self._loop)
             self._stream.flush()
         else:
-            self._stream = Pulling(self, stream)
-            self._stream.task = self._server.spawn(self._stream.run())
+            self._pull(stream, is_text=response.is_text)
+
+    def _pull(self, stream: AsyncIterator[bytes], *, is_text: bool) -> None:
+        self._stream = Pulling(self, stream, is_text=is_text)
+        self._stream.task = self._server.spawn(self._stream.run())
 
     def _first_lines(self, exchange: Exchange, response: Response, more: str) -> bytes:
         if self._is_leaving or not exchange.keeps_alive:
@@ -308,7 +322,7 @@ class Connection(asyncio.BufferedProtocol):
         """Write a piece of the stream."""
         if self._transport is None:
             return
-        if self._waiting[0].head.in_chunks:
+        if self._in_chunks:
             self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
         else:
             self._transport.write(chunk)
@@ -324,7 +338,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stream = None
         if self._transport is not None:
             exchange = self._waiting[0]
-            if exchange.head.in_chunks:
+            if self._in_chunks:
                 self._transport.write(b"0\r\n\r\n")
             self._next(exchange)
 
@@ -348,12 +362,13 @@ class Connection(asyncio.BufferedProtocol):
     # -- the end -------------------------------------------------------------------------------------------------------
 
     def leave(self) -> None:
-        """End as soon as what is under way has its answer; a stream ends now."""
+        """End as soon as what is under way has its answer; a stream that is no text ends now."""
         self._is_leaving = True
         stream = self._stream
         if stream is not None:
-            stream.stop()
-            self.finish()
+            if not stream.is_text:
+                stream.stop()
+                self.finish()
         elif not self._waiting and self._transport is not None:
             self._reader.is_deaf = True
             self._transport.close()
@@ -376,3 +391,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         wait = KEEP_ALIVE_SECONDS - silent if is_clients_turn else KEEP_ALIVE_SECONDS
         self._timer = self._loop.call_later(wait, self._look)
+
+
+def _takes_gzip(exchange: Exchange) -> bool:
+    return "gzip" in exchange.head.headers.get("accept-encoding", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,12 +11,14 @@ import msgspec
 from strato.admission import Chain
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.clock import Clock
+from strato.clock import Clock, work_timer
 from strato.metrics import Registry as Metrics
 from strato.server.api import ApiServer
 from strato.server.auth.rbac import Authorizer
 from strato.server.discovery import Discovery
 from strato.server.expiry import EventExpiry
+from strato.server.flowcontrol.control import FlowControl
+from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.journal import SqliteJournal, open_store
 from strato.server.logs import LogSource
 from strato.server.objects import Json
@@ -39,7 +41,9 @@ def in_memory_server(
 ) -> ApiServer:
     """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything."""
     store = Store()
-    return _assemble(store, clock, rng or random.Random(0), chain=chain or Chain(), logs=logs, tokens=tokens)
+    return _assemble(
+        store, clock, rng or random.Random(0), counting_timer(), chain=chain or Chain(), logs=logs, tokens=tokens
+    )
 
 
 def open_server(
@@ -76,6 +80,7 @@ def open_server(
         store,
         clock,
         rng,
+        work_timer,
         chain=chain or Chain(),
         rbac=rbac,
         bootstrap=bootstrap,
@@ -91,6 +96,7 @@ def _assemble(
     store: Store,
     clock: Clock,
     rng: random.Random,
+    timer: Callable[[], float],
     *,
     chain: Chain,
     rbac: bool = False,
@@ -101,7 +107,8 @@ def _assemble(
     root_certificate: str = "",
 ) -> ApiServer:
     registry = Registry(covered=chain.covers)
-    state = State(store, clock, rng, registry, AdmitAll())
+    flows = FlowControl(store, timer)
+    state = State(store, clock, rng, registry, AdmitAll(), flows)
     seed(state, bootstrap)
     if root_certificate:
         RootCertificates(state, root_certificate)
@@ -117,6 +124,7 @@ def _assemble(
         logs=logs,
         metrics=metrics,
         tokens=tokens,
+        flows=flows,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from collections.abc import AsyncIterator
 from typing import Protocol
 
@@ -16,6 +17,9 @@ AT_ONCE = 8
 GATHER_SECONDS = 2 * PACE_SECONDS
 """What comes faster still leaves together, so far apart: for one event alone a TLS record, a call of the system and a
 wake-up of the reader cost ten times what is done for the event; with 20 ms that is half of what it is with 10."""
+GZIP_LEVEL = 1
+FLUSH_BYTES = 256 * 1024
+"""How much of one stream is written before others have their turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +50,8 @@ class Outlet(Protocol):
 class Pushing:
     """A stream that says when there is something: no task waits for it."""
 
+    is_text = False
+
     def __init__(self, outlet: Outlet, source: Pushed, loop: asyncio.AbstractEventLoop) -> None:
         self._outlet, self._source, self._loop = outlet, source, loop
         self._due: asyncio.Handle | None = None
@@ -62,9 +68,14 @@ class Pushing:
         outlet, source = self._outlet, self._source
         has_written = False
         try:
+            written = 0
             while outlet.is_writable and (chunk := source.take()):
                 has_written = True
                 outlet.write(chunk)
+                written += len(chunk)
+                if written >= FLUSH_BYTES:  # others are waiting for the loop
+                    self._due = self._loop.call_soon(self.flush)
+                    break
         except Exception:
             _log.exception("a stream broke")
             self.stop()
@@ -102,8 +113,10 @@ class Pushing:
 class Pulling:
     """A stream that has to be waited for."""
 
-    def __init__(self, outlet: Outlet, stream: AsyncIterator[bytes]) -> None:
+    def __init__(self, outlet: Outlet, stream: AsyncIterator[bytes], *, is_text: bool) -> None:
         self._outlet, self._stream = outlet, stream
+        self.is_text = is_text
+        """Whether only all of it is of use."""
         self.task: asyncio.Task[None] | None = None
         """What runs `run`."""
 
@@ -132,3 +145,23 @@ async def close_stream(stream: AsyncIterator[bytes]) -> None:
     close = getattr(stream, "aclose", None)
     if close is not None:
         await close()
+
+
+async def pieces(body: bytes, size: int) -> AsyncIterator[bytes]:
+    """Yield a body piece by piece."""
+    view = memoryview(body)
+    for start in range(0, len(body), size):
+        yield bytes(view[start : start + size])
+
+
+async def squeezed(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield a stream compressed; the work is done in threads."""
+    compressor = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
+    try:
+        async for chunk in stream:
+            packed = await asyncio.to_thread(compressor.compress, chunk)
+            if packed:
+                yield packed
+        yield await asyncio.to_thread(compressor.flush)
+    finally:
+        await close_stream(stream)

@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
 from typing import Protocol
 
 import msgspec
@@ -29,6 +31,8 @@ _log = logging.getLogger(__name__)
 EVENTS_KEPT = 32_768
 """Events kept per resource; a watch from before the oldest is answered 410, as after a compaction."""
 
+EVENTS_KEPT_BYTES = 256 << 20
+"""What the kept events of a resource may weigh: many writes of one large object are forgotten sooner."""
 _SHARED_BYTES = 4 << 20
 """Larger chunks of frames are not kept for the next watcher."""
 _FEW = 64
@@ -139,6 +143,93 @@ class Watcher:
         self._group.discard(self)
 
 
+class Snapshot:
+    """The objects of a resource as they were at one revision, for as long as somebody reads them.
+
+    Nothing is copied: what changes or goes meanwhile is kept for the newest snapshot that is being read, and an older
+    one looks through those after it. A snapshot lives as long as somebody refers to it or to an older one.
+
+    Args:
+        objects: The objects as they are.
+        keys: All keys, in order, those that came later among them.
+        revision: What it is of.
+        undone: What the keys were that have changed between then and the snapshot ``newer``; None: they were not there.
+        newer: The next one, if that is there already.
+    """
+
+    __slots__ = ("__weakref__", "_created", "_gone", "_keys", "_objects", "_undone", "is_newest", "newer", "revision")
+
+    def __init__(
+        self,
+        objects: dict[str, Row],
+        keys: Sequence[str],
+        revision: int,
+        undone: dict[str, bytes | None] | None = None,
+        newer: Snapshot | None = None,
+    ) -> None:
+        self._objects, self._keys, self.revision = objects, keys, revision
+        self._undone = {} if undone is None else undone
+        self.newer = newer
+        self.is_newest = not self._undone
+        """Whether it is of the newest state there is."""
+        self._created = sorted(key for key, body in self._undone.items() if body is None and _has(keys, key))
+        self._gone = sorted(key for key, body in self._undone.items() if body is not None and not _has(keys, key))
+
+    def changed(self, change: Change) -> None:
+        """Keep what an object was before a change."""
+        self.is_newest = False
+        if change.previous is not None:
+            self._undone.setdefault(change.key, change.previous)
+
+    def items(self, prefix: str = "", after: str = "") -> Iterator[tuple[str, bytes]]:
+        """Iterate keys, as `keys` does, and bodies."""
+        objects, revision = self._objects, self.revision
+        for key in self.keys(prefix, after):
+            row = objects.get(key)
+            yield key, row.body if row is not None and row.revision <= revision else self._before(key)
+
+    def _before(self, key: str) -> bytes:
+        """Return what a key was that has changed since."""
+        snapshot: Snapshot | None = self
+        while snapshot is not None:
+            body = snapshot._undone.get(key)  # noqa: SLF001 - another one of the same class
+            if body is not None:
+                return body
+            snapshot = snapshot.newer
+        raise InvariantError(f"{key} is not known as of revision {self.revision}")
+
+    def keys(self, prefix: str = "", after: str = "") -> Iterator[str]:
+        """Iterate the keys with a prefix in order, those after ``after``."""
+        low, high = self._range(self._keys, prefix, after)
+        keys: Iterator[str] = map(self._keys.__getitem__, range(low, high))
+        if self._gone:
+            low, high = self._range(self._gone, prefix, after)
+            keys = merge(keys, self._gone[low:high])
+        if self._created:
+            created = frozenset(self._created)
+            return (key for key in keys if key not in created)
+        return keys
+
+    def count(self, prefix: str = "", after: str = "") -> int:
+        """Return how many `keys` there are."""
+        count = 0
+        for keys, sign in ((self._keys, 1), (self._gone, 1), (self._created, -1)):
+            low, high = self._range(keys, prefix, after)
+            count += sign * (high - low)
+        return count
+
+    @staticmethod
+    def _range(keys: Sequence[str], prefix: str, after: str) -> tuple[int, int]:
+        low = bisect_left(keys, prefix) if prefix else 0
+        high = bisect_right(keys, prefix + "\U0010ffff", low) if prefix else len(keys)
+        return (bisect_right(keys, after, low, high) if after else low), high
+
+
+def _has(keys: Sequence[str], key: str) -> bool:
+    at = bisect_left(keys, key)
+    return at < len(keys) and keys[at] == key
+
+
 class Bucket:
     """The objects of one resource."""
 
@@ -160,6 +251,9 @@ class Bucket:
         self.ahead: set[Watcher] = set()
         """Those who are told what is written."""
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
+        self._events_bytes = 0
+        self._snapshot: weakref.ref[Snapshot] | None = None
+        """The newest one that is being read."""
         self._sorted: list[str] = []
         self._changed: dict[str, None] = {}
         """Keys that came or went since ``_sorted`` was brought up to date."""
@@ -216,27 +310,27 @@ class Bucket:
         self._sorted = keys
         self._changed = {}
 
-    def at(self, revision: int, prefix: str = "") -> tuple[Sequence[str], Callable[[str], bytes]]:
-        """Return the keys and bodies as they were at a revision, undoing the kept events since.
+    def snapshot(self, published: int, revision: int = 0) -> Snapshot:
+        """Return the objects as they are, or as they were at a revision.
+
+        Args:
+            published: The newest revision readers can see.
+            revision: 0 is that one.
 
         Raises:
             Gone: Events since then are no longer kept.
         """
-        keys, objects = self.keys(prefix), self.objects
-        before: dict[str, bytes | None] = {}
-        for event in self.events_after(revision):
-            if event.key.startswith(prefix):
-                before.setdefault(event.key, event.previous)
-        if not before:
-            return keys, lambda key: objects[key].body
-        then = set(keys)
-        then.difference_update(key for key, body in before.items() if body is None)
-        then.update(key for key, body in before.items() if body is not None)
-
-        def body_of(key: str) -> bytes:
-            return before.get(key) or objects[key].body
-
-        return sorted(then), body_of
+        undone: dict[str, bytes | None] = {}
+        if revision and revision < max(self.newest, self.compacted):
+            for event in self.events_after(revision):
+                undone.setdefault(event.key, event.previous)
+        newest = self._snapshot() if self._snapshot is not None else None
+        if newest is None or not newest.is_newest:
+            older, newest = newest, Snapshot(self.objects, self.keys(), published)
+            if older is not None:
+                older.newer = newest
+            self._snapshot = weakref.ref(newest)
+        return Snapshot(self.objects, self.keys(), revision, undone, newest) if undone else newest
 
     def publish(self, change: Change) -> None:
         """Make a durable change visible."""
@@ -251,10 +345,20 @@ class Bucket:
                 self._changed[key] = None
         if self.pending.get(key) is change:
             del self.pending[key]
+        if self._snapshot is not None:
+            snapshot = self._snapshot()
+            if snapshot is None:
+                self._snapshot = None
+            else:
+                snapshot.changed(change)
         self.newest = change.revision
-        self.events.append(change)
-        if len(self.events) > EVENTS_KEPT:
-            self.compacted = self.events.popleft().revision
+        events = self.events
+        events.append(change)
+        self._events_bytes += len(body or change.tombstone or b"")
+        while len(events) > EVENTS_KEPT or (self._events_bytes > EVENTS_KEPT_BYTES and len(events) > 1):
+            oldest = events.popleft()
+            self._events_bytes -= len(oldest.body or oldest.tombstone or b"")
+            self.compacted = oldest.revision
 
     def events_after(self, revision: int) -> list[Change]:
         """Return the kept events newer than ``revision``.

@@ -57,6 +57,8 @@ _BY_KIND = {
             catalog.INGRESS,
             catalog.NETWORKPOLICY,
             catalog.PRIORITYCLASS,
+            catalog.FLOWSCHEMA,
+            catalog.PRIORITYLEVELCONFIGURATION,
         ),
         _COUNTED,
     ),

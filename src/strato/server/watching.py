@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
 
@@ -11,7 +11,9 @@ from strato.api.kinds import Kind
 from strato.api.status import to_status
 from strato.errors import Gone
 from strato.server.fields import Filter
+from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
 from strato.server.objects import at_revision
+from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
 from strato.server.store import Change, Store, Watcher
 
 BOOKMARK_SECONDS = 60.0
@@ -39,8 +41,24 @@ def error_frame(error: Gone) -> bytes:
     return frame(b"ERROR", msgspec.json.encode(to_status(error)))
 
 
+async def ended_with(error: Gone) -> AsyncIterator[bytes]:
+    """Return a watch on which nothing comes but an error."""
+    yield error_frame(error)
+
+
 def _ignore() -> None:
     """Have nobody told."""
+
+
+def _cut(events: Sequence[Change]) -> tuple[Sequence[Change], Sequence[Change]]:
+    """Return the events that make one chunk, and the others."""
+    if len(events) > 1:
+        room = CHUNK_BYTES
+        for count, event in enumerate(events, 1):
+            room -= len(event.body or event.tombstone or b"")
+            if room <= 0:
+                return events[:count], events[count:]
+    return events, ()
 
 
 class Watch:
@@ -49,8 +67,10 @@ class Watch:
     Args:
         prefix: Key prefix of the namespace watched; empty for all.
         missed: Events since the revision the client has.
-        initial: Bodies to send first, as ADDED.
+        initial: Bodies of which those that are wanted are sent first, as ADDED.
         mark_initial_end: Send the bookmark that ends the initial events.
+        dispatcher: Gives turns to look at what comes before anything new, if that is more than a slice.
+        flow: What the turns belong to.
     """
 
     def __init__(
@@ -62,7 +82,9 @@ class Watch:
         *,
         prefix: str,
         missed: Sequence[Change],
-        initial: Sequence[bytes] = (),
+        initial: Iterator[bytes],
+        dispatcher: Dispatcher,
+        flow: Flow,
         mark_initial_end: bool = False,
         bookmarks: bool = False,
         timeout_seconds: float = 0,
@@ -70,9 +92,18 @@ class Watch:
         render_bookmarks: bool = False,
     ) -> None:
         self._store, self._kind, self._watcher, self._wanted = store, kind, watcher, wanted
-        self._prefix, self._missed, self._initial = prefix, missed, initial
+        self._prefix, self._missed = prefix, missed
         self._position = 0
-        """How many of the initial events have been sent."""
+        """How many of the missed events have been looked at."""
+        self._initial: Iterator[bytes] | None = initial
+        self._dispatcher, self._flow = dispatcher, flow
+        self._is_first = True
+        """Whether nothing was looked at yet: the first slice needs no turn."""
+        self._prepared = b""
+        """What was made of the initial and missed events and is still to be taken."""
+        self._is_preparing = False
+        self._backlog: Sequence[Change] = ()
+        """What was taken from the watcher and did not fit into a chunk."""
         self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
         self._timeout_seconds, self._render, self._render_bookmarks = timeout_seconds, render, render_bookmarks
         self.ended = False
@@ -114,7 +145,7 @@ class Watch:
                 timer.cancel()
         self._watcher.close()
         self._watcher.told = _ignore
-        self._initial = self._missed = ()
+        self._initial, self._missed, self._prepared, self._backlog = None, (), b"", ()
         self._wake()
 
     def listen(self, ready: Callable[[], None]) -> None:
@@ -130,17 +161,24 @@ class Watch:
         if self.ended:
             return b""
         if not self._has_begun:
-            chunk = self._first()
-            if chunk:
+            is_little = self._initial is None and len(self._missed) - self._position <= _AT_ONCE
+            if not self._is_preparing and (self._is_first or (is_little and not self._prepared)):
+                self._is_first = False
+                self._prepare()
+            chunk, self._prepared = self._prepared, b""
+            if chunk or not self._has_begun:
+                if not (chunk or self._is_preparing):
+                    self._is_preparing = True
+                    self._dispatcher.submit(self._flow, self._prepare_in_turn)
                 return chunk
-            self._begin()
         chunk, is_all = b"", False
         while not (chunk or is_all):
-            events = self._watcher.take(_AT_ONCE)
+            events = self._backlog or self._watcher.take(_AT_ONCE)
             if self._watcher.is_cut_off:
                 self.close()
                 return error_frame(Gone("the watch was too slow and missed events; list again"))
-            chunk, is_all = self._chunk(events), len(events) < _AT_ONCE
+            events, self._backlog = _cut(events)
+            chunk, is_all = self._chunk(events), not self._backlog and len(events) < _AT_ONCE
         if self._is_bookmark_due and is_all:  # it says that nothing older is to come
             chunk += self._bookmark()
             self._await_bookmark()
@@ -148,19 +186,47 @@ class Watch:
             self.close()
         return chunk
 
-    def _first(self) -> bytes:
-        """Return some of what is sent before anything new; empty when that is all."""
-        start = self._position
-        if start < len(self._initial):
-            bodies = self._initial[start : start + _AT_ONCE]
-            self._position += len(bodies)
-            return b"".join([frame(b"ADDED", self._shown(body)) for body in bodies])
-        self._initial = ()
-        if self._mark_initial_end:
-            self._mark_initial_end = False
-            return self._bookmark(initial_end=True)
-        missed, self._missed = self._missed, ()
-        return self._chunk(missed)
+    def _prepare_in_turn(self) -> None:
+        """Prepare when the turn has come, and say so."""
+        self._is_preparing = False
+        if not self.ended:
+            self._prepare()
+            self._watcher.told()
+
+    def _prepare(self) -> None:
+        """Make a slice of what is sent before anything new; begin with that when there is no more of it."""
+        if self._initial is not None:
+            self._prepared = self._slice(self._initial)
+            if self._initial is None and self._mark_initial_end:
+                self._prepared += self._bookmark(initial_end=True)
+            if self._prepared or self._initial is not None:
+                return
+        events = self._missed[self._position : self._position + _AT_ONCE]
+        if events:
+            events, _ = _cut(events)
+            self._position += len(events)
+            self._prepared = self._chunk(events)
+            return
+        self._missed = ()
+        self._begin()
+
+    def _slice(self, initial: Iterator[bytes]) -> bytes:
+        """Return the frames of some of the initial events."""
+        matches, everything = self._wanted.matches, self._wanted.everything
+        cost = (COPYING if everything else SELECTING) if self._render is None else TABULATING
+        left, room = SLICE_SECONDS, CHUNK_BYTES
+        parts: list[bytes] = []
+        for body in initial:
+            left -= cost.object_seconds + cost.byte_seconds * len(body)
+            if everything or matches(body):
+                shown = self._shown(body)
+                parts += (_ADDED, shown, _END)
+                room -= len(shown)
+            if left <= 0 or room <= 0 or len(parts) >= 3 * _AT_ONCE:
+                break
+        else:
+            self._initial = None
+        return b"".join(parts)
 
     def _begin(self) -> None:
         """Begin with what is new: from now on time counts."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from strato.api import catalog
+from strato.api.defaults.flowcontrol import default_flow_schema, default_priority_level
 from strato.api.defaults.others import (
     default_claim,
     default_config_secret,
@@ -67,6 +68,8 @@ _DEFAULTS: dict[Kind, Default] = {
     catalog.JOB: default_job,
     catalog.CRONJOB: default_cron_job,
     catalog.PRIORITYCLASS: default_priority_class,
+    catalog.FLOWSCHEMA: default_flow_schema,
+    catalog.PRIORITYLEVELCONFIGURATION: default_priority_level,
     catalog.ROLEBINDING: default_role_binding,
     catalog.CLUSTERROLEBINDING: default_role_binding,
     catalog.STORAGECLASS: default_storage_class,

@@ -12,7 +12,7 @@ from typing import Any
 from strato.api import catalog, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
-from strato.api.validation import others, pod, workloads
+from strato.api.validation import flowcontrol, others, pod, workloads
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.errors import Cause
 
@@ -51,6 +51,8 @@ _CREATE: dict[Kind, Create] = {
     catalog.JOB: workloads.validate_job,
     catalog.CRONJOB: workloads.validate_cron_job,
     catalog.PODDISRUPTIONBUDGET: others.validate_budget,
+    catalog.FLOWSCHEMA: flowcontrol.validate_flow_schema,
+    catalog.PRIORITYLEVELCONFIGURATION: flowcontrol.validate_priority_level,
 }
 _FIXED_SELECTOR = workloads.fixed_selector(workloads.validate_workload)
 _UPDATE: dict[Kind, Update] = {
@@ -74,6 +76,8 @@ _UPDATE: dict[Kind, Update] = {
     catalog.JOB: workloads.validate_job_update,
     catalog.CRONJOB: lambda obj, _old: workloads.validate_cron_job(obj),
     catalog.PODDISRUPTIONBUDGET: lambda obj, _old: others.validate_budget(obj),
+    catalog.FLOWSCHEMA: lambda obj, _old: flowcontrol.validate_flow_schema(obj),
+    catalog.PRIORITYLEVELCONFIGURATION: lambda obj, _old: flowcontrol.validate_priority_level(obj),
 }
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -15,12 +16,14 @@ from strato.clock import format_time
 from strato.errors import ApiError, BadRequest, Cause, Conflict
 from strato.server import objects
 from strato.server.fields import Filter
+from strato.server.flowcontrol.dispatch import SLICE_SECONDS
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import storing
+from strato.server.rest.collections import DELETING, SELECTING
 from strato.server.rest.forms import shown
-from strato.server.rest.read import Reader, invalid_options
+from strato.server.rest.read import Reader, invalid_options, list_limit
 from strato.server.rest.state import State, object_key
 from strato.server.strategies import strategy_of, strategy_of_kind
 
@@ -30,6 +33,16 @@ _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 FINISHED = ("Succeeded", "Failed")
 """Phases of pods that run no more."""
 _IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+
+
+class _Deletion(NamedTuple):
+    """A collection that is being deleted."""
+
+    keys: Iterator[str]
+    wanted: Filter
+    limit: int
+    """How many at most; 0 is all."""
+    found: list[bytes]
 
 
 class Deleter:
@@ -53,28 +66,61 @@ class Deleter:
             return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
         return shown(request, kind, body, now=self._state.clock.now())
 
-    def delete_collection(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Delete all selected objects of a namespace (or of a cluster-scoped kind); answer what they were."""
-        kind = served.kind
+    def delete_collection(
+        self, request: Request, target: ResourcePath, served: Served
+    ) -> Response | Awaitable[Response]:
+        """Delete all selected objects of a namespace (or of a cluster-scoped kind); answer what they were.
+
+        As in Kubernetes one after the other: what is refused ends it, and what was deleted before stays so. Many are
+        deleted in slices, between which others are served.
+        """
         request, options = _read_options(request)
-        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
-        bucket = self._state.bucket(kind)
-        revision = self._state.store.published
-        found: list[bytes] = []
-        doomed: list[tuple[ResourcePath, Json]] = []
-        for key in bucket.newest_keys(f"{target.namespace}/" if target.namespace else ""):
+        revision, bucket = self._state.store.published, self._state.bucket(served.kind)
+        prefix = f"{target.namespace}/" if target.namespace else ""
+        keys = bucket.snapshot(revision).keys(prefix)
+        pending = [key for key, change in bucket.pending.items() if change.previous is None and key.startswith(prefix)]
+        wanted = Filter(served.kind, request.param("labelSelector"), request.param("fieldSelector"))
+        deletion = _Deletion(chain(keys, pending), wanted, list_limit(request), [])
+
+        def step() -> bool:
+            return self._delete_some(request, target, served, options, deletion)
+
+        def done() -> Response:
+            return self._reader.listed(request, served, deletion.found, revision)
+
+        return done() if step() else self._in_slices(request, step, done)
+
+    async def _in_slices(self, request: Request, step: Callable[[], bool], done: Callable[[], Response]) -> Response:
+        flow, dispatcher = self._state.flows.flow_of(request), self._state.flows.dispatcher
+        async with dispatcher.seat(flow):
+            while not await dispatcher.run(flow, step):
+                pass
+            return await dispatcher.run(flow, done)
+
+    def _delete_some(
+        self, request: Request, target: ResourcePath, served: Served, options: Json, deletion: _Deletion
+    ) -> bool:
+        """Delete some objects; return whether that was all."""
+        kind, bucket, left = served.kind, self._state.bucket(served.kind), SLICE_SECONDS
+        for key in deletion.keys:
             body = bucket.latest(key)
-            if body is None or not wanted.matches(body):
+            if body is None:
                 continue
-            found.append(body)
-            old = _decode(body)
-            one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
-            question = storing.question(request, one, kind, "DELETE", None, old)
-            self._state.admission.validate(question, self._state)
-            doomed.append((one, old))
-        for one, old in doomed:
-            self.remove(request, kind, one, old, options)
-        return self._reader.listed(request, served, found, {"resourceVersion": str(revision)})
+            if deletion.wanted.matches(body):
+                old = _decode(body)
+                one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
+                question = storing.question(request, one, kind, "DELETE", None, old)
+                self._state.admission.validate(question, self._state)
+                self.remove(request, kind, one, old, options)
+                deletion.found.append(body)
+                if len(deletion.found) == deletion.limit:
+                    return True
+                left -= DELETING.object_seconds + DELETING.byte_seconds * len(body)
+            else:
+                left -= SELECTING.object_seconds + SELECTING.byte_seconds * len(body)
+            if left <= 0:
+                return False
+        return True
 
     def remove(
         self, request: Request, kind: Kind, target: ResourcePath, old: Json, options: Json

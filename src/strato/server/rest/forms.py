@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,6 +12,11 @@ from strato.api.wire import Request, Response
 from strato.clock import Clock
 from strato.errors import BadRequest, NotAcceptable
 from strato.server.objects import encode
+from strato.server.registry import Served
+from strato.server.rest.collections import DESCRIBING, TABULATING, ListText
+
+if TYPE_CHECKING:
+    from strato.server.tables import Renderer
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _META = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
@@ -40,12 +45,6 @@ def wants_metadata(request: Request) -> bool:
 def metadata_alone(body: bytes) -> bytes:
     """Return a stored object as PartialObjectMetadata; the rest of it is not decoded."""
     return b"".join((_META, _read_metadata(body).metadata, b"}"))
-
-
-def metadata_list(bodies: Sequence[bytes], metadata: dict[str, Any]) -> bytes:
-    """Return the text of a PartialObjectMetadataList."""
-    head = encode({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata})
-    return b"".join((head[:-1], b',"items":[', b",".join(map(metadata_alone, bodies)), b"]}"))
 
 
 def shown(request: Request, kind: Kind, body: bytes, *, now: float, status: int = 200) -> Response:
@@ -83,6 +82,12 @@ def table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[s
     Raises:
         BadRequest: ``includeObject`` is something unknown.
     """
+    renderer = _renderer(request, kind, now)
+    rows = [renderer.row(obj) for obj in objects]
+    return Response(200, encode({**renderer.head(metadata), "rows": rows}))
+
+
+def _renderer(request: Request, kind: Kind, now: float) -> Renderer:
     from strato.server import tables  # only people at a terminal ask for tables
 
     include = request.param("includeObject")
@@ -91,8 +96,50 @@ def table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[s
             f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": must be '
             "'Metadata', 'Object', 'None', or empty"
         )
-    rows = tables.render(kind, objects, list_meta=metadata, include_object=include or "Metadata", now=now)
-    return Response(200, encode(rows))
+    return tables.Renderer(kind, include or "Metadata", now=now)
+
+
+def list_text(
+    request: Request, served: Served, bodies: Iterable[bytes], metadata: dict[str, Any], token: str, now: float
+) -> ListText:
+    """Return the text of a list in the form the client wants it in; ``token`` asks for the rest of it.
+
+    Raises:
+        BadRequest: ``includeObject`` is something unknown.
+    """
+    kind, as_rows, described = served.kind, wants_table(request), wants_metadata(request)
+    if token or (served.is_custom and not (as_rows or described)):  # as a real server writes it
+        metadata["continue"] = token
+    if as_rows:
+        renderer = _renderer(request, kind, now)
+        head, rows = renderer.head(metadata), renderer.row
+        return ListText(_opened(head, "rows"), b",", bodies, lambda body: encode(rows(_decode(body))), TABULATING)
+    if described:
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+        return ListText(_opened(head, "items"), b",", bodies, metadata_alone, DESCRIBING)
+    head = {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+    if served.is_custom:
+        return ListText(_opened(head, "items"), b",", bodies, None)
+    return ListText(_opened(head, "items"), b",{", bodies, _untyped(kind))
+
+
+def _opened(head: dict[str, Any], member: str) -> bytes:
+    return b'%b,"%b":[' % (encode(head)[:-1], member.encode())
+
+
+def _untyped(kind: Kind) -> Callable[[bytes], bytes | memoryview]:
+    """Return what follows the first brace of built-in objects in lists: neither ``apiVersion`` nor ``kind``."""
+    version, name = f'"apiVersion":"{kind.api_version}",', f'"kind":"{kind.name}",'
+    heads = (f"{{{version}{name}".encode(), f"{{{name}{version}".encode())
+    length = len(heads[0])
+    # Nearly all bodies begin with both, in one order or the other.
+    return lambda body: memoryview(body)[length:] if body.startswith(heads) else _without_type(body)
+
+
+def _without_type(body: bytes) -> bytes:
+    obj = _decode(body)
+    del obj["apiVersion"], obj["kind"]
+    return encode(obj)[1:]
 
 
 def check_accept(request: Request) -> None:

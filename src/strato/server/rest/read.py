@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
-import msgspec
-
-from strato.api.kinds import Kind
 from strato.api.status import aggregate, forbidden_field, not_found, not_supported
 from strato.api.wire import Request, Response
 from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid
 from strato.server.fields import Filter
-from strato.server.objects import encode
+from strato.server.flowcontrol.dispatch import Flow
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import forms
+from strato.server.rest import forms, pages
+from strato.server.rest.collections import Selection, answered
 from strato.server.rest.state import State, object_key
-from strato.server.watching import Watch
+from strato.server.watching import Watch, ended_with
 
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _MIN_WATCH_SECONDS = 1800
 
 
@@ -42,47 +37,72 @@ class Reader:
             raise not_found(kind, target.name)
         return forms.shown(request, kind, row.body, now=self._state.clock.now())
 
-    def list(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Answer a collection, whole or in pages."""
-        kind = served.kind
+    def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
+        """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
+        kind, bucket, now = served.kind, self._state.bucket(served.kind), self._state.clock.now()
         forms.check_accept(request)
         check_list_options(request)
         wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
-        start, revision = _continue(request.param("continue"))
-        if start and request.param("resourceVersion") not in ("", "0"):
+        limit, asked = list_limit(request), request.param("continue")
+        prefix = f"{target.namespace}/" if target.namespace else ""
+        page = pages.read_token(asked, prefix) if asked else pages.FIRST
+        if asked and request.param("resourceVersion") not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
-        limit = _integer(request, "limit")
+        published = self._state.store.published
+        revision = page.revision or self._revision_asked(request)
+        if revision < 0:
+            revision = published  # who goes on with an inconsistent list
         try:
-            if not revision:
-                revision = self._revision_asked(request)
-            bodies, last, remaining = self._select(kind, target.namespace, wanted, start, limit, revision)
+            if page.revision > 0:
+                pages.check_age(page, now, published)
+            snapshot = bucket.snapshot(published, revision)
         except Gone as error:
-            if not start:
-                raise
-            raise Gone(
-                "The provided continue parameter is too old to display a consistent list result. You can start a new "
-                "list without the continue parameter."
-            ) from error
-        token = _token(last, revision) if remaining else ""
-        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        if token and wanted.everything:
-            metadata["remainingItemCount"] = remaining
-        return self.listed(request, served, bodies, metadata, token)
+            raise pages.expired(page) from error
+        if wanted.name is not None and (target.namespace or not kind.namespaced) and not page.start:
+            key = object_key(kind, target.namespace, wanted.name)
+            items: Iterator[tuple[str, bytes]] = (item for item in islice(snapshot.items(key), 1) if item[0] == key)
+        else:
+            items = snapshot.items(prefix, page.start)
+        flow = self._state.flows.flow_of(request)
+        if wanted.everything and not limit:
+            return self._answered(request, served, (body for _, body in items), revision, "", flow)
+        selection = Selection(items, wanted, limit)
 
-    def listed(
-        self, request: Request, served: Served, bodies: Sequence[bytes], metadata: dict[str, Any], token: str = ""
+        def selected() -> Response:
+            remaining = snapshot.count(prefix, selection.last) if selection.last else 0
+            token = pages.token(selection.last, prefix, revision, page.begun or now) if remaining else ""
+            count = remaining if wanted.everything else 0
+            return self._answered(request, served, selection.found, revision, token, flow, count)
+
+        return selected() if selection.step() else self._selected(selection, flow, selected)
+
+    async def _selected(self, selection: Selection, flow: Flow, then: Callable[[], Response]) -> Response:
+        """Go on with a selection until it is complete."""
+        dispatcher = self._state.flows.dispatcher
+        async with dispatcher.seat(flow):
+            while not await dispatcher.run(flow, selection.step):
+                pass
+            return await dispatcher.run(flow, then)
+
+    def _answered(
+        self,
+        request: Request,
+        served: Served,
+        bodies: Iterable[bytes],
+        revision: int,
+        token: str,
+        flow: Flow,
+        remaining: int = 0,
     ) -> Response:
-        """Return objects as a list in the form that is asked for; ``token`` asks for the rest of it."""
-        kind, as_rows, described = served.kind, forms.wants_table(request), forms.wants_metadata(request)
-        if token or (served.is_custom and not (as_rows or described)):  # as a real server writes it
-            metadata["continue"] = token
-        if as_rows:
-            objects = [_decode(body) for body in bodies]
-            return forms.table(request, kind, objects, metadata, self._state.clock.now())
-        if described:
-            return Response(200, forms.metadata_list(bodies, metadata))
-        head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
-        return Response(200, _joined(kind, head[:-1] + b',"items":[', bodies, typed=served.is_custom))
+        metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+        if token and remaining:
+            metadata["remainingItemCount"] = remaining
+        text = forms.list_text(request, served, bodies, metadata, token, self._state.clock.now())
+        return answered(self._state.flows.dispatcher, flow, text)
+
+    def listed(self, request: Request, served: Served, bodies: Iterable[bytes], revision: int) -> Response:
+        """Return objects as a list in the form that is asked for."""
+        return self._answered(request, served, bodies, revision, "", self._state.flows.flow_of(request))
 
     def _revision_asked(self, request: Request) -> int:
         """Return the revision a list shall be of.
@@ -103,43 +123,9 @@ class Reader:
                 causes=[Cause("ResourceVersionTooLarge", "Too large resource version")],
                 retry_after_seconds=1,
             )
-        return revision if request.param("resourceVersionMatch") == "Exact" else current
-
-    def _select(
-        self, kind: Kind, namespace: str, wanted: Filter, start: str, limit: int, revision: int = 0
-    ) -> tuple[Sequence[bytes], str, int]:
-        """Return the wanted bodies after ``start``, the last key, and how many keys were not looked at.
-
-        With a ``revision``, all as they were then.
-
-        Raises:
-            Gone: What has changed since is no longer known.
-        """
-        bucket = self._state.bucket(kind)
-        if revision and revision != self._state.store.published:
-            keys, body_of = bucket.at(revision, f"{namespace}/" if namespace else "")
-            low, high = 0, len(keys)
-        elif wanted.name is not None and (namespace or not kind.namespaced):
-            row = bucket.objects.get(object_key(kind, namespace, wanted.name))
-            return ([row.body] if row is not None and wanted.matches(row.body) else []), "", 0
-        else:
-            objects = bucket.objects
-            keys, low, high = bucket.span(f"{namespace}/" if namespace else "")
-            if not start and not limit:
-                bodies = [objects[key].body for key in keys[low:high]]
-                return (bodies if wanted.everything else [body for body in bodies if wanted.matches(body)]), "", 0
-
-            def body_of(key: str) -> bytes:
-                return objects[key].body
-
-        found: list[bytes] = []
-        for position in range(bisect_right(keys, start, low, high) if start else low, high):
-            body = body_of(keys[position])
-            if wanted.everything or wanted.matches(body):
-                found.append(body)
-                if limit and len(found) == limit:
-                    return found, keys[position], high - position - 1
-        return found, "", 0
+        match = request.param("resourceVersionMatch")
+        # a page of a list at a revision is of that revision: from before there was a word for it
+        return revision if match == "Exact" or (not match and request.param("limit") not in ("", "0")) else current
 
     def watch(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Answer a stream of changes."""
@@ -151,12 +137,16 @@ class Reader:
         prefix = f"{target.namespace}/" if target.namespace else ""
         render = forms.rendering(request, kind, self._state.clock)
         revision = store.published
-        initial: Sequence[bytes] = ()
+        initial: Iterator[bytes] = iter(())
         if send_initial:
-            initial, _, _ = self._select(kind, target.namespace, wanted, "", 0)
+            initial = (body for _, body in self._state.bucket(kind).snapshot(revision).items(prefix))
         elif asked not in ("", "0"):
             revision = _revision(asked)
-        watcher, missed = store.watch(kind.resource, revision, ahead=request.ahead)
+        try:
+            watcher, missed = store.watch(kind.resource, revision, ahead=request.ahead)
+        except Gone as error:  # as a real server: the watch begins, and this is all there is on it
+            return Response(200, stream=ended_with(error))
+        flows = self._state.flows
         watch = Watch(
             store,
             kind,
@@ -170,6 +160,8 @@ class Reader:
             timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
             render=render,
             render_bookmarks=forms.wants_metadata(request),
+            dispatcher=flows.dispatcher,
+            flow=flows.flow_of(request),
         )
         return Response(200, stream=watch)
 
@@ -178,31 +170,6 @@ class Reader:
         if not request.flag("allowWatchBookmarks"):
             return 0.0
         return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
-
-
-def _joined(kind: Kind, head: bytes, bodies: Sequence[bytes], *, typed: bool) -> bytes:
-    """Return a list's text. Put together in one step and from views: a list may be of gigabytes."""
-    if not bodies:
-        return head + b"]}"
-    items, separator = (list(bodies), b",") if typed else (_untyped(kind, bodies), b",{")
-    items[0] = b"".join((head, separator[1:], items[0]))
-    items[-1] = b"".join((items[-1], b"]}"))
-    return separator.join(items)
-
-
-def _untyped(kind: Kind, bodies: Sequence[bytes]) -> list[bytes | memoryview]:
-    """Return what follows the first brace of built-in objects in lists: neither ``apiVersion`` nor ``kind``."""
-    version, name = f'"apiVersion":"{kind.api_version}",', f'"kind":"{kind.name}",'
-    heads = (f"{{{version}{name}".encode(), f"{{{name}{version}".encode())
-    length = len(heads[0])
-    # Nearly all bodies begin with both, in one order or the other.
-    return [memoryview(body)[length:] if body.startswith(heads) else _without_type(body) for body in bodies]
-
-
-def _without_type(body: bytes) -> bytes:
-    obj = _decode(body)
-    del obj["apiVersion"], obj["kind"]
-    return encode(obj)[1:]
 
 
 def check_list_options(request: Request) -> None:
@@ -233,6 +200,10 @@ def check_list_options(request: Request) -> None:
         causes.append(forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     elif not revision:
         causes.append(forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided"))
+        if request.param("continue"):
+            causes.append(forbidden_field(field, f"{field} is forbidden for continue"))
+    elif request.param("continue"):
+        causes.append(forbidden_field(field, f"{field} is forbidden for continue"))
     elif match not in ("Exact", "NotOlderThan"):
         causes.append(not_supported(field, match, ["Exact", "NotOlderThan", ""]))
     elif match == "Exact" and revision == "0":
@@ -245,6 +216,15 @@ def invalid_options(kind: str, causes: Sequence[Cause]) -> Invalid:
     """Return the error for options: ``ListOptions.meta.k8s.io "" is invalid: …``."""
     details = {"group": "meta.k8s.io", "kind": kind}
     return Invalid(f'{kind}.meta.k8s.io "" is invalid: {aggregate(causes)}', causes=causes, details=details)
+
+
+def list_limit(request: Request) -> int:
+    """Return how many objects a list may have; 0 is all.
+
+    Raises:
+        BadRequest: It is no number.
+    """
+    return _integer(request, "limit")
 
 
 def _integer(request: Request, name: str) -> int:
@@ -266,20 +246,3 @@ def _revision(text: str) -> int:
     if revision < 0:
         raise BadRequest(f'resourceVersion: Invalid value: "{text}": must not be negative')
     return revision
-
-
-def _token(last_key: str, revision: int) -> str:
-    return base64.urlsafe_b64encode(encode({"v": 1, "rv": revision, "start": last_key})).decode().rstrip("=")
-
-
-def _continue(token: str) -> tuple[str, int]:
-    """Return the key a page starts after and the revision of the first page."""
-    if not token:
-        return "", 0
-    try:
-        read = _decode(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        return str(read["start"]), int(read["rv"])
-    except (binascii.Error, msgspec.DecodeError, KeyError, TypeError, ValueError) as error:
-        raise BadRequest(
-            "invalid continue token: continue key is not valid: take it unchanged from the previous page"
-        ) from error

@@ -14,6 +14,8 @@ from strato.api.kinds import Kind
 from strato.api.status import not_found
 from strato.clock import Clock
 from strato.errors import Cause, Forbidden
+from strato.server.flowcontrol.control import FlowControl
+from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.objects import Json
 from strato.server.registry import Registry
 from strato.server.rest.layouts import Layouts
@@ -64,8 +66,15 @@ class State:
     """Store, registry, clock, generator and admission, with plain reads (`strato.admission.World`)."""
 
     def __init__(
-        self, store: Store, clock: Clock, rng: random.Random, registry: Registry, admission: Admission
+        self,
+        store: Store,
+        clock: Clock,
+        rng: random.Random,
+        registry: Registry,
+        admission: Admission,
+        flows: FlowControl | None = None,
     ) -> None:
+        self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
         self.layouts = Layouts()
         self._buckets: dict[Kind, Bucket] = {}

@@ -4,6 +4,6 @@ Built-in kinds have their columns in code (`workloads`, `pods`, `others`), custo
 ``additionalPrinterColumns``; a kind with neither shows name and age.
 """
 
-from strato.server.tables.render import render
+from strato.server.tables.render import Renderer, render
 
-__all__ = ["render"]
+__all__ = ["Renderer", "render"]

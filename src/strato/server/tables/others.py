@@ -210,6 +210,30 @@ def _webhooks(obj: Obj, now: float) -> list[Any]:
     return [name(obj), len(obj.get("webhooks") or ()), age(obj, now)]
 
 
+def _flow_schema(obj: Obj, now: float) -> list[Any]:
+    conditions = part(obj, "status", "conditions") or ()
+    dangling = next((one.get("status") for one in conditions if one.get("type") == "Dangling"), None) or "?"
+    return [
+        name(obj),
+        part(obj, "spec", "priorityLevelConfiguration", "name") or "",
+        part(obj, "spec", "matchingPrecedence") or 0,
+        part(obj, "spec", "distinguisherMethod", "type") or NONE,
+        age(obj, now),
+        dangling,
+    ]
+
+
+def _priority_level(obj: Obj, now: float) -> list[Any]:
+    kind = part(obj, "spec", "type")
+    place = ("spec", "exempt" if kind == "Exempt" else "limited")
+    queuing: Obj = part(obj, *place, "limitResponse", "queuing") or {}
+    cells = [NONE if (value := queuing.get(member)) is None else str(value) for member in _QUEUING]
+    return [name(obj), kind or "", str(part(obj, *place, "nominalConcurrencyShares") or 0), *cells, age(obj, now)]
+
+
+_QUEUING = ("queues", "handSize", "queueLengthLimit")
+
+
 def _plain(*paths: tuple[str, ...]) -> Any:
     """Return cells of name, the members at the paths, and age."""
 
@@ -320,6 +344,12 @@ LAYOUTS: Mapping[str, Layout] = {
     "controllerrevisions.apps": layout("Name|Controller|Revision|Age", _controller_revision),
     "leases.coordination.k8s.io": layout("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
     "priorityclasses.scheduling.k8s.io": layout("Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class),
+    "flowschemas.flowcontrol.apiserver.k8s.io": layout(
+        "Name|PriorityLevel|#MatchingPrecedence|DistinguisherMethod|Age|MissingPL", _flow_schema
+    ),
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": layout(
+        "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age", _priority_level
+    ),
     "resourcequotas": layout("Name|Request|Limit|Age", _quota),
     "limitranges": layout("Name|@Created At", _role),
     "roles.rbac.authorization.k8s.io": layout(_ROLES, _role),

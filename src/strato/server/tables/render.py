@@ -13,6 +13,53 @@ _LAYOUTS: dict[str, Layout] = {**pods.LAYOUTS, **workloads.LAYOUTS, **others.LAY
 """By ``plural.group`` (``pods``, ``jobs.batch``)."""
 
 
+class Renderer:
+    """Makes rows of the objects of one kind.
+
+    Args:
+        kind: The kind of all objects.
+        include_object: ``None``, ``Metadata`` (a PartialObjectMetadata per row) or ``Object``.
+        now: The instant that ages are counted from.
+    """
+
+    def __init__(self, kind: Kind, include_object: str = "Metadata", *, now: float) -> None:
+        self._layout = _LAYOUTS.get(kind.resource) or custom.layout(kind)
+        self._include, self._now = include_object, now
+
+    def head(self, list_meta: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a Table without its rows.
+
+        Args:
+            list_meta: ``metadata`` of the list (or the object) the table stands for.
+        """
+        return {
+            "kind": "Table",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": dict(list_meta),
+            "columnDefinitions": self._layout.definitions,
+        }
+
+    def row(self, obj: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the row of a whole object, which is not mutated."""
+        layout = self._layout
+        row: dict[str, Any] = {"cells": layout.cells(obj, self._now)}
+        if layout.conditions is not None:
+            conditions = layout.conditions(obj)
+            if conditions:
+                row["conditions"] = conditions
+        if self._include == "Object":
+            row["object"] = obj
+        elif self._include == "None":
+            row["object"] = None
+        else:
+            row["object"] = {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": obj.get("metadata") or {},
+            }
+        return row
+
+
 def render(
     kind: Kind,
     objects: Iterable[Mapping[str, Any]],
@@ -21,38 +68,6 @@ def render(
     include_object: str = "Metadata",
     now: float,
 ) -> dict[str, Any]:
-    """Return a Table of the objects.
-
-    Args:
-        kind: The kind of all objects.
-        objects: Whole objects; not mutated.
-        list_meta: ``metadata`` of the list (or the object) the table stands for.
-        include_object: ``None``, ``Metadata`` (a PartialObjectMetadata per row) or ``Object``.
-        now: The instant that ages are counted from.
-    """
-    layout = _LAYOUTS.get(kind.resource) or custom.layout(kind)
-    rows = []
-    for obj in objects:
-        row: dict[str, Any] = {"cells": layout.cells(obj, now)}
-        if layout.conditions is not None:
-            conditions = layout.conditions(obj)
-            if conditions:
-                row["conditions"] = conditions
-        if include_object == "Object":
-            row["object"] = obj
-        elif include_object == "None":
-            row["object"] = None
-        else:
-            row["object"] = {
-                "kind": "PartialObjectMetadata",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": obj.get("metadata") or {},
-            }
-        rows.append(row)
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": dict(list_meta),
-        "columnDefinitions": layout.definitions,
-        "rows": rows,
-    }
+    """Return a Table of the objects; the arguments are those of `Renderer`."""
+    renderer = Renderer(kind, include_object, now=now)
+    return {**renderer.head(list_meta), "rows": [renderer.row(obj) for obj in objects]}

@@ -1,0 +1,1 @@
+"""Priority and fairness: who is served next, and who is told to come back later."""

@@ -1,0 +1,179 @@
+"""Priority and fairness as configured by the FlowSchemas and PriorityLevelConfigurations in the store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.wire import Request, User
+from strato.metrics import Sample
+from strato.server.flowcontrol import defaults
+from strato.server.flowcontrol.dispatch import Dispatcher, Flow, Level
+from strato.server.flowcontrol.schemas import Candidates, Match, Schema, read_schemas
+from strato.server.store import Change, Store
+
+_MOST_USERS = 1024
+"""Users whose schemas are remembered."""
+_NOBODY = User("system:anonymous", ("system:unauthenticated",))
+_UNLIMITED = 1 << 30
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+
+class Assigned:
+    """What a request's flow is, and the headers of its answer that say so."""
+
+    __slots__ = ("flow", "lines")
+
+    def __init__(self, flow: Flow, lines: str) -> None:
+        self.flow, self.lines = flow, lines
+
+
+class FlowControl:
+    """Finds the flow of each request, and shares the loop among them.
+
+    Args:
+        store: Where the configuration is.
+        timer: Measures work (`Dispatcher`).
+    """
+
+    def __init__(self, store: Store, timer: Callable[[], float]) -> None:
+        self._store = store
+        self.dispatcher = Dispatcher(timer)
+        self.levels: dict[str, Level] = {}
+        self._level_uids: dict[str, str] = {}
+        self._schemas: list[Schema] = []
+        self._by_user: dict[User, _Known] = {}
+        self._is_read = False
+        self._own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
+        self._own_flow = Flow(self._own, "", _UNLIMITED)
+        for kind in (catalog.FLOWSCHEMA, catalog.PRIORITYLEVELCONFIGURATION):
+            store.on_publish(kind.resource, self._observe)
+
+    def assigned(self, user: User | None, method: str, path: str, is_watch: bool = False) -> Assigned:
+        """Return what a request belongs to."""
+        known = self._by_user.get(user or _NOBODY)
+        if known is None or not self._is_read:
+            known = self._know(user or _NOBODY)
+        sole = known.resource if path.startswith(("/api/v1/", "/apis/")) else known.other
+        return sole if sole is not None else self._found(known, method, path, is_watch)
+
+    def flow_of(self, request: Request) -> Flow:
+        """Return the flow that work on a collection belongs to; the cluster's own parts come before all others."""
+        if request.ahead:
+            return self._own_flow
+        return self.assigned(request.user, request.method, request.path, request.flag("watch")).flow
+
+    def collect(self) -> Iterable[Sample]:
+        """Tell the metrics how many requests wait, were let through after waiting, and were refused."""
+        for name, level in list(self.levels.items()):
+            labels = {"priority_level": name}
+            yield Sample("apiserver_flowcontrol_current_inqueue_requests", labels, level.waiting)
+            yield Sample("apiserver_flowcontrol_dispatched_requests_total", labels, level.served)
+            yield Sample("apiserver_flowcontrol_rejected_requests_total", labels, level.refused)
+
+    def _found(self, known: _Known, method: str, path: str, is_watch: bool) -> Assigned:
+        match = known.candidates.find(method, path, is_watch)
+        if match is None:  # of somebody who is in no group
+            match = Match(
+                next(one for one in self._schemas if one.name == defaults.CATCH_ALL), known.candidates.user.name
+            )
+        return self._assigned(match)
+
+    def _know(self, user: User) -> _Known:
+        if not self._is_read:
+            self._read()
+        if len(self._by_user) >= _MOST_USERS:
+            self._by_user.clear()
+        candidates = Candidates(self._schemas, user)
+        resource, other = candidates.sole_resource, candidates.sole_other
+        known = self._by_user[user] = _Known(
+            candidates,
+            None if resource is None else self._assigned(resource),
+            None if other is None else self._assigned(other),
+        )
+        return known
+
+    def _assigned(self, match: Match) -> Assigned:
+        schema = match.schema
+        level = self.levels.get(schema.level) or self.levels[defaults.CATCH_ALL]
+        flow = self.dispatcher.flow(level, f"{schema.name}/{match.distinguisher}")
+        lines = (
+            f"x-kubernetes-pf-flowschema-uid: {schema.uid}\r\n"
+            f"x-kubernetes-pf-prioritylevel-uid: {self._level_uids.get(level.name, '')}\r\n"
+        )
+        return Assigned(flow, lines)
+
+    def _observe(self, resource: str, change: Change) -> None:
+        del resource, change
+        self._is_read = False
+
+    def _read(self) -> None:
+        """Read the configuration; what is missing of the mandatory objects is as it must be."""
+        self._is_read = True
+        self._by_user.clear()
+        self._schemas = read_schemas(self._objects(catalog.FLOWSCHEMA, defaults.SCHEMAS))
+        before, self.levels, self._level_uids = self.levels, {}, {}
+        found = {
+            obj["metadata"]["name"]: obj for obj in self._objects(catalog.PRIORITYLEVELCONFIGURATION, defaults.LEVELS)
+        }
+        total = sum(_shares(obj) for obj in found.values())
+        for name, obj in found.items():
+            # no level is without any limit on one loop: what is exempt has as much of it as all others together
+            shares = total if name == defaults.EXEMPT else max(1, _shares(obj))
+            length, total_length = (_UNLIMITED, _UNLIMITED) if name == defaults.EXEMPT else _lengths(obj)
+            level = before.get(name) or Level(name, shares, length, total_length)
+            level.shares, level.queue_length, level.total_length = float(shares), length, total_length
+            self.levels[name] = level
+            self._level_uids[name] = obj["metadata"].get("uid", "")
+
+    def _objects(self, kind: Kind, ours: Iterable[Any]) -> Iterator[Any]:
+        bucket = self._store.bucket(kind.resource)
+        for obj in ours:
+            if obj["metadata"]["name"] in defaults.MANDATORY and obj["metadata"]["name"] not in bucket.objects:
+                yield obj
+        for row in bucket.objects.values():
+            yield _decode(row.body)
+
+
+class _Known:
+    """What is known of a user."""
+
+    __slots__ = ("candidates", "other", "resource")
+
+    def __init__(self, candidates: Candidates, resource: Assigned | None, other: Assigned | None) -> None:
+        self.candidates, self.resource, self.other = candidates, resource, other
+
+
+def _limited(obj: Mapping[str, Any]) -> Mapping[str, Any]:
+    spec = obj.get("spec") or {}
+    found: Mapping[str, Any] = spec.get("limited") or {}
+    return found
+
+
+def _shares(obj: Mapping[str, Any]) -> int:
+    spec = obj.get("spec") or {}
+    part = spec.get("limited") or spec.get("exempt") or {}
+    shares = part.get("nominalConcurrencyShares")
+    return shares if isinstance(shares, int) else 30
+
+
+def _lengths(obj: Mapping[str, Any]) -> tuple[int, int]:
+    """Return how many requests of one flow, and of all, may wait: what its hand of queues holds, and what all hold.
+
+    A level that rejects has no queues; what one turn of the loop cannot serve still waits for the next.
+    """
+    response = _limited(obj).get("limitResponse") or {}
+    if response.get("type") != "Queue":
+        return _REJECTING
+    queuing = response.get("queuing") or {}
+    queues, hand = queuing.get("queues") or 64, queuing.get("handSize") or 8
+    length = queuing.get("queueLengthLimit") or 50
+    return math.ceil(min(hand, queues) * length), queues * length
+
+
+_REJECTING = (1, 5)

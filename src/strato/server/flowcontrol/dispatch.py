@@ -1,0 +1,314 @@
+"""Share one event loop fairly: requests wait in the queue of their flow, work on whole collections is cut in slices.
+
+Requests are served on one thread, so what is scarce is the time of its loop. It is shared by weighted fair queueing
+with measured time: among priority levels by their shares, within a level among its flows (a user's or a namespace's
+requests) alike. A turn of the loop serves requests for `TURN_SECONDS` and slices for `SLICE_SECONDS`; then whatever
+else has arrived is looked at. A request that finds nobody waiting in a turn with time left is served at once.
+
+Virtual time is what a flow has been given, divided by its share; who has the least is next. A flow that comes back
+begins where those stand that are being served, and when nobody has to wait all is forgotten: nobody saves up time, and
+nobody pays for what hurt no one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from heapq import heappop, heappush
+from typing import TypeVar
+
+T = TypeVar("T")
+
+TURN_SECONDS = 0.005
+"""How long requests are served before the loop looks at what else has arrived."""
+SLICE_SECONDS = 0.003
+"""How long a slice of work on a collection shall take; as many are served in a turn as fit."""
+WAIT_SECONDS = 15.0
+"""A request that has waited longer is refused: a quarter of what clients wait for an answer, as in Kubernetes."""
+SEATS = 16
+"""Collections that one flow reads or deletes at the same time; its others wait. Bounds what unread answers hold."""
+_MOST_FLOWS = 4096
+"""Flows remembered while nothing of theirs waits."""
+
+
+class Level:
+    """A priority level.
+
+    Args:
+        name: Of its PriorityLevelConfiguration.
+        shares: Its part of the loop's time while others want it too.
+        queue_length: Requests of one flow that may wait.
+        total_length: Requests of all its flows that may wait.
+    """
+
+    def __init__(self, name: str, shares: float, queue_length: int, total_length: int) -> None:
+        self.name, self.shares = name, shares
+        self.queue_length, self.total_length = queue_length, total_length
+        self.virtual = 0.0
+        self.now = 0.0
+        """Where those of its flows stand that are being served."""
+        self.epoch = 0
+        self.waiting = 0
+        """Requests of its flows that wait."""
+        self.served = self.refused = 0
+
+
+class Flow:
+    """Requests that compete with others as one: of one user, say."""
+
+    def __init__(self, level: Level, name: str, seats: int = SEATS) -> None:
+        self.level, self.name = level, name
+        self.virtual = 0.0
+        self.epoch = 0
+        self.requests: deque[_Waiting] = deque()
+        self.slices: deque[Callable[[], None]] = deque()
+        self.free_seats = seats
+        self.unseated: deque[asyncio.Future[None]] = deque()
+        """Who waits for a seat."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing of it waits or holds a seat."""
+        return not (self.requests or self.slices or self.unseated) and self.free_seats >= SEATS
+
+
+class _Waiting:
+    """A request that waits."""
+
+    __slots__ = ("refuse", "since", "start")
+
+    def __init__(self, start: Callable[[], None], refuse: Callable[[], None], since: float) -> None:
+        self.start, self.refuse, self.since = start, refuse, since
+
+
+class _Queue:
+    """The flows of all levels of which something of one sort waits, the one that has been given least first."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[Level, list[tuple[float, int, Flow]]] = {}
+        self._pushed = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._heaps)
+
+    def push(self, flow: Flow) -> None:
+        """Add a flow that is not in it."""
+        self._pushed += 1
+        heappush(self._heaps.setdefault(flow.level, []), (flow.virtual, self._pushed, flow))
+
+    def pop(self) -> Flow:
+        """Remove and return the flow that is next."""
+        level = min(self._heaps, key=_virtual)
+        heap = self._heaps[level]
+        flow = heappop(heap)[2]
+        if not heap:
+            del self._heaps[level]
+        return flow
+
+
+def _virtual(level: Level) -> float:
+    return level.virtual
+
+
+def counting_timer() -> Callable[[], float]:
+    """Return a timer that goes on with each look at it: work is counted, not measured, and simulations repeat."""
+    return itertools.count().__next__
+
+
+class Dispatcher:
+    """Decides what is done next on the loop.
+
+    Args:
+        timer: Measures work, in seconds; a simulation counts instead, so that it repeats.
+    """
+
+    def __init__(self, timer: Callable[[], float]) -> None:
+        self.timer = timer
+        self.flows: dict[tuple[str, str], Flow] = {}
+        """By level and name."""
+        self.turns = self.slices = 0
+        """How many there were."""
+        self._requests, self._slices = _Queue(), _Queue()
+        self._is_due = False
+        self._spent = 0.0
+        """Seconds of this turn that went into requests."""
+        self._epoch = 1
+        self._now = 0.0
+        """Where those levels stand that are being served."""
+
+    def flow(self, level: Level, name: str) -> Flow:
+        """Return the flow of a level with that name."""
+        key = (level.name, name)
+        flow = self.flows.get(key)
+        if flow is None or flow.level is not level:
+            if len(self.flows) >= _MOST_FLOWS:
+                self.flows = {key: flow for key, flow in self.flows.items() if not flow.is_idle}
+            flow = self.flows[key] = Flow(level, name)
+        return flow
+
+    # -- requests -----------------------------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Return whether a request may be served at once; then call `served` with the time it took."""
+        return not self._requests and self._spent < TURN_SECONDS
+
+    def served(self, flow: Flow, seconds: float) -> None:
+        """Note what a request took that was served at once."""
+        self._spent += seconds
+        if not self._is_due:
+            self._schedule()
+        if self._slices:
+            self._charge(flow, seconds)
+
+    def enqueue(self, flow: Flow, start: Callable[[], None], refuse: Callable[[], None]) -> bool:
+        """Have a request wait; return False where too many wait already.
+
+        Args:
+            flow: What it belongs to.
+            start: Serves it, and raises nothing.
+            refuse: Tells who asked to come back later.
+        """
+        level = flow.level
+        if len(flow.requests) >= level.queue_length or level.waiting >= level.total_length:
+            level.refused += 1
+            return False
+        if not self._is_due:
+            self._schedule()
+        flow.requests.append(_Waiting(start, refuse, asyncio.get_running_loop().time()))
+        level.waiting += 1
+        if len(flow.requests) == 1:
+            self._arrive(flow)
+            self._requests.push(flow)
+        return True
+
+    # -- work on collections ------------------------------------------------------------------------------------------
+
+    def submit(self, flow: Flow, work: Callable[[], None]) -> None:
+        """Do a slice of work, which raises nothing, when its turn has come; never at once."""
+        if not self._is_due:
+            self._schedule()
+        flow.slices.append(work)
+        if len(flow.slices) == 1:
+            self._arrive(flow)
+            self._slices.push(flow)
+
+    async def run(self, flow: Flow, work: Callable[[], T]) -> T:
+        """Return what a slice of work returns, which is done when its turn has come."""
+        result: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+        def do() -> None:
+            if result.done():
+                return
+            try:
+                result.set_result(work())
+            except Exception as error:
+                result.set_exception(error)
+
+        self.submit(flow, do)
+        return await result
+
+    @asynccontextmanager
+    async def seat(self, flow: Flow) -> AsyncIterator[None]:
+        """Hold one of the flow's seats, which work on collections needs."""
+        if flow.free_seats > 0:
+            flow.free_seats -= 1
+        else:
+            given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            flow.unseated.append(given)
+            try:
+                await given
+            except asyncio.CancelledError:
+                if given.done() and not given.cancelled():
+                    self._leave(flow)
+                raise
+        try:
+            yield
+        finally:
+            self._leave(flow)
+
+    def _leave(self, flow: Flow) -> None:
+        """Give a seat to who waits for it."""
+        while flow.unseated:
+            given = flow.unseated.popleft()
+            if not given.done():
+                given.set_result(None)
+                return
+        flow.free_seats += 1
+
+    # -- turns --------------------------------------------------------------------------------------------------------
+
+    def _schedule(self) -> None:
+        self._is_due = True
+        asyncio.get_running_loop().call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_due = False
+        self._spent = 0.0
+        if not (self._requests or self._slices):
+            self._epoch += 1  # nobody waits: bygones are bygones
+            return
+        self.turns += 1
+        try:
+            while self._requests and self._spent < TURN_SECONDS:
+                self._spent += self._serve_request()
+            spent = 0.0
+            while self._slices and spent < SLICE_SECONDS:
+                spent += self._serve_slice()
+        finally:
+            if not self._is_due:
+                self._schedule()
+
+    def _serve_request(self) -> float:
+        flow = self._requests.pop()
+        waiting = flow.requests.popleft()
+        flow.level.waiting -= 1
+        flow.level.served += 1
+        is_late = asyncio.get_running_loop().time() - waiting.since > WAIT_SECONDS
+        try:
+            return self._measured(flow, waiting.refuse if is_late else waiting.start)
+        finally:
+            if flow.requests:
+                self._requests.push(flow)
+
+    def _serve_slice(self) -> float:
+        flow = self._slices.pop()
+        self.slices += 1
+        try:
+            return self._measured(flow, flow.slices.popleft())
+        finally:
+            if flow.slices:
+                self._slices.push(flow)
+
+    def _measured(self, flow: Flow, work: Callable[[], None]) -> float:
+        level = flow.level
+        self._now, level.now = max(self._now, level.virtual), max(level.now, flow.virtual)
+        began = self.timer()
+        try:
+            work()
+        finally:
+            seconds = self.timer() - began
+            self._charge(flow, seconds)
+        return seconds
+
+    def _charge(self, flow: Flow, seconds: float) -> None:
+        self._arrive(flow)
+        flow.virtual += seconds
+        flow.level.virtual += seconds / flow.level.shares
+
+    def _arrive(self, flow: Flow) -> None:
+        """Let a flow and its level begin no earlier than where those stand that are being served."""
+        level = flow.level
+        if level.epoch != self._epoch:
+            level.epoch = self._epoch
+            level.virtual = self._now
+            level.now = 0.0
+        else:
+            level.virtual = max(level.virtual, self._now)
+        if flow.epoch != self._epoch:
+            flow.epoch = self._epoch
+            flow.virtual = level.now
+        else:
+            flow.virtual = max(flow.virtual, level.now)
