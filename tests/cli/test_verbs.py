@@ -177,8 +177,14 @@ def test_a_job_is_run_from_a_file(shell: Shell, tmp_path: Path) -> None:
         pytest.param(("queue", "operate", "-n", "default", "-a", "update"), "greater than 0", id="no weight"),
         pytest.param(("queue", "delete", "-n", "default"), "can not be deleted", id="a queue that must stay"),
         pytest.param(("jobtemplate", "delete"), "name cannot be left blank", id="nothing to delete"),
-        pytest.param(("job", "run", "-f", "broken.yaml"), "broken.yaml: not YAML: expected", id="no YAML"),
-        pytest.param(("jobflow", "create", "-f", "broken.yaml"), "broken.yaml: not YAML: expected", id="no flows"),
+        pytest.param(
+            ("job", "run", "-f", "broken.yaml"), "broken.yaml: not YAML: line 2: did not find expected", id="no YAML"
+        ),
+        pytest.param(
+            ("jobflow", "create", "-f", "broken.yaml"),
+            "broken.yaml: not YAML: line 2: did not find expected",
+            id="no flows",
+        ),
         pytest.param(("jobflow", "create", "-f", "empty.yaml"), "empty.yaml: holds no JobFlow", id="an empty file"),
         pytest.param(("image", "import", "x", "broken.yaml"), "is not a tar archive that can be read", id="no archive"),
     ],

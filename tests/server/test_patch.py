@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.api import catalog
-from strato.errors import BadRequest, Invalid
+from strato.errors import BadRequest, Invalid, TooLarge
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.schema import builtin
 
@@ -122,7 +122,7 @@ def test_json_patch_that_cannot_be_applied_is_invalid(operation: Any) -> None:
 
 
 def test_json_patch_is_bounded() -> None:
-    with pytest.raises(BadRequest, match="10000"):
+    with pytest.raises(TooLarge, match="10000"):
         apply_json_patch({}, [{"op": "test", "path": "", "value": {}}] * 10_001)
 
 

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from strato.admission.pods import ResourceGroup
+from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
 
 Json = dict[str, Any]
@@ -40,8 +39,8 @@ def read_groups(text: str, where: str) -> tuple[ResourceGroup, ...]:
         InvalidInput: Groups in it are wrong; all problems are listed.
     """
     try:
-        body = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+        body = yamltext.load(text)
+    except yamltext.InvalidYaml as error:
         raise InvalidInput("the admission configuration", [Problem(where, f"not YAML: {one_line(error)}")]) from error
     listed = (body or {}).get("resourceGroups", []) if isinstance(body, dict | None) else None
     if not isinstance(listed, list | None):

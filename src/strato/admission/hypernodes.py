@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
 from strato.admission.request import AdmissionRequest, Denied, World
+from strato.api.patterns import InvalidPattern, compile_pattern
 
 WEBHOOK = "validatehypernode.volcano.sh"
 
@@ -25,15 +24,10 @@ def validate(request: AdmissionRequest, world: World) -> None:
         raise Denied(WEBHOOK, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
 
 
-_NOT_RE2 = re.compile(r"\(\?(?:[=!]|<[=!]|>|\(|P=)|(?<!\\)(?:\\\\)*\\[1-9]")
-
-
 def _pattern_problem(pattern: str) -> str:
-    """Say why a pattern does not compile. RE2 knows neither look-around nor back-references."""
-    if _NOT_RE2.search(pattern):
-        return "invalid or unsupported Perl syntax"
+    """Say why a pattern does not compile."""
     try:
-        re.compile(pattern)
-    except re.error as err:
-        return f"error parsing regexp: {err}"
+        compile_pattern(pattern)
+    except InvalidPattern as error:
+        return f"error parsing regexp: {error}"
     return ""

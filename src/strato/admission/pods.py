@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import yaml
-
 from strato.admission.request import AdmissionRequest, Denied, Json, World
+from strato.api import yamltext
 
 WEBHOOK = "validatepod.volcano.sh"
 GATE = "scheduling.volcano.sh/queue-allocation-gate"
@@ -50,7 +49,10 @@ class ResourceGroup:
 def _merged(texts: Sequence[str]) -> dict[str, str]:
     merged: dict[str, str] = {}
     for text in texts:
-        loaded = yaml.safe_load(text)
+        try:
+            loaded = yamltext.load(text)
+        except yamltext.InvalidYaml:  # a group's text that is no YAML chooses nothing
+            continue
         if isinstance(loaded, dict):
             merged.update({str(key): str(value) for key, value in loaded.items()})
     return merged

@@ -45,11 +45,11 @@ def check(file: Path, output: str) -> int:
 
 def _texts(text: str, where: str) -> list[tuple[str, str]]:
     """Return the configurations in a file: itself, or the ``*.conf`` entries of a ConfigMap."""
-    import yaml
+    from strato.api import yamltext
 
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError):
+        document = yamltext.load(text)
+    except (yamltext.InvalidYaml, ValueError, RecursionError):
         return [(where, text)]  # parsing says what is wrong
     if not isinstance(document, dict) or document.get("kind") != "ConfigMap":
         return [(where, text)]

@@ -139,11 +139,11 @@ def documents(path: Path, kind: Kind) -> list[Json]:
     Raises:
         VerbFailed: It cannot be read, holds nothing, or a document is of another kind.
     """
-    import yaml
+    from strato.api import yamltext
 
     try:
-        found = [body for body in yaml.safe_load_all(read_text(path)) if body]
-    except yaml.YAMLError as error:
+        found = [body for body in yamltext.load_all(read_text(path)) if body]
+    except yamltext.InvalidYaml as error:
         raise VerbFailed(f"{path}: not YAML: {one_line(error)}") from error
     if not found:
         raise VerbFailed(f"{path}: holds no {kind.name} ({kind.api_version})")

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from strato.api import yamltext
 from strato.client.config import Auth, Certificate, ClusterConfig, ExecPlugin, Token, TokenFile, is_server_url
 from strato.errors import InvalidInput, Problem, UsageError, one_line
 
@@ -116,10 +115,10 @@ def _merge(paths: Sequence[Path], asked: Sequence[Path]) -> _Merged:
 
 def _parse(path: Path, problems: list[Problem]) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text())
+        document = yamltext.load(path.read_text())
     except OSError as error:
         problems.append(Problem(str(path), f"cannot be read: {error.strerror}"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yamltext.InvalidYaml, UnicodeDecodeError) as error:
         problems.append(Problem(str(path), f"is not YAML: {one_line(error)}"))
     else:
         if document is None:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
 from strato.scheduler import thirdparty
 from strato.scheduler.actions import ACTIONS
@@ -106,8 +105,8 @@ def parse_config(text: str, where: str = "scheduler configuration", base: Path =
         InvalidInput: Listing every problem.
     """
     try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, OverflowError, TypeError) as err:
+        document = yamltext.load(text)
+    except (yamltext.InvalidYaml, ValueError, OverflowError, TypeError) as err:
         raise InvalidInput(where, [Problem("", f"not YAML: {one_line(err)}")]) from err
     except RecursionError as err:
         raise InvalidInput(where, [Problem("", "not a configuration: nested too deeply")]) from err

@@ -5,11 +5,11 @@ A definition that passes can be compiled and served: what this lets through, `Re
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from strato.api import names
+from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.status import (
     duplicate,
     forbidden_field,
@@ -19,7 +19,6 @@ from strato.api.status import (
 )
 from strato.errors import Cause, StratoError
 from strato.server.schema.structural import compiled
-from strato.server.schema.violations import go_pattern
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -152,7 +151,7 @@ def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[
     if not found:
         try:
             compiled(schema)
-        except (StratoError, ValueError, TypeError, LookupError, AttributeError, re.error) as error:
+        except (StratoError, ValueError, TypeError, LookupError, AttributeError) as error:
             yield invalid_value(field, None, f"cannot be compiled: {error}")
 
 
@@ -187,6 +186,6 @@ def _node_problems(schema: Json, field: str, place: str, depth: int) -> Iterator
 
 def _pattern_problems(pattern: str, field: str) -> Iterator[Cause]:
     try:
-        go_pattern(pattern)
-    except re.error as error:
+        compile_pattern(pattern)
+    except InvalidPattern as error:
         yield invalid_value(field, pattern, f"must be a valid regular expression, but isn't: {error}")

@@ -6,14 +6,15 @@ No framework and no router: the core routes. The protocol itself is in `strato.s
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import gzip
 import io
 import logging
 import socket
 import ssl
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
@@ -22,8 +23,9 @@ import msgspec
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
 from strato.clock import Clock, SystemClock
-from strato.errors import ApiError, StratoError
+from strato.errors import ApiError, BadRequest, StratoError, UnsupportedMedia
 from strato.metrics import Registry
+from strato.server.bodies import INLINE_BYTES, is_slow, parsed
 from strato.server.connection import Connections, Service
 from strato.server.heads import Head
 from strato.server.ownpaths import OwnPaths, Ready
@@ -73,6 +75,7 @@ class App(Service):
         self._authenticate = authenticate
         self._impersonate = impersonate
         self._own_paths = own_paths
+        self._decoder = ThreadPoolExecutor(1, "decoder")  # one: more would only share the interpreter among them
 
     def admit(self, head: Head) -> User:
         """Return who asks.
@@ -96,10 +99,11 @@ class App(Service):
         """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer."""
         try:
             headers = head.headers
-            if "content-encoding" in headers and headers["content-encoding"] == "gzip":
-                body = _unpacked(body)
             request = Request(head.method, head.path, head.query, headers, body, user)
-            if head.path.startswith("/api"):  # nearly all do
+            later: Awaitable[Response] | None
+            if "content-encoding" in headers or (len(body) > INLINE_BYTES and is_slow(body, _content_type(headers))):
+                later = self._decode_first(request)
+            elif head.path.startswith("/api"):  # nearly all do
                 later = self._handler.start(request, answered)
             else:
                 later = self._answer_elsewhere(request)
@@ -115,6 +119,11 @@ class App(Service):
         """Return the answer that carries an error."""
         headers = {"Retry-After": str(error.retry_after_seconds)} if error.retry_after_seconds is not None else {}
         return Response(error.code, msgspec.json.encode(to_status(error)), headers=headers)
+
+    async def _decode_first(self, request: Request) -> Response:
+        """Answer a request whose body takes so long to unpack or decode that the loop must not wait for it."""
+        request.body = await asyncio.get_running_loop().run_in_executor(self._decoder, _decoded, request)
+        return await self._answer_elsewhere(request)
 
     async def _answer_elsewhere(self, request: Request) -> Response:
         response = await self._own_paths.handle(request)
@@ -163,13 +172,35 @@ def create_app(
     return App(handler, authenticate, OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate)
 
 
-def _unpacked(body: bytes) -> bytes:
-    with contextlib.suppress(OSError, EOFError), gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
-        plain = stream.read(MAX_BODY_BYTES + 1)
-        if len(plain) > MAX_BODY_BYTES:
-            raise too_large()
-        return plain
-    return body
+def _content_type(headers: Mapping[str, str]) -> str:
+    return headers.get("content-type", "")
+
+
+def _decoded(request: Request) -> bytes:
+    """Return a body unpacked, and decoded where that takes long; runs in a thread.
+
+    Raises:
+        ApiError: It cannot be unpacked, or is over the limit then.
+    """
+    encoding = request.headers.get("content-encoding", "").strip().lower()
+    body = request.body
+    if encoding not in ("", "identity") and body:
+        body = _unpacked(body, encoding)
+    content_type = _content_type(request.headers)
+    return parsed(body, content_type) if is_slow(body, content_type) else body
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    if encoding != "gzip":
+        raise UnsupportedMedia(f"the body of the request has the unknown content encoding {encoding!r}; known is gzip")
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(body)) as stream:
+            plain = stream.read(MAX_BODY_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadRequest(f"the body of the request is not gzip: {error}") from error
+    if len(plain) > MAX_BODY_BYTES:
+        raise too_large()
+    return plain
 
 
 class PortInUse(StratoError):

@@ -7,55 +7,23 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import yaml
 
 from strato.api import catalog, defaults, validation
 from strato.api.kinds import Kind
 from strato.api.status import invalid, invalid_value
 from strato.api.wire import Request
 from strato.clock import Clock, format_time
-from strato.errors import BadRequest, Cause, TooLarge, UnsupportedMedia
-from strato.server import protobuf
+from strato.errors import BadRequest, Cause, TooLarge
+from strato.server.bodies import MAX_BODY_BYTES, read_body
 from strato.server.registry import Served
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
-from strato.server.yamlbody import read_yaml
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _decode = msgspec.json.Decoder().decode
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
 Json = dict[str, Any]
-
-
-def read_body(body: bytes, content_type: str) -> Any:
-    """Decode a request body: JSON, YAML or, for built-in kinds, Kubernetes' protobuf.
-
-    Raises:
-        BadRequest: It cannot be decoded.
-        UnsupportedMedia: It is in a format that is not read here.
-        TooLarge: It is over 3 MiB.
-    """
-    if len(body) > MAX_BODY_BYTES:
-        raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
-    media = _media(content_type)
-    if is_json(content_type):
-        try:
-            return _decode(body)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise BadRequest(f"the object provided is not valid JSON: {error}") from error
-    if media in ("application/yaml", "text/yaml", "application/apply-patch+yaml"):
-        try:
-            return read_yaml(body)
-        except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise BadRequest(f"the object provided is not valid YAML: {error}") from error
-    if media == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body)
-    raise UnsupportedMedia(
-        f"the body of the request was in an unknown format - accepted media types include: "
-        f"application/json, application/yaml, {protobuf.MEDIA_TYPE}"
-    )
 
 
 def read_typed(kind: Kind, request: Request) -> Json:
@@ -78,16 +46,6 @@ def read_typed(kind: Kind, request: Request) -> Json:
 def unrecognized(kind: Kind, reason: str) -> BadRequest:
     """``the object provided is unrecognized (must be of type Pod): …``."""
     return BadRequest(f"the object provided is unrecognized (must be of type {kind.name}): {reason}")
-
-
-def is_json(content_type: str) -> bool:
-    """Tell whether a body is JSON, which is also what no content type means."""
-    media = _media(content_type)
-    return media in ("", "application/json", "*/*") or media.endswith("+json")
-
-
-def _media(content_type: str) -> str:
-    return content_type.split(";", 1)[0].strip().lower()
 
 
 def check_type(served: Served, obj: Any) -> Json:

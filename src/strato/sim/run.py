@@ -13,9 +13,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
-
-from strato.api import catalog
+from strato.api import catalog, yamltext
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster, Json
@@ -127,8 +125,8 @@ def _queues(path: Path | None) -> tuple[Json, ...]:
     if path is None:
         return ()
     try:
-        documents = [document for document in yaml.safe_load_all(_text(path)) if document is not None]
-    except yaml.YAMLError as error:
+        documents = [document for document in yamltext.load_all(_text(path)) if document is not None]
+    except yamltext.InvalidYaml as error:
         raise InvalidInput("queues", [Problem(str(path), f"is not YAML: {one_line(error)}")]) from error
     problems = []
     for number, document in enumerate(documents, start=1):

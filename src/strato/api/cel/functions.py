@@ -14,6 +14,7 @@ from typing import Any
 
 from strato.api.cel.operators import at_most, equal, plus, whole
 from strato.api.cel.values import EvaluationError, Optional, Version, no_overload, quantity, semver
+from strato.api.patterns import compile_pattern
 from strato.api.quantity import NANO, Quantity
 
 _Function = Callable[..., Any]
@@ -39,7 +40,7 @@ def _call(name: str, overloads: _Overloads, *values: Any) -> Any:
                 return function(*values)
             except EvaluationError:
                 raise
-            except (TypeError, ValueError, OverflowError, re.error) as error:
+            except (TypeError, ValueError, OverflowError) as error:
                 raise EvaluationError(str(error) or type(error).__name__) from error
     raise no_overload(name, *values)
 
@@ -49,7 +50,7 @@ def _table(entries: Mapping[str, _Overloads]) -> dict[str, _Function]:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    return re.search(pattern, text) is not None
+    return compile_pattern(pattern).is_in(text)
 
 
 def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:

@@ -11,9 +11,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-import yaml
-
 from strato import __version__
+from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
 
 Json = dict[str, Any]
@@ -256,8 +255,8 @@ class Chosen:
 
     def _merge_file(self, name: str, text: str, problems: list[Problem]) -> None:
         try:
-            body = yaml.safe_load(text) or {}
-        except yaml.YAMLError as error:
+            body = yamltext.load(text) or {}
+        except yamltext.InvalidYaml as error:
             problems.append(Problem(name, f"not YAML: {one_line(error)}"))
             return
         if not isinstance(body, dict):
@@ -305,6 +304,6 @@ def _unknown(path: str) -> str:
 
 def _parsed(text: str) -> Any:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return yamltext.load(text)
+    except yamltext.InvalidYaml:
         return text

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-import yaml
-
-from strato.api import catalog
+from strato.api import catalog, yamltext
 from strato.cli.inputs import read_text
 from strato.cli.verbs import VerbFailed
 from strato.client.cluster import Json
@@ -89,8 +87,8 @@ def job_from_file(filename: str) -> Json:
     if ".yaml" not in filename and ".yml" not in filename:
         raise VerbFailed(f"{filename}: only support yaml file")
     try:
-        body = yaml.safe_load(read_text(Path(filename)))
-    except yaml.YAMLError as error:
+        body = yamltext.load(read_text(Path(filename)))
+    except yamltext.InvalidYaml as error:
         raise VerbFailed(f"{filename}: not YAML: {one_line(error)}") from error
     if not isinstance(body, dict) or body.get("kind") != "Job":
         found = body.get("kind") if isinstance(body, dict) else type(body).__name__

@@ -5,11 +5,10 @@ Source: volcano-controllers Part H, Status.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from strato.api.core import Node
+from strato.api.patterns import InvalidPattern, Pattern, compile_pattern
 from strato.api.selectors import from_label_selector
 from strato.api.volcano.topology import HyperNode
 
@@ -39,14 +38,13 @@ def node_count(hyper_node: HyperNode, nodes: Iterable[Node]) -> int:
     if patterns or selectors:
         for node in nodes:
             meta = node.metadata
-            if any(p.search(meta.name) for p in patterns) or any(s.matches(meta.labels) for s in selectors):
+            if any(p.is_in(meta.name) for p in patterns) or any(s.matches(meta.labels) for s in selectors):
                 names.add(meta.name)
     return len(names)
 
 
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str] | None:
+def _compiled(pattern: str) -> Pattern | None:
     try:
-        return re.compile(pattern)
-    except re.error:
+        return compile_pattern(pattern)
+    except InvalidPattern:
         return None

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
-import yaml
 
+from strato.api import yamltext
 from strato.errors import StratoError
 from strato.units import duration_seconds
 
@@ -69,7 +69,7 @@ def parse_discovery(text: str) -> dict[str, Discovery]:
         BadDiscovery: The text is not what it should be; the message says where.
     """
     try:
-        parsed = msgspec.convert(yaml.safe_load(text) or {}, _File, strict=False)
+        parsed = msgspec.convert(yamltext.load(text) or {}, _File, strict=False)
         found = {}
         for one in parsed.network_topology_discovery:
             interval = duration_seconds(one.interval) if one.interval else DEFAULT_INTERVAL_SECONDS
@@ -80,6 +80,6 @@ def parse_discovery(text: str) -> dict[str, Discovery]:
                     credentials=one.credentials.secret_ref,
                     config=one.config,
                 )
-    except (yaml.YAMLError, msgspec.ValidationError, ValueError) as error:
+    except (yamltext.InvalidYaml, msgspec.ValidationError, ValueError) as error:
         raise BadDiscovery(f"{CONFIG_KEY}: {error}") from error
     return found

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
+from strato.api import yamltext
 from strato.errors import Problem, one_line
 
 Json = dict[str, Any]
@@ -23,7 +23,7 @@ Located = tuple[str, Json]
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 _MOST_VALUES: Final = 20_000_000
-"""Values a document may expand to; YAML aliases can make a few lines into more than any memory holds."""
+"""Values that a file may expand to; YAML aliases can make a few lines into more than any memory holds."""
 
 
 @dataclass(slots=True)
@@ -39,16 +39,6 @@ class Manifests:
     objects: list[Located] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     headers: list[Located] = field(default_factory=list)
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc] # the C loader has no stub
-    """YAML as Kubernetes reads it: dates stay text, ``=`` is text."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in found if not tag.endswith((":timestamp", ":value"))]
-    for first, found in _Loader.yaml_implicit_resolvers.items()
-}
 
 
 def read_paths(paths: Sequence[str]) -> Manifests:
@@ -97,9 +87,6 @@ def read_text(text: str, name: str, into: Manifests) -> None:
         where = f"{name}: document {number}"
         if document is None:
             continue
-        if _size(document, {}, set()) > _MOST_VALUES:
-            into.problems.append(Problem(where, "its aliases refer to themselves, or expand to more than it can mean"))
-            continue
         _take(_without_nulls(document), where, into)
 
 
@@ -107,41 +94,18 @@ def _documents(text: str, name: str, problems: list[Problem]) -> Iterator[tuple[
     if text.lstrip()[:1] in ("{", "["):
         try:
             decoded = msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, RecursionError, UnicodeError):
             pass  # several JSON documents, or YAML in flow style
         else:
             yield 1, decoded
             return
-    number = 0
+    number = 1
     try:
-        loader = _Loader(text)
-        try:
-            while loader.check_data():
-                number += 1
-                yield number, loader.get_data()
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, ValueError, OverflowError, TypeError) as error:
-        where = f"{name}: document {max(number, 1)}"
-        problems.append(Problem(where, f"is neither YAML nor JSON: {one_line(error)}"))
-    except RecursionError:
-        problems.append(Problem(f"{name}: document {max(number, 1)}", "is nested too deeply"))
-
-
-def _size(value: Any, known: dict[int, int], open_: set[int]) -> int:
-    """Return how many values a document expands to; shared parts are counted each time but looked at once."""
-    if not isinstance(value, dict | list):
-        return 1
-    key = id(value)
-    if key in open_:
-        return _MOST_VALUES + 1
-    size = known.get(key)
-    if size is None:
-        open_.add(key)
-        parts = value.values() if isinstance(value, dict) else value
-        size = known[key] = 1 + sum(_size(part, known, open_) for part in parts)
-        open_.discard(key)
-    return size
+        for document in yamltext.load_all(text, max_values=_MOST_VALUES):
+            yield number, document
+            number += 1
+    except yamltext.InvalidYaml as error:
+        problems.append(Problem(f"{name}: document {number}", f"is neither YAML nor JSON: {one_line(error)}"))
 
 
 def _without_nulls(value: Any) -> Any:

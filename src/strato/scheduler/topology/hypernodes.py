@@ -7,7 +7,6 @@ selector means is only asked again about nodes that changed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.core import Node
+from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.selectors import from_label_selector
 from strato.api.volcano.topology import HyperNode, MemberSelector
 from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
@@ -269,10 +269,10 @@ def _matcher(selector: MemberSelector) -> _Matches | None:
     """Return the test of a selector other than by exact name; an unreadable or empty one means nobody."""
     if selector.regex_match is not None:
         try:
-            pattern: re.Pattern[str] = re.compile(selector.regex_match.pattern)
-        except re.error:
+            pattern = compile_pattern(selector.regex_match.pattern)
+        except InvalidPattern:
             return None
-        return lambda node: pattern.search(node.metadata.name) is not None
+        return lambda node: pattern.is_in(node.metadata.name)
     labels = selector.label_match
     if labels is None or not (labels.match_labels or labels.match_expressions):
         return None

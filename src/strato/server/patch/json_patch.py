@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any
 
-from strato.errors import BadRequest, Cause, Invalid
+import msgspec
+
+from strato.errors import BadRequest, Cause, Invalid, TooLarge
 
 _MAX_OPERATIONS = 10_000
+_MAX_COPIED_BYTES = 3 * 1024 * 1024
+"""What all copies of one patch may add, as in Kubernetes: each can double what the ones before made."""
+_MAX_STEPS = 128
+"""Members within one another that a path names; no object is nested deeper."""
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
 
 
 def apply_json_patch(target: Any, operations: Any) -> Any:
@@ -16,22 +23,41 @@ def apply_json_patch(target: Any, operations: Any) -> Any:
 
     Raises:
         BadRequest: The patch is not a list of operations.
+        TooLarge: There are too many of them, or they copy too much.
         Invalid: An operation cannot be applied; says which, and why.
     """
     if not isinstance(operations, list):
         raise BadRequest("error decoding patch: a JSON patch is a list of operations")
     if len(operations) > _MAX_OPERATIONS:
-        raise BadRequest(f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}")
+        raise TooLarge(f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}")
+    copies = _Copies()
     for index, operation in enumerate(operations):
         try:
-            target = _apply(target, operation)
+            target = _apply(target, operation, copies)
         except (LookupError, ValueError, TypeError) as error:
             reason = f"the server rejected our request due to an error in our request: operation {index}: {error}"
             raise Invalid(reason, causes=[Cause("FieldValueInvalid", str(error), f"[{index}]")]) from error
     return target
 
 
-def _apply(target: Any, operation: Any) -> Any:
+class _Copies:
+    """Makes copies, until there are too many bytes of them."""
+
+    def __init__(self) -> None:
+        self._bytes = 0
+
+    def of(self, value: Any) -> Any:
+        text = _encode(value)
+        self._bytes += len(text)
+        if self._bytes > _MAX_COPIED_BYTES:
+            raise TooLarge(
+                f"Unable to complete the copy, the accumulated size increase of copy is {self._bytes}, exceeding the "
+                f"limit {_MAX_COPIED_BYTES}"
+            )
+        return _decode(text)
+
+
+def _apply(target: Any, operation: Any, copies: _Copies) -> Any:
     if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
         raise ValueError("an operation is an object with op and path")
     path, kind = _pointer(operation["path"]), operation.get("op")
@@ -47,10 +73,10 @@ def _apply(target: Any, operation: Any) -> Any:
                 return target
             return operation.get("value")
         case "move":
-            moved, rest = _remove(target, _pointer(operation["from"]))
+            moved, rest = _remove(target, _pointer(operation.get("from")))
             return _add(rest, path, moved)
         case "copy":
-            return _add(target, path, copy.deepcopy(_get(target, _pointer(operation["from"]))))
+            return _add(target, path, copies.of(_get(target, _pointer(operation.get("from")))))
         case "test":
             if _found(target, path) != operation.get("value"):
                 raise ValueError(f"testing value {operation['path']} failed")
@@ -59,18 +85,22 @@ def _apply(target: Any, operation: Any) -> Any:
             raise ValueError(f"unknown operation {kind!r}; known are add, remove, replace, move, copy and test")
 
 
-def _pointer(text: str) -> Sequence[str]:
+def _pointer(text: Any) -> Sequence[str]:
+    if not isinstance(text, str):
+        raise ValueError("an operation needs a path to take the value from")
     if not text:
         return ()
     if not text.startswith("/"):
         raise ValueError(f"path {text!r} does not begin with a slash")
+    if text.count("/") > _MAX_STEPS:
+        raise ValueError(f"path {text[:40]!r}… has over {_MAX_STEPS} steps")
     return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
 
 
 def _index(items: list[Any], part: str, *, appending: bool = False) -> int:
     if appending and part == "-":
         return len(items)
-    if not part.isdigit() or int(part) > len(items) - (0 if appending else 1):
+    if not (part.isascii() and part.isdigit()) or len(part) > 9 or int(part) > len(items) - (0 if appending else 1):
         raise LookupError(f"index {part!r} is outside a list of {len(items)}")
     return int(part)
 
@@ -124,7 +154,7 @@ def _add(target: Any, path: Sequence[str], value: Any) -> Any:
 
 def _remove(target: Any, path: Sequence[str]) -> tuple[Any, Any]:
     if not path:
-        return target, None
+        raise ValueError("the whole object cannot be removed")
     removed = _get(target, path)
     parent = _get(target, path[:-1])
     if isinstance(parent, list):

@@ -6,6 +6,7 @@ Directives: ``$patch`` (replace, delete, merge) in an object or a list item, ``$
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ def _merge_object(
         raise BadRequest(f"unknown patch type: {directive} (at {_shown(path)}); known are replace, delete and merge")
     retain = patch.get("$retainKeys")
     if retain is not None:
+        if not isinstance(retain, list):
+            raise BadRequest(f"$retainKeys must be a list (at {_shown(path)})")
         for name in [name for name in target if name not in retain]:
             del target[name]
     orders = {name.removeprefix(_SET_ORDER): order for name, order in patch.items() if name.startswith(_SET_ORDER)}
@@ -72,7 +75,8 @@ def _merge_field(current: Any, value: Any, strategy: ListStrategy, path: tuple[s
         return [_without_directives(item) for item in value]
     items = list(current) if isinstance(current, list) else []
     if key is None:
-        merged = items + [item for item in dict.fromkeys(value) if item not in items]
+        known = set(_names(items, None))
+        merged = items + [item for name, item in _by_name(value).items() if name not in known]
     else:
         merged = _merge_list(items, value, key, strategy, path)
     return _ordered(merged, _names(value, key), _names(current, key), key)
@@ -82,17 +86,33 @@ def _merge_list(
     items: list[Any], patches: Sequence[Any], key: str, strategy: ListStrategy, path: tuple[str, ...]
 ) -> list[Any]:
     """Merge list items by ``key``. Kubernetes' quirk for ports: all items with equal keys are one item."""
+    places = _places(items, key)
     for patch in patches:
         if not isinstance(patch, dict) or key not in patch:
             raise BadRequest(f"map: {patch!r} does not contain declared merge key: {key} (at {_shown(path)})")
-        position = next((at for at, item in enumerate(items) if item.get(key) == patch[key]), None)
+        name = _name(patch, key)
         if patch.get("$patch") == "delete":
-            items = [item for item in items if item.get(key) != patch[key]]
-        elif position is None:
+            for at in places.pop(name, ()):
+                items[at] = _GONE
+        elif name not in places:
+            places[name] = [len(items)]
             items.append(_merge_object({}, patch, strategy, path))
         else:
-            items[position] = _merge_object(items[position], patch, strategy, path)
-    return items
+            at = places[name][0]
+            items[at] = _merge_object(items[at] if isinstance(items[at], dict) else {}, patch, strategy, path)
+    return [item for item in items if item is not _GONE]
+
+
+_GONE = object()
+"""Stands in a list where an item was."""
+
+
+def _by_name(items: Sequence[Any]) -> dict[Any, Any]:
+    """Return the first item of each name, in their order."""
+    found: dict[Any, Any] = {}
+    for item in items:
+        found.setdefault(_name(item, None), item)
+    return found
 
 
 def _without_directives(value: Any) -> Any:
@@ -106,7 +126,8 @@ def _delete_primitives(target: dict[str, Any], field: str, values: Any) -> None:
         raise BadRequest(f"{_DELETE_PRIMITIVES}{field} must be a list")
     items = target.get(field)
     if isinstance(items, list):
-        target[field] = [item for item in items if item not in values]
+        dropped = set(_names(values, None))
+        target[field] = [item for item in items if _name(item, None) not in dropped]
 
 
 # ── the order of lists ────────────────────────────────────────────────────────────────────────────────────────────
@@ -118,6 +139,14 @@ def _name(item: Any, key: str | None) -> Any:
     return repr(name) if isinstance(name, dict | list) else name
 
 
+def _places(items: Sequence[Any], key: str) -> dict[Any, list[int]]:
+    """Return where the items of each name stand."""
+    places: dict[Any, list[int]] = {}
+    for at, name in enumerate(_names(items, key)):
+        places.setdefault(name, []).append(at)
+    return places
+
+
 def _names(items: Any, key: str | None) -> list[Any]:
     return [_name(item, key) for item in items] if isinstance(items, list) else []
 
@@ -127,9 +156,14 @@ def _checked_order(order: Any, patched: Any, key: str | None, path: tuple[str, .
     if not isinstance(order, list):
         raise BadRequest(f"{_SET_ORDER}{path[-1]} must be a list")
     wanted = _names(order, key)
-    kept = [item for item in patched or () if not (isinstance(item, dict) and item.get("$patch") == "delete")]
+    kept = [
+        item
+        for item in (patched if isinstance(patched, list) else ())
+        if not (isinstance(item, dict) and item.get("$patch") == "delete")
+    ]
     named = _names(kept, key)
-    if [name for name in wanted if name in named] != named:
+    known = set(named)
+    if [name for name in wanted if name in known] != named:
         raise BadRequest(f"the order of the items in the patch of {_shown(path)} is not that of {_SET_ORDER}{path[-1]}")
     return wanted
 
@@ -142,14 +176,14 @@ def _ordered(items: list[Any], wanted: Sequence[Any], before: Sequence[Any], key
     rank = {name: position for position, name in enumerate(wanted)}
     place = {name: position for position, name in enumerate(before)}
     mine = sorted((item for item in items if _name(item, key) in rank), key=lambda item: rank[_name(item, key)])
-    others = [item for item in items if _name(item, key) not in rank]
+    others = deque(item for item in items if _name(item, key) not in rank)
     result: list[Any] = []
     for item in mine:
         here = place.get(_name(item, key))
         while here is not None and others and place.get(_name(others[0], key), here) < here:
-            result.append(others.pop(0))
+            result.append(others.popleft())
         result.append(item)
-    return result + others
+    return [*result, *others]
 
 
 def _shown(path: Sequence[str]) -> str:

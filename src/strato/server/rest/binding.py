@@ -13,6 +13,7 @@ from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Conflict
 from strato.server import objects
+from strato.server.bodies import read_body
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
@@ -82,7 +83,7 @@ class Binder:
 
     def create(self, request: Request, target: ResourcePath, pods: Served) -> Response:
         """Bind the pod that a binding posted to ``bindings`` is named after."""
-        binding = objects.read_body(request.body, request.headers.get("content-type", ""))
+        binding = read_body(request.body, request.headers.get("content-type", ""))
         metadata = binding.get("metadata") if isinstance(binding, dict) else None
         name = metadata.get("name") if isinstance(metadata, dict) else None
         if not isinstance(name, str) or not name:

@@ -14,7 +14,7 @@ from strato.api.status import forbidden, invalid_value, not_supported
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import ApiError, BadRequest, Cause, Conflict
-from strato.server import objects
+from strato.server.bodies import read_body
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS
 from strato.server.objects import Json, encode
@@ -161,7 +161,7 @@ class Deleter:
 def _read_options(request: Request) -> tuple[Request, Json]:
     """Return the delete options of body and query, checked, and the request with a ``dryRun`` of the body."""
     try:
-        read: Any = objects.read_body(request.body, request.headers.get("content-type", "")) if request.body else {}
+        read: Any = read_body(request.body, request.headers.get("content-type", "")) if request.body else {}
     except BadRequest as error:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from error
     if not isinstance(read, dict):

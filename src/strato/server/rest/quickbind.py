@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from strato.api.wire import Request
-from strato.server import objects
+from strato.server.bodies import MAX_BODY_BYTES
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest.layouts import Layout, rewritten
@@ -74,7 +74,7 @@ def bound(state: State, request: Request, target: ResourcePath, body: bytes, now
         and about.uid in ("", at.uid)
         and body.find(b'"nodeName"', at.spec, at.spec_end) < 0
         and body.find(b'"schedulingGates"', at.spec, at.spec_end) < 0
-        and len(request.body) + len(body) < objects.MAX_BODY_BYTES
+        and len(request.body) + len(body) < MAX_BODY_BYTES
     )
     if not is_plain:
         return None

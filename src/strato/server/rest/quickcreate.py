@@ -12,6 +12,7 @@ from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.server import objects
 from strato.server.alike import Formed, Known, Plan
+from strato.server.bodies import MAX_BODY_BYTES
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest import quotas, storing
@@ -54,7 +55,7 @@ def create(
     encoded = encode(metadata)
     tail, behind = known.ending(metadata["creationTimestamp"])
     body = b"".join((plan.head, encoded, tail))
-    if len(body) > objects.MAX_BODY_BYTES:
+    if len(body) > MAX_BODY_BYTES:
         raise objects.too_large(kind, obj)
     state.store.write(kind.resource, key, body)
     at = of_created(kind.api_version, metadata["uid"], len(plan.head), len(encoded), revision, behind)
@@ -98,7 +99,7 @@ def create_formed(
     )
     tail, behind = known.ending(time)
     body = b"".join((plan.head, metadata, tail))
-    if len(body) > objects.MAX_BODY_BYTES:
+    if len(body) > MAX_BODY_BYTES:
         raise objects.too_large(kind, {"metadata": {"name": name}})
     state.store.write(kind.resource, key, body)
     state.layouts.note(body, of_created(kind.api_version, uid, len(plan.head), len(metadata), revision, behind))

@@ -11,13 +11,14 @@ from strato.api.shapes import LabelSelector
 from strato.api.status import INVALID, aggregate, conflict, invalid_value, method_not_supported
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
-from strato.server import objects
+from strato.server.bodies import read_body
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.state import State
 from strato.server.rest.write import Writer
+from strato.server.schema.violations import json_type
 
 
 class Scale:
@@ -33,7 +34,7 @@ class Scale:
         assert kind.scale_paths is not None
         if verb == "get":
             return Response(200, encode(_scale_of(kind.scale_paths, obj)))
-        body = objects.read_body(request.body, request.headers.get("content-type", ""))
+        body = read_body(request.body, request.headers.get("content-type", ""))
         if verb == "patch":
             scale = _scale_of(kind.scale_paths, obj)
             media = request.headers.get("content-type", "").split(";", 1)[0]
@@ -45,18 +46,13 @@ class Scale:
                 raise UnsupportedMedia(f"a scale takes JSON and merge patches, not {media}")
         elif verb != "update":
             raise method_not_supported(kind, verb)
-        replicas = (body.get("spec") or {}).get("replicas", 0) if isinstance(body, dict) else None
-        if not isinstance(replicas, int) or isinstance(replicas, bool):
-            text = f"spec.replicas must be an integer of at least 0, not {replicas!r}"
-            if verb == "patch":  # the patch was fine, what it makes of the scale is not
-                raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")])
-            raise BadRequest(text)
+        metadata, replicas = _read(body, is_patched=verb == "patch")
         if replicas < 0:
             cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
             details = {"name": target.name, "group": "autoscaling", "kind": "Scale"}
             text = f'Scale.autoscaling "{target.name}" is invalid: {aggregate([cause])}'
             raise Invalid(text, causes=[cause], details=details)
-        asked = (body.get("metadata") or {}).get("resourceVersion")
+        asked = metadata.get("resourceVersion")
         if asked and asked != obj["metadata"]["resourceVersion"]:
             raise conflict(kind, target.name)
         patch = _nested(kind.scale_paths[0], replicas)
@@ -70,6 +66,40 @@ class Scale:
         )
         scaled = self._writer.patch(inner, target._replace(subresource=""), served)
         return Response(200, encode(_scale_of(kind.scale_paths, msgspec.json.decode(scaled.body))))
+
+
+def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:
+    """Return metadata and replicas of a scale that was sent, or made by a patch.
+
+    Raises:
+        BadRequest: It is none.
+        Invalid: The patch made something else of it.
+    """
+    problem = ""
+    members = scale if isinstance(scale, dict) else {}
+    spec, metadata = (members.get(name) or {} for name in ("spec", "metadata"))
+    replicas = spec.get("replicas") if isinstance(spec, dict) else None
+    replicas = 0 if replicas is None else replicas
+    if not isinstance(scale, dict):
+        problem = _mismatch(scale, "value", "autoscaling.Scale")
+    elif not isinstance(metadata, dict):
+        problem = _mismatch(metadata, "struct field Scale.metadata", "v1.ObjectMeta")
+    elif not isinstance(spec, dict):
+        problem = _mismatch(spec, "struct field Scale.spec", "v1.ScaleSpec")
+    elif not isinstance(replicas, int) or isinstance(replicas, bool) or not -_INT32 <= replicas < _INT32:
+        problem = _mismatch(replicas, "struct field ScaleSpec.spec.replicas", "int32")
+    if not problem:
+        return metadata, replicas
+    if is_patched:  # the patch was fine, what it makes of the scale is not
+        raise Invalid(f' "" is invalid: patch: {problem}', causes=[Cause(INVALID, problem, "patch")])
+    raise BadRequest(f'Scale in version "v1" cannot be handled as a Scale: {problem}')
+
+
+_INT32 = 1 << 31
+
+
+def _mismatch(value: Any, place: str, wanted: str) -> str:
+    return f"json: cannot unmarshal {json_type(value)} into Go {place} of type {wanted}"
 
 
 def _scale_of(paths: tuple[str, str, str], obj: Json) -> Json:

@@ -19,6 +19,7 @@ from strato.api import catalog
 from strato.api.wire import Request
 from strato.errors import ApiError
 from strato.server import objects
+from strato.server.bodies import MAX_BODY_BYTES, UNCOUNTED_BYTES, may_be_deep
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
@@ -61,7 +62,9 @@ def patched(
 
     None means that the long way has to be taken.
     """
-    if request.query or not _concerns(state, served, target) or len(request.body) > objects.MAX_BODY_BYTES:
+    if request.query or not _concerns(state, served, target) or len(request.body) > UNCOUNTED_BYTES:
+        return None
+    if may_be_deep(request.body) and served.is_custom:
         return None
     try:
         at = state.layouts.of(body)
@@ -76,7 +79,7 @@ def patched(
     if status is before:
         return body
     result, now_at = rewritten(body, at, state.store.next_revision(), status)
-    if len(result) > objects.MAX_BODY_BYTES:
+    if len(result) > MAX_BODY_BYTES or (media == JSON_PATCH and served.is_custom and may_be_deep(status)):
         return None
     state.layouts.note(result, now_at, body)
     return result

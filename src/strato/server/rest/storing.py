@@ -13,6 +13,7 @@ from strato.api.status import already_exists, not_supported
 from strato.api.wire import Request, Response
 from strato.errors import AlreadyExists
 from strato.server import objects
+from strato.server.bodies import MAX_BODY_BYTES
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest.forms import shown
@@ -92,7 +93,7 @@ def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> by
     if not is_dry:
         obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
     body = encode(obj)
-    if len(body) > objects.MAX_BODY_BYTES:
+    if len(body) > MAX_BODY_BYTES:
         raise objects.too_large(kind, obj)
     if is_dry:
         return body

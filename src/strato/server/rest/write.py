@@ -27,6 +27,7 @@ from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import crd, objects
 from strato.server.alike import AlikeObjects, Lesson
+from strato.server.bodies import UNCOUNTED_BYTES, check_shape, duplicate_keys, is_json, is_yaml, read_body
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
@@ -57,7 +58,8 @@ class Writer:
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
         """Create an object and answer it."""
         lesson = None
-        if not request.query and request.headers.get("content-type") == "application/json":
+        is_plain = not request.query and request.headers.get("content-type") == "application/json"
+        if is_plain and len(request.body) <= UNCOUNTED_BYTES:
             formed = self._alike.formed(served, target.namespace, request.body)
             if formed is not None:
                 response = quickcreate.create_formed(self._state, request, target, *formed)
@@ -164,7 +166,7 @@ class Writer:
         if request.query:
             storing.check_options(request, "PatchOptions")
         try:
-            patch = objects.read_body(request.body, media)
+            patch = read_body(request.body, media)
         except BadRequest as error:
             raise BadRequest(f"error decoding patch: {error}") from error
         if body is None:
@@ -172,7 +174,7 @@ class Writer:
         old = _decode(body)
         obj = _apply(kind, media, old, body, patch)
         try:
-            objects.check_type(served, obj)
+            obj = objects.check_type(served, obj)
             objects.check_namespace(kind, obj, target.namespace)
             warnings = self._check_fields(request, served, obj, _status_part(served, target, obj, old))
             warnings += objects.unique_owners(obj["metadata"])
@@ -241,18 +243,22 @@ class Writer:
             storing.check_options(request, options)
         kind, content_type = served.kind, request.headers.get("content-type", "")
         try:
-            obj = objects.read_body(request.body, content_type)
+            obj = read_body(request.body, content_type)
         except BadRequest as error:
             raise objects.unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
         mode = request.param("fieldValidation")
         repeated: list[str] = []
         # Looking costs as much as decoding; clients that people type for ask for it, programs do not.
-        if mode in ("Strict", "Warn") and objects.is_json(content_type):
+        if mode in ("Strict", "Warn") and is_json(content_type):
             repeated = builtin.duplicate_fields(request.body, obj)
             if repeated and mode == "Strict":
                 raise BadRequest(objects.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
             if repeated and not served.is_custom:
                 obj = builtin.merge_duplicates(request.body)
+        elif mode in ("Strict", "Warn") and is_yaml(content_type):
+            repeated = duplicate_keys(request.body, content_type)
+            if repeated and mode == "Strict":
+                raise BadRequest(objects.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
         obj = objects.check_type(served, obj)
         objects.check_namespace(kind, obj, target.namespace)
         warnings = self._check_fields(request, served, obj)
@@ -293,11 +299,13 @@ def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> 
 def _apply(kind: Kind, media: str, old: Json, body: bytes, patch: Any) -> Any:
     """Return the patched object; ``old`` (``body`` decoded) stays as it is, unchanged parts may be shared."""
     if media == "application/json-patch+json":
-        return apply_json_patch(_decode(body), patch)
+        patched = apply_json_patch(_decode(body), patch)
+        check_shape(patched)  # operations can put values deeper and deeper into one another
+        return patched
     if not isinstance(patch, dict):
         raise BadRequest(f"a patch of type {media} must be an object")
     if media == "application/merge-patch+json":
-        patched: Json = apply_merge_patch(old, patch)
+        patched = apply_merge_patch(old, patch)
         metadata = patched.get("metadata")
         if metadata is old["metadata"] and metadata is not None:
             patched["metadata"] = {**metadata}  # the revision will be written into it

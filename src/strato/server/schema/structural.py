@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from strato.api.patterns import Pattern
 from strato.api.status import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
 from strato.server.schema import builtin, rules, typed, violations
@@ -295,8 +296,7 @@ def _scalar_checks(schema: Schema) -> list[Check]:
         options = list(schema["enum"])
         checks.append(lambda value: value in options)
     if schema.get("pattern"):
-        search = violations.go_pattern(schema["pattern"]).search
-        checks.append(_remembered(lambda text: search(text) is not None))
+        checks.append(_remembered(Pattern(schema["pattern"]).is_in))
     low, high = schema.get("minLength"), schema.get("maxLength")
     if low is not None or high is not None:
         least, most = low or 0, high if high is not None else math.inf

@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import ipaddress
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any
 from uuid import UUID
 
+from strato.api.patterns import compile_pattern
 from strato.api.status import DUPLICATE, INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
 
@@ -144,7 +144,7 @@ def _text_problems(schema: Schema, value: str, path: str) -> Iterator[Cause]:
         yield _invalid(value, path, f"should be at least {low} chars long")
     elif high is not None and len(value) > high:
         yield Cause(TOO_LONG, f"Too long: may not be more than {high} bytes", path)
-    elif schema.get("pattern") and not go_pattern(schema["pattern"]).search(value):
+    elif schema.get("pattern") and not compile_pattern(schema["pattern"]).is_in(value):
         yield _invalid(value, path, f"should match '{schema['pattern']}'")
     name = schema.get("format")
     if name in FORMATS and not FORMATS[name](value):
@@ -261,11 +261,3 @@ FORMATS: dict[str, Callable[[str], bool]] = {
     "uuid": _parses(UUID),
 }
 """Formats that are checked; others (as in Kubernetes) say nothing."""
-
-
-def go_pattern(pattern: str) -> re.Pattern[str]:
-    r"""Compile a Go (RE2) pattern: ``$`` is the very end there, ``\z`` is its other name."""
-    return re.compile(_AT_END.sub(lambda match: match[0] if match[0] != "$" else r"\Z", pattern.replace(r"\z", r"\Z")))
-
-
-_AT_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$")

@@ -1,0 +1,84 @@
+"""Regular expressions of users, in Go's syntax (RE2) and in linear time: no pattern can hold its reader."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import re2
+
+from strato.errors import StratoError
+
+_LONGEST_PATTERN = 32 * 1024
+_MEMORY_BYTES = 1 << 20
+"""What one compiled pattern may take, which also bounds the length of its program."""
+_MOST_STEPS = 200_000_000
+"""Characters of a text times instructions of a program: the worst case takes about 0.4 ns each."""
+
+
+class InvalidPattern(StratoError, ValueError):
+    """A text is no regular expression of RE2, or too large a one."""
+
+
+class Pattern:
+    """A compiled pattern.
+
+    Args:
+        text: In RE2's syntax.
+
+    Raises:
+        InvalidPattern: It is none.
+    """
+
+    __slots__ = ("_longest", "_search", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _LONGEST_PATTERN:
+            raise InvalidPattern(f"a pattern may have {_LONGEST_PATTERN} characters at most")
+        options = re2.Options()
+        options.max_mem, options.log_errors, options.never_capture = _MEMORY_BYTES, False, True
+        try:
+            compiled = re2.compile(text, options)
+        except re2.error as error:
+            reason = error.args[0] if error.args else "invalid"
+            raise InvalidPattern(_worded(reason)) from error
+        except UnicodeEncodeError as error:
+            raise InvalidPattern("invalid UTF-8") from error
+        self._search = compiled.search
+        self._longest = _MOST_STEPS // max(compiled.programsize, 1)
+
+    def is_in(self, text: str) -> bool:
+        """Return whether the pattern matches somewhere in a text; never in one that is too long for it."""
+        if len(text) > self._longest:
+            return False
+        try:
+            return self._search(text) is not None
+        except UnicodeEncodeError:  # half a surrogate pair is no character of Go's
+            return False
+
+
+_GO_WORDS = {
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "unexpected )": "unexpected )",
+}
+"""What Go's package says for what RE2 itself says."""
+
+
+def _worded(reason: object) -> str:
+    text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
+    what, colon, where = text.partition(": ")
+    return f"{_GO_WORDS.get(what, what)}: `{where}`" if colon else text
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(text: str) -> Pattern:
+    """Return a pattern compiled, the last ones remembered.
+
+    Raises:
+        InvalidPattern: It is none.
+    """
+    return Pattern(text)

@@ -1,0 +1,204 @@
+"""Request bodies as JSON values, within limits that keep any one of them from holding the server.
+
+Bytes alone do not bound the work: three MiB of JSON can be a million values. So values and nesting are limited too.
+JSON is decoded in C, quickly. YAML and protobuf are decoded step by step in Python, ten to fifty times slower: where
+there is a transport, all but small ones are decoded in a thread (`ParsedBody`), between whose steps the loop runs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from strato.api import yamltext
+from strato.api.yamltext import MAX_DEPTH, Document
+from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
+from strato.server import protobuf
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+"""Largest request body, as in kube-apiserver."""
+MAX_YAML_BYTES = 512 * 1024
+"""Largest body of YAML; kubectl sends JSON."""
+MAX_PROTOBUF_BYTES = 3 * 512 * 1024
+"""Largest body of protobuf; etcd would store no more of an object."""
+MAX_VALUES = 100_000
+"""Values a body may hold. Objects of the 1.5 MiB that etcd would store hold fewer."""
+INLINE_BYTES = 4096
+"""YAML and protobuf up to this length are decoded at once."""
+UNCOUNTED_BYTES = 64 * 1024
+"""JSON up to this length is not looked at before it is decoded: it takes at most 5 ms."""
+_LONGEST_NUMBER = re.compile(rb"[-+.eE0-9]{400}")
+_YAML_TYPES = frozenset(("application/yaml", "text/yaml", "application/apply-patch+yaml"))
+_decode = msgspec.json.Decoder().decode
+
+
+class ParsedBody(bytes):
+    """A body that was decoded before it reached the server's core."""
+
+    outcome: Document | ApiError | None = None
+
+
+def parsed(body: bytes, content_type: str) -> ParsedBody:
+    """Decode YAML or protobuf ahead of time; runs in a thread, and raises nothing."""
+    result = ParsedBody(body)
+    try:
+        result.outcome = _document(body, media_type(content_type))
+    except ApiError as error:
+        result.outcome = error
+    return result
+
+
+def is_slow(body: bytes, content_type: str) -> bool:
+    """Tell whether decoding a body takes so long that it is done in a thread."""
+    return len(body) > INLINE_BYTES and media_type(content_type) in _SLOW_TYPES
+
+
+def read_body(body: bytes, content_type: str) -> Any:
+    """Decode a request body: JSON, YAML or, for built-in kinds, Kubernetes' protobuf.
+
+    Raises:
+        BadRequest: It cannot be decoded.
+        UnsupportedMedia: It is in a format that is not read here.
+        TooLarge: It is over a limit.
+    """
+    media = media_type(content_type)
+    if is_json(content_type):
+        return read_json(body)
+    if media in _SLOW_TYPES:
+        return _read_slow(body, media).value
+    raise UnsupportedMedia(
+        f"the body of the request was in an unknown format - accepted media types include: "
+        f"application/json, application/yaml, {protobuf.MEDIA_TYPE}"
+    )
+
+
+def duplicate_keys(body: bytes, content_type: str) -> list[str]:
+    """Return what Kubernetes' strict decoder says of keys that stand twice in a map of YAML."""
+    found = _read_slow(body, media_type(content_type)).duplicates
+    return ["yaml: unmarshal errors:\n  " + "\n  ".join(found)] if found else []
+
+
+def is_json(content_type: str) -> bool:
+    """Tell whether a body is JSON, which is also what no content type means."""
+    media = media_type(content_type)
+    return media in ("", "application/json", "*/*") or media.endswith("+json")
+
+
+def is_yaml(content_type: str) -> bool:
+    """Tell whether a body is YAML."""
+    return media_type(content_type) in _YAML_TYPES
+
+
+def media_type(content_type: str) -> str:
+    """Return a content type without its parameters."""
+    return content_type.split(";", 1)[0].strip().lower()
+
+
+def read_json(body: bytes) -> Any:
+    """Decode JSON.
+
+    Raises:
+        BadRequest: It is not JSON, or nested too deeply.
+        TooLarge: It is over the limit of bytes or values.
+    """
+    if len(body) > UNCOUNTED_BYTES:
+        _check_size(body)
+    try:
+        value = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise BadRequest(f"the object provided is not valid JSON: {error}") from error
+    if may_be_deep(body):
+        check_shape(value)
+    return value
+
+
+def may_be_deep(body: bytes) -> bool:
+    """Tell whether JSON may be nested too deeply; False is certain."""
+    return body.count(b"{") + body.count(b"[") > MAX_DEPTH
+
+
+def check_shape(value: Any) -> None:
+    """Refuse a value that is nested so deeply that walks over it could fail, or that holds too many others.
+
+    Raises:
+        BadRequest: It is nested too deeply.
+        TooLarge: It holds too much.
+    """
+    level = [value] if value.__class__ in _NESTED else []
+    left = MAX_VALUES
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        left -= sum(map(len, level))
+        if left < 0:
+            raise too_many()
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if outer.__class__ is dict else outer)
+            if inner.__class__ in _NESTED
+        ]
+    if level:
+        raise BadRequest(f"the object provided is nested too deeply: exceeded max depth of {MAX_DEPTH}")
+
+
+_NESTED = (dict, list)
+
+
+def _check_size(body: bytes) -> None:
+    """Refuse JSON of too many bytes or values before it is decoded.
+
+    Raises:
+        BadRequest: It holds a number of hundreds of digits.
+        TooLarge: It is over the limit.
+    """
+    if len(body) > MAX_BODY_BYTES:
+        raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    if plain.count(b'"') > 4 * MAX_VALUES:  # each text is a value or the key of one, and has two quotes
+        raise too_many()
+    structure = b"".join(plain.split(b'"')[::2])
+    if structure.count(b",") + structure.count(b"{") + structure.count(b"[") > MAX_VALUES:
+        raise too_many()
+    if _LONGEST_NUMBER.search(structure):
+        raise BadRequest("the object provided is not valid JSON: a number has more than 400 characters")
+
+
+def too_many() -> TooLarge:
+    """Return the error for a body of too many values."""
+    return TooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
+
+
+def _read_slow(body: bytes, media: str) -> Document:
+    outcome = body.outcome if isinstance(body, ParsedBody) else None
+    if isinstance(outcome, ApiError):
+        raise outcome
+    return _document(body, media) if outcome is None else outcome
+
+
+def _document(body: bytes, media: str) -> Document:
+    if media == protobuf.MEDIA_TYPE:
+        return Document(_read_protobuf(body), [])
+    if media == "application/apply-patch+yaml" and body[:1] == b"{":  # what kubectl calls YAML there is JSON
+        return Document(read_json(body), [])
+    if len(body) > MAX_YAML_BYTES:
+        raise TooLarge(f"Request entity too large: limit is {MAX_YAML_BYTES} for YAML; send it as JSON")
+    try:
+        document = yamltext.load_document(body, max_values=MAX_VALUES)
+    except yamltext.InvalidYaml as error:
+        raise BadRequest(f"the object provided is not valid YAML: {error}") from error
+    return document
+
+
+def _read_protobuf(body: bytes) -> Any:
+    if len(body) > MAX_PROTOBUF_BYTES:
+        raise TooLarge(f"Request entity too large: limit is {MAX_PROTOBUF_BYTES} for protobuf; send it as JSON")
+    value = protobuf.decode(body)
+    if len(body) > 2 * MAX_DEPTH:
+        check_shape(value)
+    return value
+
+
+_SLOW_TYPES = _YAML_TYPES | {protobuf.MEDIA_TYPE}
