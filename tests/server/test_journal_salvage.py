@@ -85,6 +85,7 @@ async def test_a_damaged_frame_of_the_wal_costs_what_it_held_and_not_what_follow
     assert sum(found.get(key) == row for key, row in objects.items()) >= len(objects) - 3
     assert max(row.revision for row in found.values()) == max(row.revision for row in objects.values())
     result, aside = salvage(path)
+    assert aside is not None
     assert {one.name for one in aside.iterdir()} >= {"journal.db", "journal.db-wal", "journal.db.mark"}
     store, journal = open_store(path)
     assert journal is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -16,6 +17,7 @@ from strato.api import catalog
 from strato.api.defaults.queues import initial_queues
 from strato.api.wire import User
 from strato.cli.home import Home
+from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.errors import AlreadyExists
@@ -27,7 +29,9 @@ from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.tokens import Tokens
+from strato.server.backups import Backups
 from strato.server.embedded import open_server
+from strato.server.encryption import load_encryption
 from strato.server.http import HttpServer, create_app, serve
 from strato.server.journal import SqliteJournal
 from strato.server.readiness import Readiness
@@ -44,6 +48,8 @@ class Api:
     server: ApiServer
     http: HttpServer
     journal: SqliteJournal | None
+    upkeep: tuple[asyncio.Task[None], ...]
+    """What runs beside the server until it is closed."""
     address: str
     """``https://host:port``, as this machine reaches it."""
 
@@ -54,6 +60,9 @@ class Api:
     async def close(self) -> None:
         """Answer what is under way, stop listening, finish the journal."""
         self.home.ready_file.unlink(missing_ok=True)
+        for task in self.upkeep:
+            task.cancel()
+        await asyncio.gather(*self.upkeep, return_exceptions=True)
         await self.http.stop()
         if self.journal is not None:
             self.journal.close()
@@ -70,6 +79,7 @@ async def open_api(
     port: int,
     data_dir: Path | None,
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
+    storage: StorageOptions | None = None,
 ) -> Api:
     """Open the server and write the kubeconfigs: the administrator's, a reader's, one for each component.
 
@@ -82,10 +92,13 @@ async def open_api(
         port: 0 picks a free one.
         data_dir: Where the journal is; None keeps nothing.
         other_metrics: What ``/metrics`` shows of another process.
+        storage: How the journal is encrypted and backed up.
 
     Raises:
         UsageError: The address is taken, or files in the home cannot be used.
     """
+    storage = storage or StorageOptions()
+    encryption = load_encryption(Path(storage.encryption_key_file)) if storage.encryption_key_file else None
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.pid_file.write_text(f"{os.getpid()}\n")
     tokens = Tokens(home.tokens)
@@ -102,6 +115,7 @@ async def open_api(
         metrics=metrics,
         tokens=authenticator,
         root_certificate=authority.certificate.decode(),
+        encryption=encryption,
     )
     await _create_queues(server)
     certificate, key = authority.server_files((host, socket.gethostname()))
@@ -119,7 +133,20 @@ async def open_api(
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in kubeconfigs(home).items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
-    return Api(home, server, http, journal, address)
+    upkeep = () if journal is None else _begin_upkeep(home, server, journal, clock, storage)
+    return Api(home, server, http, journal, upkeep, address)
+
+
+def _begin_upkeep(
+    home: Home, server: ApiServer, journal: SqliteJournal, clock: Clock, storage: StorageOptions
+) -> tuple[asyncio.Task[None], ...]:
+    """Serve backups, and write those of the schedule."""
+    backups = Backups(journal, clock, lambda: home.backed_up)
+    server.add_pages(backups)
+    if not storage.backup_dir:
+        return ()
+    run = backups.run(Path(storage.backup_dir), storage.backup_every_seconds, storage.backup_keep)
+    return (asyncio.create_task(run),)
 
 
 async def _create_queues(server: ApiServer) -> None:

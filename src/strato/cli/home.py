@@ -35,6 +35,12 @@ class Home:
         return self.path / "data"
 
     @property
+    def backed_up(self) -> dict[str, Path]:
+        """Files beside the journal that a backup holds, by name: keys, certificates, tokens."""
+        found = {f"pki/{path.name}": path for path in sorted(self.pki.glob("[!.]*")) if path.is_file()}
+        return found | ({self.tokens.name: self.tokens} if self.tokens.exists() else {})
+
+    @property
     def node(self) -> Path:
         """Sandboxes, images and logs of this machine's node."""
         return self.path / "node"

@@ -17,6 +17,7 @@ from strato.cli.connect import home_of
 from strato.cli.home import Home
 from strato.cli.machine import machine_options
 from strato.cli.quantities import QUANTITY
+from strato.cli.storage import StorageOptions, storage_options
 from strato.errors import StratoError, UsageError
 
 START_TIMEOUT_SECONDS = 600.0
@@ -45,6 +46,7 @@ class StartFailed(StratoError):
     "--data-dir", default=None, type=click.Path(path_type=Path), help="The API's journal, instead of HOME/data."
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
+@storage_options
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
 @click.option(
     "--processes",
@@ -69,6 +71,7 @@ def up(
     port: int,
     data_dir: Path | None,
     in_memory: bool,
+    storage: StorageOptions,
     config: Path | None,
     processes: int | None,
     foreground: bool,
@@ -102,6 +105,7 @@ def up(
             port=port,
             data_dir=str(data_dir or home.data),
             in_memory=in_memory,
+            storage=storage,
             scheduler_config=str(config or ""),
             processes=processes or default_processes(),
         )

@@ -54,7 +54,7 @@ _NOT_ALLOWED = "the server does not allow this method on the requested resource"
 class Pages(Protocol):
     """Something that answers some paths: discovery, OpenAPI."""
 
-    def handle(self, request: Request) -> Response | None:
+    def handle(self, request: Request) -> Response | Awaitable[Response] | None:
         """Answer, or None when the path is not its own."""
         ...
 
@@ -117,6 +117,10 @@ class ApiServer(Handler):
     def use_logs(self, source: LogSource) -> None:
         """Serve pod logs from ``source`` from now on."""
         self._logs.source = source
+
+    def add_pages(self, pages: Pages) -> None:
+        """Serve further paths from now on."""
+        self.pages = (*self.pages, pages)
 
     async def handle(self, request: Request) -> Response:
         """Answer one request; every error becomes a ``Status``.
@@ -238,7 +242,7 @@ class ApiServer(Handler):
         for (verb, resource, code), count in list(self._counts.items()):
             yield Sample("apiserver_request_total", {"verb": verb, "resource": resource, "code": str(code)}, count)
 
-    def _page(self, request: Request) -> Response:
+    def _page(self, request: Request) -> Response | Awaitable[Response]:
         user = request.user or ANONYMOUS
         if self.authorizer is not None and not self.authorizer.allows(
             user, request.method.lower(), "", "", "", "", "", request.path

@@ -16,6 +16,7 @@ from strato.metrics import Registry as Metrics
 from strato.server.api import ApiServer
 from strato.server.auth.rbac import Authorizer
 from strato.server.discovery import Discovery
+from strato.server.encryption import Encryption
 from strato.server.expiry import EventExpiry
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
@@ -58,6 +59,7 @@ def open_server(
     metrics: Metrics | None = None,
     tokens: Tokens | None = None,
     root_certificate: str = "",
+    encryption: Encryption | None = None,
 ) -> tuple[ApiServer, SqliteJournal | None]:
     """Return a server over a journal (None keeps nothing); must be called on its event loop.
 
@@ -72,8 +74,9 @@ def open_server(
         metrics: Told of every request.
         tokens: Reviews tokens and issues those of service accounts.
         root_certificate: What pods verify this server with, PEM; put into every namespace.
+        encryption: What is encrypted in the journal; None encrypts nothing.
     """
-    store, journal = open_store(journal_path)
+    store, journal = open_store(journal_path, encryption)
     if journal is not None:
         journal.start(store)
     server = _assemble(

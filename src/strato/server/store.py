@@ -378,13 +378,10 @@ class Bucket:
 
 
 class Store:
-    """All buckets, the global revision and the order of writes.
+    """All buckets, the global revision and the order of writes."""
 
-    Args:
-        revision: Where to go on; restarting from a journal passes the last durable one.
-    """
-
-    def __init__(self, revision: int = 1) -> None:
+    def __init__(self) -> None:
+        revision = 1
         self.revision = revision
         """The newest revision given out."""
         self.published = revision
@@ -425,6 +422,12 @@ class Store:
     def load(self, resource: str, key: str, body: bytes, revision: int) -> None:
         """Put back an object read from the journal; only before the first write."""
         self.bucket(resource).load(key, Row(body, revision))
+
+    def begin_at(self, revision: int) -> None:
+        """Go on from a revision: the last one of what was loaded. Watches from before it are answered 410."""
+        self.revision = self.published = self._first_revision = revision
+        for bucket in self._buckets.values():
+            bucket.compacted = revision
 
     def next_revision(self) -> int:
         """Return the revision that the next `write` will carry; encode it into the body."""

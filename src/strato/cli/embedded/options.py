@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from strato.cli.home import Home
+from strato.cli.storage import StorageOptions
 
 Part = tuple[str, Callable[[], Awaitable[object]]]
 """Something that runs until it is cancelled: what it is called when it stops by itself, and how it runs."""
@@ -38,6 +39,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     """0 picks a free one."""
     data_dir: str
     in_memory: bool
+    storage: StorageOptions
     scheduler_config: str
     """A file; empty is the built-in configuration."""
     processes: int

@@ -44,6 +44,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         host=options.host,
         port=options.port,
         data_dir=None if options.in_memory else Path(options.data_dir),
+        storage=options.storage,
         other_metrics=companion.metrics if companion is not None else None,
     )
     parts: Parts | None = None

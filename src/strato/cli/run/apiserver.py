@@ -12,6 +12,7 @@ import click
 from strato.cli.connect import home_of
 from strato.cli.goflags import GoCommand
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
+from strato.cli.storage import StorageOptions, storage_options
 from strato.clock import SystemClock
 from strato.errors import UsageError
 from strato.metrics import Registry
@@ -22,11 +23,19 @@ from strato.metrics import Registry
 @click.option("--port", default=6443, show_default=True, type=click.IntRange(0, 65535), help="0 picks a free one.")
 @click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The journal, instead of HOME/data.")
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
+@storage_options
 @click.option("-v", "--v", "level", type=int, default=3, metavar="LEVEL", help="5 and more logs details.")
 @click.option("--verbose", is_flag=True, help="Log details.")
 @click.pass_context
 def apiserver(
-    ctx: click.Context, host: str, port: int, data_dir: Path | None, in_memory: bool, level: int, verbose: bool
+    ctx: click.Context,
+    host: str,
+    port: int,
+    data_dir: Path | None,
+    in_memory: bool,
+    storage: StorageOptions,
+    level: int,
+    verbose: bool,
 ) -> None:
     """Run the embedded Kubernetes API alone, with admission in it.
 
@@ -46,7 +55,7 @@ def apiserver(
 
         random, clock = make_random(), SystemClock()
         data = None if in_memory else data_dir or home.data
-        api = await open_api(home, clock, random, Registry(), host=host, port=port, data_dir=data)
+        api = await open_api(home, clock, random, Registry(), host=host, port=port, data_dir=data, storage=storage)
         # of a node of the same home, which 'run node --sandbox' is: the logs lie on this machine's disk
         api.server.use_logs(DiskLogs(Layout(str(home.node)), clock))
         try:

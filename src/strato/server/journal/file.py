@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from strato.server.journal import records
-from strato.server.journal.errors import JournalDamaged, ends_early, from_sqlite
+from strato.server.journal.errors import JournalDamaged, JournalError, ends_early, from_sqlite
 from strato.server.journal.layout import LAYOUT, create_tables, layout_of, new_folded
 from strato.server.journal.mark import Mark, Marked, make_mark, mark_path
 from strato.server.journal.places import drop_evidence, keep_wal, look_at_files, put_evidence_back, take_lock
@@ -26,6 +26,8 @@ from strato.server.journal.records import Folded, Record, Stored
 from strato.server.journal.upgrade import upgrade
 
 _CHECKPOINT_PAGES = 4000
+_COPY_BYTES = 8 << 20
+_REWRITE_BYTES = 64 << 20
 _FIND_STORED = """
 SELECT count(*), coalesce(sum(objects.checksum), 0) FROM json_each(?) AS wanted
 JOIN objects ON resource = json_extract(wanted.value, '$[0]') AND objects.key = json_extract(wanted.value, '$[1]')
@@ -48,6 +50,7 @@ class JournalFile:
         self.log_bytes = 0
         self._chain = records.START
         """Checksum of the newest row of the log."""
+        self._copy_fd: int | None = None
         self._lock = take_lock(path, wait_seconds)
         try:
             marked = look_at_files(path)
@@ -183,7 +186,7 @@ class JournalFile:
         # one that failed may yet be there: the same row is written again
         self.db.execute("INSERT OR REPLACE INTO log VALUES (?, ?, ?, ?)", (revision, encoded, self._chain, checksum))
         self._mark.write(revision, checksum)
-        self._chain = checksum
+        self._chain, self.last_revision = checksum, revision
         self.log_bytes += len(encoded)
 
     def sync_mark(self) -> None:
@@ -229,6 +232,49 @@ class JournalFile:
         database.execute("COMMIT")
         self._folded = folded
 
+    def rewrite(self, rows: list[Stored]) -> None:
+        """Put other bodies into the place of stored ones, and leave nothing of those behind in the files."""
+        while self.log_bytes:
+            self.fold(_REWRITE_BYTES)
+        newest: dict[tuple[str, str], Record] = {row[:2]: row for row in rows}
+        self._store(newest, self._folded.revision, bytes.fromhex(self._folded.chain))
+        self.db.execute("VACUUM")
+        self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def begin_copy(self) -> Marked:
+        """Bring all that is committed into the database and leave it as it is until `end_copy`; return its mark.
+
+        Commits go into the WAL meanwhile, so that `copy_to` gets what the mark says.
+        """
+        self.db.execute("PRAGMA wal_autocheckpoint=0")
+        blocked = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if blocked:
+            self.end_copy()
+            raise JournalError(f"{self.path} cannot be copied now: its write-ahead log is in use")
+        return self._mark.marked._replace(
+            identity=self._folded.identity, revision=self.last_revision, chain=self._chain
+        )
+
+    def copy_to(self, target: Path) -> None:
+        """Copy the database, on any thread; between `begin_copy` and `end_copy`."""
+        if self._copy_fd is None:
+            # it stays open: closing it would take the locks that SQLite has on the file
+            self._copy_fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        size = os.fstat(self._copy_fd).st_size
+        target.unlink(missing_ok=True)
+        copy = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            done = 0
+            while done < size:
+                done += os.sendfile(copy, self._copy_fd, done, min(size - done, _COPY_BYTES))
+            os.fsync(copy)
+        finally:
+            os.close(copy)
+
+    def end_copy(self) -> None:
+        """Let the database change again."""
+        self.db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+
     def roll_back(self) -> None:
         """Leave the transaction that failed, unless SQLite has done so itself."""
         with suppress(sqlite3.Error):
@@ -237,13 +283,18 @@ class JournalFile:
 
     def close(self) -> None:
         """Close the files; those of a journal that was not read to the end, as it may be damaged, are as before."""
+        if self._lock < 0:
+            return  # it was, when it could not be read
         self.db.close()
+        if self._copy_fd is not None:
+            os.close(self._copy_fd)
         self._mark.close()
         self._leave_as_found()
 
     def _leave_as_found(self) -> None:
         put_evidence_back(self.path)
         os.close(self._lock)
+        self._lock = -1
 
 
 def _connect(path: Path, wait_seconds: float) -> sqlite3.Connection:

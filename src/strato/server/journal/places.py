@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from strato.server.journal.errors import WAY_OUT, JournalError, in_use
@@ -33,6 +35,20 @@ def take_lock(path: Path, wait_seconds: float) -> int:
     holder = os.pread(fd, 32, 0).decode(errors="replace").strip()
     os.close(fd)
     raise in_use(path, holder)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep everybody else from opening a journal.
+
+    Raises:
+        JournalError: Another process has it.
+    """
+    lock = take_lock(path, 0)
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def wal_path(path: Path) -> Path:

@@ -147,20 +147,29 @@ def _apply_log(found: _Found, result: Salvaged) -> int:
     return last
 
 
-def salvage(path: Path) -> tuple[Salvaged, Path]:
+def salvage(path: Path) -> tuple[Salvaged, Path | None]:
     """Write a new journal of what is readable; return that, and the folder where the damaged files are kept.
 
     The caller has locked the journal (`take_lock`).
     """
     result = read_damaged(path)
-    number = 1
-    while (aside := path.with_name(f"damaged-{number}")).exists():
-        number += 1
-    aside.mkdir(mode=0o700)
-    for file in journal_files(path):
-        file.rename(aside / file.name)
+    aside = move_aside(path, "damaged")
     write_journal(path, sorted(result.objects.values()), result.revision + REVISION_STEP)
     return result, aside
+
+
+def move_aside(path: Path, name: str) -> Path | None:
+    """Move the files of a journal into a new folder beside it; return that, None without files."""
+    files = journal_files(path)
+    if not files:
+        return None
+    number = 1
+    while (aside := path.with_name(f"{name}-{number}")).exists():
+        number += 1
+    aside.mkdir(mode=0o700)
+    for file in files:
+        file.rename(aside / file.name)
+    return aside
 
 
 def journal_files(path: Path) -> list[Path]:

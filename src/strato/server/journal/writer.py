@@ -14,12 +14,16 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from strato.errors import Unavailable
+from strato.server.encryption import Encryption, require_plain
 from strato.server.journal.file import JournalFile
-from strato.server.journal.records import Stored
+from strato.server.journal.mark import Marked
+from strato.server.journal.records import Record, Stored
 from strato.server.store import Change, Store
 
 _log = logging.getLogger(__name__)
@@ -46,26 +50,43 @@ _SYNC_SECONDS = 0.1
 """How much the mark may be behind after a power failure; one flush in so long costs a busy journal 1 % or less."""
 
 
+class Task(NamedTuple):
+    """Something to be done on the journal's thread."""
+
+    work: Callable[[], Any]
+    done: Future[Any]
+
+    def run(self) -> None:
+        """Do it."""
+        try:
+            self.done.set_result(self.work())
+        except Exception as error:
+            self.done.set_exception(error)
+
+
 class SqliteJournal:
     """A journal in one file.
 
     Args:
         path: The file; its directory must exist and be writable.
         wait_seconds: How long to wait for a process that is just letting go of it.
+        encryption: What bodies are encrypted with; None encrypts nothing.
 
     Raises:
         JournalError: The file is not a journal of ours, is damaged or in use.
     """
 
-    def __init__(self, path: Path, *, wait_seconds: float = 5) -> None:
+    def __init__(self, path: Path, *, wait_seconds: float = 5, encryption: Encryption | None = None) -> None:
         self.path = path
+        self._encryption = encryption
+        self._sealed: Container[str] = () if encryption is None else encryption.resources
         self._waiting: list[Change] = []
         """Changes for the next commit; touched on the loop's thread only."""
         self._at_work = False
         """Whether the thread has changes, or will be given some in this turn of the loop."""
         self._begun = 0.0
         """When the thread was given the last changes, in the loop's time."""
-        self._batches: queue.SimpleQueue[list[Change] | None] = queue.SimpleQueue()
+        self._batches: queue.SimpleQueue[list[Change] | Task | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,17 +97,38 @@ class SqliteJournal:
         """Why nothing can be written now; None again once the journal has been written."""
         self.failed = asyncio.Event()
         """Set while there is a ``failure``."""
+        self._copying = asyncio.Lock()
         self._marked_at = 0.0
         """When the mark was last flushed, in the loop's time."""
         self.file = JournalFile(path, wait_seconds=wait_seconds)
 
     def read(self) -> Iterator[Stored]:
-        """Return every stored object; checks the whole journal, which must be done before `start`.
+        """Yield every stored object; checks the whole journal, which must be done before `start`.
+
+        What is not encrypted as it would be now is written anew at the end.
 
         Raises:
             JournalError: Something that was acknowledged is missing or changed.
+            WrongKey: It is encrypted with a key that is not there.
         """
-        return self.file.read()
+        encryption, stale = self._encryption, []
+        for resource, key, revision, stored in self.file.read():
+            if encryption is None:
+                body = require_plain(resource, key, stored)
+            else:
+                body = encryption.unseal(resource, key, revision, stored)
+                if not encryption.is_current(resource, stored):
+                    stale.append((resource, key, revision, body))
+            yield resource, key, revision, body
+        if encryption is not None and stale:
+            seals = encryption.resources
+            _log.info("encrypting anew: objects=%d key=%s", len(stale), ", ".join(encryption.key_ids) or "none")
+            self.file.rewrite([(*one[:3], encryption.seal(*one) if one[0] in seals else one[3]) for one in stale])
+
+    @property
+    def encryption_keys(self) -> tuple[str, ...]:
+        """Names of the keys that what is stored is encrypted with."""
+        return () if self._encryption is None else self._encryption.key_ids
 
     @property
     def last_revision(self) -> int:
@@ -222,14 +264,48 @@ class SqliteJournal:
         """Wait for changes; none when the journal is idle. The flag says that closing was asked for."""
         try:
             # With nothing to fold there is nothing to wake up for.
-            batch = self._batches.get(timeout=_IDLE_SECONDS if self.file.log_bytes else None)
+            item = self._batches.get(timeout=_IDLE_SECONDS if self.file.log_bytes else None)
         except queue.Empty:
             return [], False
-        return batch or [], batch is None
+        if isinstance(item, Task):
+            item.run()
+            return [], False
+        return item or [], item is None
+
+    async def copy_to(self, target: Path) -> Marked:
+        """Copy the database as it is now into a file of its own, and return its mark; writes go on meanwhile.
+
+        Raises:
+            JournalError, OSError, sqlite3.Error: That cannot be done now.
+        """
+        async with self._copying:
+            marked: Marked = await self._in_thread(self.file.begin_copy)
+            try:
+                await asyncio.to_thread(self.file.copy_to, target)
+            finally:
+                await self._in_thread(self.file.end_copy)
+        return marked
+
+    async def _in_thread(self, work: Callable[[], Any]) -> Any:
+        """Call something on the journal's thread, between two commits."""
+        assert self._thread is not None, "the journal has been started"
+        future: Future[Any] = Future()
+        self._batches.put(Task(work, future))
+        return await asyncio.wrap_future(future)
 
     def _commit(self, part: list[Change]) -> None:
         """Make a part of a batch durable."""
-        self.file.commit(part[-1].revision, [(c.resource, c.key, c.revision, c.body) for c in part])
+        changes: list[Record] = [(c.resource, c.key, c.revision, c.body) for c in part]
+        if self._encryption is not None:
+            changes = [self._seal(change) for change in changes]
+        self.file.commit(part[-1].revision, changes)
+
+    def _seal(self, change: Record) -> Record:
+        resource, key, revision, body = change
+        if body is None or resource not in self._sealed:
+            return change
+        assert self._encryption is not None
+        return resource, key, revision, self._encryption.seal(resource, key, revision, body)
 
 
 def _is_damage(error: Exception) -> bool:
@@ -253,14 +329,18 @@ def _parts(batch: list[Change]) -> Iterator[list[Change]]:
             start, size = end, 0
 
 
-def open_store(path: Path | None) -> tuple[Store, SqliteJournal | None]:
+def open_store(path: Path | None, encryption: Encryption | None = None) -> tuple[Store, SqliteJournal | None]:
     """Return a store with what the journal holds; without a path an empty one that keeps nothing."""
     if path is None:
         return Store(), None
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    journal = SqliteJournal(path)
-    objects = journal.read()
-    store = Store(journal.last_revision)
-    for resource, key, revision, body in objects:
-        store.load(resource, key, body, revision)
+    journal = SqliteJournal(path, encryption=encryption)
+    try:
+        store = Store()
+        for resource, key, revision, body in journal.read():
+            store.load(resource, key, body, revision)
+        store.begin_at(journal.last_revision)
+    except BaseException:
+        journal.close()
+        raise
     return store, journal
