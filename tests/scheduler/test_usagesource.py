@@ -42,7 +42,9 @@ async def serving(handler: Callable[[web.Request], Awaitable[web.Response]]) -> 
 def source(metrics: dict[str, str], found: list[int], timeout: float = 10.0) -> tuple[UsageSource, Usages]:
     usages = Usages()
     cluster: Any = FakeCluster()
-    made = UsageSource(cluster, VirtualClock(1000.0), usages, lambda: metrics, lambda: found.append(1), timeout)
+    made = UsageSource(
+        cluster, VirtualClock(1000.0), usages, lambda: metrics, lambda take: (take(), found.append(1)), timeout
+    )
     return made, usages
 
 

@@ -19,6 +19,8 @@ _REREAD_SECONDS = 60.0
 """How long a token file's content is trusted; the kubelet rewrites it well before the old token expires."""
 
 _EXPIRY_MARGIN_SECONDS = 10.0
+_PLUGIN_SECONDS = 60.0
+"""How long a credential plugin that asks nobody may take; all requests wait for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,13 @@ class _FromPlugin:
                 f"the credential plugin {plugin.command!r} cannot be started: {error.strerror}{hint}"
             ) from error
         try:
-            output, errors = await process.communicate()
+            async with asyncio.timeout(None if self._is_interactive() else _PLUGIN_SECONDS):
+                output, errors = await process.communicate()
+        except TimeoutError:
+            process.kill()
+            raise Unauthorized(
+                f"the credential plugin {plugin.command!r} did not end within {_PLUGIN_SECONDS:g} s"
+            ) from None
         except asyncio.CancelledError:
             if process.returncode is None:
                 process.kill()

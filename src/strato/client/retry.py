@@ -45,6 +45,11 @@ def may_succeed_later(error: ApiError) -> bool:
     return error.code not in _NEVER
 
 
+def is_server_trouble(error: Exception) -> bool:
+    """Whether an error says something of the server (away, busy, broken) and nothing of the request."""
+    return isinstance(error, ApiError) and (error.code >= 500 or error.code == 429)
+
+
 def is_outcome_unknown(error: ApiError) -> bool:
     """Whether the request may have been carried out although this is its answer: 5xx, or no answer at all."""
     return error.code >= 500

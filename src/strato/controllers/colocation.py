@@ -20,7 +20,7 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
 from strato.controllers.reconcile import KeyedController
-from strato.errors import Conflict, NotFound
+from strato.errors import NotFound
 
 CONFIG_NAME: Final = "volcano.sh/colocation-config-name"
 CONFIG: Final = "volcano.sh/colocation-config"
@@ -111,8 +111,8 @@ class ColocationController(KeyedController):
             body = {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}}
             try:
                 await self._cluster.patch(Pod, key.name, key.namespace, body)
-            except (NotFound, Conflict):
-                return None  # gone, or another pod has its name: that one is looked at by itself
+            except NotFound:
+                return None
         return None
 
 

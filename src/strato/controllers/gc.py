@@ -15,7 +15,7 @@ from strato.client.informer import Change, Informers
 from strato.clock import Clock, parse_time
 from strato.controllers.job.terms import FINISHED_PHASES
 from strato.controllers.reconcile import KeyedController
-from strato.errors import Conflict, NotFound, StratoError
+from strato.errors import NotFound, StratoError
 
 
 class MissingTransitionTime(StratoError):
@@ -71,7 +71,7 @@ class JobGarbageCollector(KeyedController):
             if expiry > self.clock.now():
                 return expiry - self.clock.now()
             await self._cluster.delete(Job, key.name, key.namespace, uid=fresh.metadata.uid, propagation="Foreground")
-        except (NotFound, Conflict):
+        except NotFound:
             return None
         return None
 

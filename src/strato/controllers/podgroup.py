@@ -24,7 +24,7 @@ from strato.clock import Clock
 from strato.controllers.job import terms
 from strato.controllers.owners import controller_reference
 from strato.controllers.reconcile import KeyedController
-from strato.errors import AlreadyExists, NotFound, StratoError
+from strato.errors import AlreadyExists, Forbidden, NotFound
 
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
@@ -218,7 +218,7 @@ class PodGroupController(KeyedController):
             return
 
     async def _inherited(self, pod: Pod) -> dict[str, str]:
-        """Collect owners' annotations; the first owner that has a key wins, one that cannot be read is skipped."""
+        """Collect owners' annotations; the first that has a key wins; those gone or forbidden are skipped."""
         found: dict[str, str] = {}
         if not self._inherit:
             return found
@@ -228,7 +228,7 @@ class PodGroupController(KeyedController):
                 continue
             try:
                 read = await self._cluster.get(view, owner.name, pod.metadata.namespace)
-            except StratoError:
+            except (NotFound, Forbidden):
                 continue
             for key, value in (read.metadata.annotations or {}).items():
                 found.setdefault(key, value)

@@ -17,6 +17,7 @@ from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
+from strato.client.retry import is_server_trouble
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.orders import Orders
@@ -192,6 +193,8 @@ class QueueController:
             try:
                 await self._act(queue, action)
             except StratoError as error:
+                if is_server_trouble(error):
+                    raise  # an outage, however long, must not cost a queue what was asked of it
                 self._failures[name] += 1
                 if 0 <= self._max_requeue < self._failures[name]:
                     self._recorder.event(queue, "Warning", action, f"{action} of queue {name} failed: {error}")
@@ -207,7 +210,8 @@ class QueueController:
     async def _act(self, queue: Queue, action: str) -> None:
         state = queue.status.state
         next_state(state, action, 0)  # refuses a state nobody knows
-        if action == OPEN_QUEUE and state not in ("", OPEN):
+        unfinished = queue.metadata.annotation(CLOSED_BY_PARENT) == "true"  # opened, but for the annotation
+        if action == OPEN_QUEUE and (state not in ("", OPEN) or unfinished):
             await self._open(queue)
         elif action == CLOSE_QUEUE and state not in (CLOSED, CLOSING):
             await self._close(queue)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from random import Random
+from typing import TypeVar
 
 import msgspec
 
@@ -18,7 +20,7 @@ from strato.api.meta import Object
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.client.informer import Informers
-from strato.clock import Clock
+from strato.clock import Clock, VirtualClock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
 from strato.metrics import Registry
 from strato.scheduler.backlog import Backlog
@@ -35,6 +37,7 @@ from strato.scheduler.ledger import Ledger
 from strato.scheduler.pace import Pace
 from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Failure, Plan, PodVerdict
+from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.replicas import Replicas
 from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
@@ -43,9 +46,12 @@ from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
 from strato.scheduler.shards import NONE, Shards
+from strato.scheduler.suspension import suspendable
 from strato.scheduler.usagesource import UsageSource
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _TICKS = 3
 """Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
@@ -206,6 +212,9 @@ class Scheduler:
         await self._flow_wanted.wait()
         _log.info("kernels of the action flow are being loaded; until then allocate places")
         await self._have_flow(load)
+        self.world.when_closed(self._decide_anew)
+
+    def _decide_anew(self) -> None:
         self.world.openings += 1
         self.world.version += 1
         self.wake()
@@ -241,10 +250,10 @@ class Scheduler:
             self._urgent.clear()
             started = self._clock.monotonic()
             status_only = world.openings == self._decided_openings
-            placed = self._run_once()
+            placed = await self._run_once()
             pace.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
 
-    def _run_once(self) -> int:
+    async def _run_once(self) -> int:
         """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped.
 
         Returns:
@@ -256,8 +265,24 @@ class Scheduler:
         started = self._clock.monotonic()
         self._decided_openings = world.openings
         self._cycles += 1
-        plan = run_cycle(
-            world,
+        waits = self._may_wait()
+        if waits:
+            world.waiting_changes = []
+        try:
+            plan = await suspendable(self._decide) if waits else self._decide()
+            self._decided_version = world.version
+            self._act(plan, started)
+        finally:
+            world.close()
+        return len(plan.binds)
+
+    def _may_wait(self) -> bool:
+        """Whether a cycle may wait for answers from outside; in virtual time all wait with it."""
+        return EXTENDER in self._plugin_names() and not isinstance(self._clock, VirtualClock)
+
+    def _decide(self) -> Plan:
+        return run_cycle(
+            self.world,
             self._config,
             now=self._clock.now(),
             rng=self._random,
@@ -265,7 +290,10 @@ class Scheduler:
             placer=self._placer,
             observe=self._measures.took,
         )
-        self._decided_version = world.version
+
+    def _act(self, plan: Plan, started: float) -> None:
+        """Hand a plan over to those who carry it out and those who tell of it."""
+        world = self.world
         if world.flow_wanted:
             self._flow_wanted.set()
         self._measures.cycle(plan, world, self._clock.monotonic() - started)
@@ -284,7 +312,6 @@ class Scheduler:
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
         self._reported.set()
-        return len(plan.binds)
 
     def _remember(self, plan: Plan) -> None:
         for bind in plan.binds:
@@ -306,9 +333,13 @@ class Scheduler:
                 self._reported.clear()
                 await self._reported.wait()
                 continue
+            if self.world.waiting_changes is not None:  # a cycle waits for an answer
+                await self._clock.sleep(_REPORT_SECONDS)
+                continue
             # not longer than a moment: what is taken meanwhile may be due earlier
             await self._clock.sleep(min(max(due - self._clock.monotonic(), 0.001), _REPORT_SECONDS))
-            self._reports.flush()
+            if self.world.waiting_changes is None:
+                self._reports.flush()
 
     async def _tick(self) -> None:
         """Look at what only a clock can tell: the configuration file, plugins that depend on time."""
@@ -316,15 +347,22 @@ class Scheduler:
             return  # nothing to look for; a simulated week would be spent on ticks
         while True:
             await self._clock.sleep(self._period)
-            self._reload()
-            waits = self.world.with_pending or self.world.waiting_for_queue
-            if self._config.time_based and (waits or "shuffle" in self._config.actions):
-                self.world.openings += 1
-                self.wake()
+            stamps = await self._off_loop(self._read_stamps)
+            self.world.when_closed(functools.partial(self._on_tick, stamps))
 
-    def _reload(self) -> None:
+    async def _off_loop(self, work: Callable[[], T]) -> T:
+        """Do what touches a disk in a thread; virtual time knows none."""
+        return work() if isinstance(self._clock, VirtualClock) else await asyncio.to_thread(work)
+
+    def _on_tick(self, stamps: dict[Path, _Stamp | None]) -> None:
+        self._reload(stamps)
+        waits = self.world.with_pending or self.world.waiting_for_queue
+        if self._config.time_based and (waits or "shuffle" in self._config.actions):
+            self.world.openings += 1
+            self.wake()
+
+    def _reload(self, stamps: dict[Path, _Stamp | None]) -> None:
         """Take the configuration file again when it changed; keep what runs when it is bad."""
-        stamps = self._read_stamps()
         if stamps == self._stamps or None in stamps.values():
             return
         self._stamps = stamps
@@ -392,8 +430,12 @@ class Scheduler:
                 advice = "; are the CRDs installed?" if isinstance(refusal, NotFound) else ""
                 raise StratoError(f"queue {name!r} could not be created in 60 attempts: {refusal}{advice}")
 
-    def _on_usage(self) -> None:
+    def _on_usage(self, found: Callable[[], None]) -> None:
         """Decide anew with what nodes use now, if anybody waits."""
+        self.world.when_closed(lambda: self._take_usage(found))
+
+    def _take_usage(self, found: Callable[[], None]) -> None:
+        found()
         self.world.version += 1
         if self.world.with_pending:
             self.world.openings += 1

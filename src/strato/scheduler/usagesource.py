@@ -51,7 +51,7 @@ class UsageSource:
         clock: Waits between polls and dates what they find.
         usages: Receives what was found.
         metrics: Returns the section in force.
-        found: Called after every successful poll.
+        found: Called after every successful poll with what puts the findings into ``usages``, to call when it suits.
         timeout_seconds: How long one request may take.
     """
 
@@ -61,7 +61,7 @@ class UsageSource:
         clock: Clock,
         usages: Usages,
         metrics: Callable[[], Mapping[str, str]],
-        found: Callable[[], None],
+        found: Callable[[Callable[[], None]], None],
         timeout_seconds: float = 10.0,
     ) -> None:
         self._cluster = cluster
@@ -94,8 +94,8 @@ class UsageSource:
         self._failing = ""
         at = self._clock.now()
         names = cpu.keys() & memory.keys()
-        self._usages.take({n: NodeUsage({WINDOW: cpu[n]}, {WINDOW: memory[n]}, at) for n in names})
-        self._found()
+        usages = {n: NodeUsage({WINDOW: cpu[n]}, {WINDOW: memory[n]}, at) for n in names}
+        self._found(lambda: self._usages.take(usages))
 
     def _say(self, problem: str) -> None:
         """Tell once that the source fails, until it works again."""

@@ -201,14 +201,24 @@ class CronController(KeyedController):
         namespace = cron.metadata.namespace
         try:
             await self._cluster.delete(self._flavour.job, name, namespace, uid=uid, propagation="Background")
-        except (NotFound, Conflict):
-            pass  # gone, or another job has its name by now
+        except NotFound:
+            pass
+        except Conflict as error:
+            if await self._is_there(name, namespace, uid):  # else another job has its name by now
+                raise error
         except ApiError as error:
             self._warn(cron, "FailedDelete", f"Deleted job: {error}")
             raise
         else:
             self._tell(cron, "SuccessfulDelete", f"Deleted job {name}")
         status.drop(uid)
+
+    async def _is_there(self, name: str, namespace: str, uid: str) -> bool:
+        try:
+            found = await self._cluster.get(self._flavour.job, name, namespace)
+        except NotFound:
+            return False
+        return bool(found.metadata.uid == uid)
 
     async def _serve(self, cron: Any, status: CronStatus, due: Due, zone: tzinfo) -> None:
         if due.at is None:

@@ -15,6 +15,7 @@ from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.flow import Flow, JobFlow, JobTemplate
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informer, Informers
+from strato.client.retry import is_server_trouble
 from strato.clock import Clock
 from strato.controllers.flow import build, probes
 from strato.controllers.flow import status as statuses
@@ -136,7 +137,7 @@ class JobFlowController(KeyedController):
         except Conflict:
             raise
         except StratoError as error:
-            if not 0 <= self._max_requeue <= self.queue.failures(key):
+            if is_server_trouble(error) or not 0 <= self._max_requeue <= self.queue.failures(key):
                 raise
             self._recorder.event(flow, "Warning", SYNC_JOB_FLOW, f"{SYNC_JOB_FLOW} failed: {error}")
             return None
@@ -173,7 +174,7 @@ class JobFlowController(KeyedController):
                 await self._cluster.delete(
                     Job, job.metadata.name, job.metadata.namespace, uid=job.metadata.uid, propagation="Background"
                 )
-            except (NotFound, Conflict):
+            except NotFound:
                 continue
 
     async def _deploy(self, flow: JobFlow, jobs: Sequence[Job]) -> bool:

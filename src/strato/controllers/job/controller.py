@@ -25,6 +25,7 @@ from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
+from strato.client.retry import is_server_trouble
 from strato.client.workqueue import RetryLimiter, WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.job.delays import Delayed
@@ -52,7 +53,7 @@ from strato.controllers.job.terms import (
 )
 from strato.controllers.orders import Orders
 from strato.controllers.recorder import Recorder
-from strato.errors import StratoError, TooManyRequests, Unavailable
+from strato.errors import StratoError
 from strato.metrics import Registry
 from strato.units import format_duration
 
@@ -435,7 +436,7 @@ class JobController:
 
     async def _failed(self, record: JobRecord, error: StratoError) -> None:
         """Count a failure and raise it for a retry; past the limit, terminate the job."""
-        if isinstance(error, Unavailable | TooManyRequests):
+        if is_server_trouble(error):
             raise error  # the server's trouble, not the job's: it must not cost a job its life
         record.failures += 1
         limit = self._options.max_requeue

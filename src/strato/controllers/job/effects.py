@@ -227,7 +227,7 @@ class JobEffects:
     async def remove(self, view: type[Object], name: str, job: Job) -> None:
         """Delete an object that the job owns, unless it is gone; others' of that name were there first and stay."""
         namespace = job.metadata.namespace
-        with suppress(NotFound, Conflict):
+        with suppress(NotFound):
             metadata = (await self._cluster.get(catalog.kind_of(view), name, namespace))["metadata"]
             if any(owner["uid"] == job.metadata.uid for owner in metadata.get("ownerReferences") or ()):
                 await self._cluster.delete(view, name, namespace, uid=metadata["uid"])

@@ -29,7 +29,7 @@ from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_bod
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
 from strato.controllers.written import OwnWrites
-from strato.errors import Conflict, NotFound
+from strato.errors import NotFound
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
 _OVER: Final = ("Complete", "Failed")
@@ -237,6 +237,6 @@ class KubeJobController(KeyedController):
         meta = job.metadata
         try:
             await self._cluster.delete(Job, meta.name, meta.namespace, uid=meta.uid, propagation="Foreground")
-        except (NotFound, Conflict):
+        except NotFound:
             return None
         return None

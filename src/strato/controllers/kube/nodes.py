@@ -144,6 +144,7 @@ class NodeLifecycleController:
         if ready is not None and ready.status == "Unknown":
             if wanted_taints(node) != present_taints(node):
                 await self._set_taints(node)
+            await self._mark_pods_not_ready(node.metadata.name)  # those that an outage kept us from
             return
         time = format_time(self._clock.now())
         conditions = []
@@ -220,7 +221,9 @@ class NodeLifecycleController:
             except NotFound:
                 return
 
-        await for_each(sorted(self._on_node_pods.get(node, ())), mark, 32)
+        failures = await for_each(sorted(self._on_node_pods.get(node, ())), mark, 32)
+        if failures:
+            raise failures[0]
 
     async def _evict(self, node: Node, *, again: float) -> float | None:
         """Delete the pods whose time under NoExecute taints is up; returns when to look at the node again."""
@@ -259,7 +262,7 @@ class NodeLifecycleController:
             options: dict[str, Any] = {"uid": pod.metadata.uid} if pod is not None else {}
             try:
                 await self._cluster.delete(Pod, key.name, key.namespace, grace_period_seconds=grace_seconds, **options)
-            except (NotFound, Conflict):
+            except NotFound:
                 return
 
         failures = await for_each(keys, delete, 32)

@@ -19,7 +19,7 @@ from strato.clock import parse_time
 from strato.controllers.job.pods import revision_of
 from strato.controllers.owners import controller_reference
 from strato.controllers.parallel import for_each
-from strato.errors import AlreadyExists, Conflict, NotFound
+from strato.errors import AlreadyExists, NotFound
 
 _PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
 _CONCURRENT: Final = 32
@@ -152,7 +152,7 @@ class OwnedPods:
             self._deleted.setdefault(owner, set()).add(pod.metadata.uid)
             try:
                 await self._cluster.delete(Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid)
-            except (NotFound, Conflict):
+            except NotFound:
                 return
             except BaseException:
                 self._forget_deleted(owner, pod.metadata.uid)

@@ -27,7 +27,7 @@ from strato.controllers.topology.members import is_dynamic, node_count
 from strato.controllers.topology.settings import CONFIG_KEY, BadDiscovery, Discovery, parse_discovery
 from strato.controllers.topology.ufm_source import Fabric
 from strato.controllers.topology.wanted import SOURCE_LABEL, WantedHyperNode, plan_changes
-from strato.errors import AlreadyExists, Conflict, NotFound
+from strato.errors import AlreadyExists, NotFound
 
 SETTLE_SECONDS: Final = 0.1
 """Nodes join in crowds: a run waits this long for more news."""
@@ -188,7 +188,7 @@ class HyperNodeController:
             meta = hyper_node.metadata
             try:
                 await self._cluster.delete(HyperNode, meta.name, uid=meta.uid)
-            except (NotFound, Conflict):
+            except NotFound:
                 continue
 
     async def _take_over(self, body: dict[str, object]) -> None:

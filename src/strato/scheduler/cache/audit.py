@@ -95,7 +95,7 @@ class Audit:
             else:
                 self._suspects[key] = kind
         await self._read_page()
-        self._check_sums()
+        self._world.when_closed(self._check_sums)
 
     # -- pods ----------------------------------------------------------------------------------------------------------
 
@@ -143,6 +143,9 @@ class Audit:
             pod: Pod | None = await self._cluster.get(Pod, name, namespace)
         except NotFound:
             pod = None
+        self._world.when_closed(lambda: self._repair(key, kind, pod))
+
+    def _repair(self, key: str, kind: str, pod: Pod | None) -> None:
         now = self._difference(key, pod)
         if not now:
             return

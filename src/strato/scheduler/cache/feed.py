@@ -69,8 +69,15 @@ class Feed:
         for known in new:
             self._attached.add(known.kind)
             handler = handlers.get(known.kind, functools.partial(self._on_others, known))
-            informers.informer(known.kind.view).add_batch_handler(handler)
+            informers.informer(known.kind.view).add_batch_handler(functools.partial(self._on_changes, handler))
         return bool(new)
+
+    def _on_changes(self, handler: _Handler, changes: Sequence[Change[Any]]) -> None:
+        """Take changes, unless a session waits for an answer: then after it."""
+        if self._world.waiting_changes is None:
+            handler(changes)
+        else:
+            self._world.waiting_changes.append(functools.partial(handler, changes))
 
     def on_pods(self, changes: Sequence[Change[Pod]]) -> None:
         """Take pods."""

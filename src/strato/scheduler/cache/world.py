@@ -53,6 +53,12 @@ class World(Accounts):
         else:
             self.waiting_changes.append(change)
 
+    def close(self) -> None:
+        """End a session; what waited for that is done now."""
+        changes, self.waiting_changes = self.waiting_changes, None
+        for change in changes or ():
+            change()
+
     # -- pods ----------------------------------------------------------------------------------------------------------
 
     def hold(self, task: Task) -> None:

@@ -1,20 +1,19 @@
 """extender: asks an HTTP service at extension points (spec volcano-plugins 24).
 
-This is the one plugin that waits for a network within the cycle, because its answers decide. What it may cost is
-bounded three times: one request, from connecting to the last byte, takes as long as configured at most; all requests of
-a cycle together take a budget; and after a request that failed it asks no more in that cycle, nor for ten times what
-the failing one took, so that a service that swallows requests holds up a tenth of the time at most. Each entry of the
-plugin in the configuration is on its own.
+This is the one plugin that waits for a network within the cycle, because its answers decide; the event loop goes on
+meanwhile (`strato.scheduler.suspension`). How long a cycle may take by it is bounded three times: one request, from
+connecting to the last byte, takes as long as configured at most; all requests of a cycle have a budget together; and
+after a request that failed it asks no more in that cycle, nor for ten times what the failing one took. So a service
+that swallows requests holds up a tenth of the time at most. Each entry of the plugin in the configuration is on its
+own.
 """
 
 from __future__ import annotations
 
-import contextlib
-import http.client
+import asyncio
 import json
 import logging
-import socket
-import threading
+import ssl
 import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.api.core import PodSpec
+from strato.client.connection import Connection
 from strato.scheduler.arguments import arg, seconds
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.nodes import NodeTable, Rows
@@ -31,12 +31,14 @@ from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
 from strato.scheduler.plugins import wireforms
 from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.suspension import wait_for
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
 
 _log = logging.getLogger(__name__)
 
+EXTENDER: Final = "extender"
 _ANSWER_LIMIT: Final = 10 << 20
 _REST: Final = 10.0
 """After a request that failed, times what it took, during which nothing is asked."""
@@ -108,7 +110,7 @@ class ExtenderFailed(Exception):
 class Extender(Plugin):
     """Leave decisions to an HTTP service."""
 
-    name = "extender"
+    name = EXTENDER
     args_type = ExtenderArgs
     time_based = True
 
@@ -281,7 +283,7 @@ class Extender(Plugin):
             left = min(self.args.timeout_seconds, self.args.budget_seconds - self._spent)
             if left <= 0:
                 raise ExtenderFailed(f"its answers took {self.args.budget_seconds:g}s of this cycle already")
-            answer = post(f"{self.args.prefix.rstrip('/')}/{verb}", body, left)
+            answer = wait_for(post(f"{self.args.prefix.rstrip('/')}/{verb}", body, left))
         except ExtenderFailed as error:
             self._silent = True
             health.rests_until = self._ssn.now + _REST * (perf_counter() - began)
@@ -298,50 +300,61 @@ class Extender(Plugin):
         return answer
 
 
-def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
+async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
     """Post JSON and return the JSON object answered; an empty body counts as an empty object.
 
     Raises:
         ExtenderFailed: It cannot be reached, takes too long, or answers something else.
     """
-    parts = urllib.parse.urlsplit(url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
-        connection = kind(parts.hostname or "", parts.port, timeout=timeout_seconds)
-        late = threading.Event()
-        watch = threading.Timer(timeout_seconds, _hang_up, (connection, late))  # the socket's own is per packet
-        watch.daemon = True
-        try:
-            watch.start()
-            connection.request("POST", parts.path, json.dumps(body), {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            raw = response.read(_ANSWER_LIMIT + 1)
-        finally:
-            watch.cancel()
-            connection.close()
-        if late.is_set():
-            raise ExtenderFailed(f"{url} did not end its answer within {timeout_seconds:g}s")
-        if response.status != 200:
-            raise ExtenderFailed(f"{url} answered {response.status}")
-        if len(raw) > _ANSWER_LIMIT:
-            raise ExtenderFailed(f"{url} answered more than {_ANSWER_LIMIT} bytes")
-        if response.length:
-            raise ExtenderFailed(f"{url} ended its answer {response.length} bytes early")
+        async with asyncio.timeout(timeout_seconds):
+            status, raw = await _exchange(url, body)
+    except TimeoutError as error:
+        raise ExtenderFailed(f"{url} did not end its answer within {timeout_seconds:g}s") from error
+    except (OSError, ValueError) as error:
+        raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
+    if status != 200:
+        raise ExtenderFailed(f"{url} answered {status}")
+    if len(raw) > _ANSWER_LIMIT:
+        raise ExtenderFailed(f"{url} answered more than {_ANSWER_LIMIT} bytes")
+    try:
         answer = json.loads(raw) if raw.strip() else {}
-    except (OSError, ValueError, http.client.HTTPException) as error:
+    except ValueError as error:
         raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
     if not isinstance(answer, dict):
         raise ExtenderFailed(f"{url} did not answer an object")
     return answer
 
 
-def _hang_up(connection: http.client.HTTPConnection, late: threading.Event) -> None:
-    """End a connection whose time is over: whoever waits for it is told that it is closed."""
-    late.set()
-    sock = connection.sock
-    if sock is not None:
-        with contextlib.suppress(OSError):
-            sock.shutdown(socket.SHUT_RDWR)
+async def _exchange(url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
+    """Post over a connection of its own and return status and body, of which no more than the limit is read.
+
+    Raises:
+        OSError: There is no answer, or not all of it.
+        ValueError: The URL is none.
+    """
+    parts = urllib.parse.urlsplit(url)
+    secure = parts.scheme == "https"
+    loop = asyncio.get_running_loop()
+    tls = await loop.run_in_executor(None, ssl.create_default_context) if secure else None  # it reads files
+    port = parts.port or (443 if secure else 80)
+    _, connection = await loop.create_connection(Connection, parts.hostname or "", port, ssl=tls)
+    try:
+        raw = json.dumps(body).encode()
+        head = (
+            f"POST {parts.path or '/'} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
+        )
+        answer = await connection.ask(head.encode() + raw, None, stream=True)
+        pieces, size = [], 0
+        async for piece in answer.chunks():
+            pieces.append(piece)
+            size += len(piece)
+            if size > _ANSWER_LIMIT:
+                break
+        return answer.status, b"".join(pieces)
+    finally:
+        connection.abort()
 
 
 def _vote(answer: Mapping[str, Any]) -> int:

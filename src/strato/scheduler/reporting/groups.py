@@ -118,6 +118,9 @@ class GroupReports:
                 ready.append(status)
         ready += self._patient.take_due(now)
         ready = [status for status in ready if known.get(status.job.key) is status.job]
+        if self._failures:  # what is tried again says what the job is by now
+            failed = self._failures
+            ready = [group_status(s.job, s.condition) if s.job.key in failed else s for s in ready]
         for status in ready:
             self._counted[status.job.key] = now
         most = self._cluster.at_once
@@ -132,10 +135,7 @@ class GroupReports:
         self._binder.write(lambda: self._write(statuses))
 
     async def _write(self, statuses: Sequence[GroupStatus]) -> None:
-        """Write statuses with one call; those to try again become due again, and are what the job is by then."""
-        if self._failures:
-            failed = self._failures
-            statuses = [group_status(s.job, s.condition) if s.job.key in failed else s for s in statuses]
+        """Write statuses with one call; those to try again become due again."""
         wanted = [(status, patch) for status in statuses if (patch := self._patch(status)) is not None]
         if not wanted:
             return

@@ -93,7 +93,8 @@ class Series:
 
     def _of_queue(self, queue: Queue, status: QueueStatus) -> Iterator[Sample]:
         name = {"queue_name": queue.name}
-        self._world.settle()
+        if self._world.waiting_changes is None:  # a session that waits for an answer has amounts of its own
+            self._world.settle()
         vectors = {
             "allocated": queue.used,
             "request": queue.used + queue.pending_request,
