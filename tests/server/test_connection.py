@@ -169,9 +169,9 @@ REQUESTS = (
     b"HEAD /d HTTP/1.1\r\nHost: h\r\n\r\n",
     b"POST /e HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
     POST % (4, b"\r\n\r\n"),
-    b"PATCH /f HTTP/1.1\r\nImpersonate-Group: a\r\nimpersonate-group: b\r\nContent-Length: 2\r\n\r\n{}",
+    b"PATCH /f HTTP/1.1\r\nHost: h\r\nImpersonate-Group: a\r\nimpersonate-group: b\r\nContent-Length: 2\r\n\r\n{}",
     POST % (3, b"ghi"),
-    b"GET /g HTTP/1.1\r\nAuthorization: x\r\n\r\n",
+    b"GET /g HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\n\r\n",
     POST % (0, b""),
 )
 
@@ -208,17 +208,19 @@ def test_answers_do_not_depend_on_how_requests_arrive(
         pytest.param(b"hello\r\n\r\n", 400, id="no HTTP"),
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01", 400, id="TLS where none is spoken"),
         pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, id="HTTP/2"),
-        pytest.param(b"GET here HTTP/1.1\r\n\r\n", 400, id="a target that is no path"),
-        pytest.param(b"GET /\xff HTTP/1.1\r\n\r\n", 400, id="a target that is not ASCII"),
-        pytest.param(b"GET / HTTP/1.1\r\nno header\r\n\r\n", 400, id="a line that is no header"),
-        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: x\r\n\r\n", 400, id="a length that is no number"),
-        pytest.param(b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, id="two lengths"),
+        pytest.param(b"GET here HTTP/1.1\r\nHost: h\r\n\r\n", 400, id="a target that is no path"),
+        pytest.param(b"GET /\xff HTTP/1.1\r\nHost: h\r\n\r\n", 400, id="a target that is not ASCII"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nno header\r\n\r\n", 400, id="a line that is no header"),
+        pytest.param(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", 400, id="a length of no number"),
         pytest.param(
-            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n",
+            b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, id="lengths"
+        ),
+        pytest.param(
+            b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nx\r\n",
             400,
             id="a chunk without a length",
         ),
-        pytest.param(b"GET / HTTP/1.1\r\nX: " + b"x" * (reading.MAX_HEAD_BYTES + 1), 431, id="a head without end"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * (reading.MAX_HEAD_BYTES + 1), 431, id="no end"),
     ],
 )
 @pytest.mark.parametrize("before", [b"", REQUESTS[0]], ids=["alone", "after a request that is fine"])
@@ -242,13 +244,15 @@ def test_what_cannot_be_read_is_refused_in_its_turn_and_ends_the_connection(
 @pytest.mark.parametrize(
     ("sent", "want"),
     [
-        pytest.param(b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n", [b"200"], id="the client wants no more"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", [b"200"], id="no more is wanted"),
         pytest.param(b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", [b"200"], id="HTTP/1.0"),
         pytest.param(
-            b"POST /exec HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n", [b"200"], id="another protocol"
+            b"POST /exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
+            [b"200"],
+            id="another protocol",
         ),
         pytest.param(
-            b"POST / HTTP/1.1\r\nAuthorization: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
+            b"POST / HTTP/1.1\r\nHost: h\r\nAuthorization: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n",
             [b"401"],
             id="a body that may or may not come",
         ),
@@ -270,8 +274,8 @@ def test_who_waits_for_a_word_before_the_body_gets_it_when_the_request_has_its_t
         service = Echo()
         service.gates["/first"] = asyncio.Event()
         _, wire = connect(service)
-        head = b"POST /second HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
-        wire.deliver(b"GET /first HTTP/1.1\r\n\r\n" + head)
+        head = b"POST /second HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+        wire.deliver(b"GET /first HTTP/1.1\r\nHost: h\r\n\r\n" + head)
         await settle()
         assert wire.written == b""
         service.gates["/first"].set()
@@ -292,7 +296,7 @@ def test_of_a_body_that_is_too_long_nothing_is_kept_and_the_next_request_is_answ
         piece = b"x" * 65_536
         said = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
         _, wire = connect(Echo())
-        wire.deliver(b"POST / HTTP/1.1\r\n" + said + b"\r\n\r\n")
+        wire.deliver(b"POST / HTTP/1.1\r\nHost: h\r\n" + said + b"\r\n\r\n")
         for start in range(0, size, len(piece)):
             part = piece[: size - start]
             wire.deliver(b"%x\r\n%b\r\n" % (len(part), part) if chunked else part)
@@ -308,7 +312,7 @@ def test_reading_stops_while_more_was_asked_than_is_answered() -> None:
         service = Echo()
         service.gates["/first"] = asyncio.Event()
         _, wire = connect(service)
-        wire.deliver(b"GET /first HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /first HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in range(100):
             wire.deliver(REQUESTS[2])
         assert not wire.reads
@@ -326,9 +330,9 @@ def test_bodies_sent_ahead_are_bounded() -> None:
         service = Echo()
         service.gates["/first"] = asyncio.Event()
         _, wire = connect(service)
-        wire.deliver(b"GET /first HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /first HTTP/1.1\r\nHost: h\r\n\r\n")
         sent = 0
-        wire.deliver(b"POST /second HTTP/1.1\r\nContent-Length: 3000000\r\n\r\n")
+        wire.deliver(b"POST /second HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n")
         while wire.reads:
             wire.deliver(b"x" * 65_536)
             sent += 65_536
@@ -346,7 +350,7 @@ def test_a_reader_that_does_not_read_is_given_nothing_until_it_does() -> None:
         service = Echo()
         source = service.stream = Source(3)
         _, wire = connect(service)
-        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
         assert bytes(wire.written).endswith(b"1\r\nx\r\n" * 3)
         wire.protocol.pause_writing()
         for _ in range(1000):
@@ -382,7 +386,7 @@ def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
         service = Echo()
         source = service.stream = Source(0)
         _, wire = connect(service)
-        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in range(200):
             await asyncio.sleep(outflow.PACE_SECONDS * 1.1)
             source.give()
@@ -411,7 +415,7 @@ def test_a_few_events_in_a_row_are_not_held_up() -> None:
         service = Echo()
         source = service.stream = Source(0)
         _, wire = connect(service)
-        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in range(outflow.AT_ONCE):
             source.give()
             await asyncio.sleep(0)
@@ -430,7 +434,7 @@ def test_a_stream_that_breaks_breaks_the_connection(caplog: pytest.LogCaptureFix
         service = Echo()
         source = service.stream = Broken(0)
         _, wire = connect(service)
-        wire.deliver(b"GET /stream HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
         await settle()
         assert wire.closed
         assert source.closed
@@ -452,7 +456,7 @@ def test_a_stream_ends_as_its_reader_understands(version: bytes, end: bytes) -> 
         service = Echo()
         source = service.stream = Source(1)
         connections, wire = connect(service)
-        wire.deliver(b"GET /stream HTTP/%b\r\n\r\n" % version)
+        wire.deliver(b"GET /stream HTTP/%b\r\nHost: h\r\n\r\n" % version)
         assert not wire.closed
         await connections.close(1)
         assert wire.closed
@@ -468,7 +472,7 @@ def test_a_silent_connection_ends_in_its_time_but_not_while_it_waits_for_us() ->
         service.gates["/slow"] = asyncio.Event()
         _, wire = connect(service)
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
-        wire.deliver(b"GET /slow HTTP/1.1\r\n\r\n")
+        wire.deliver(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS * 5.5)
         assert not wire.closed
         service.gates["/slow"].set()
@@ -477,6 +481,107 @@ def test_a_silent_connection_ends_in_its_time_but_not_while_it_waits_for_us() ->
         assert not wire.closed
         await asyncio.sleep(2)
         assert wire.closed
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [b"GET / HTTP/1.1\r\n", b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5000\r\n\r\n"],
+    ids=["head", "body"],
+)
+def test_a_request_that_comes_in_drops_is_cut_off(begin: bytes) -> None:
+    """One byte a second is never silent, and would hold the connection for ever."""
+
+    async def main() -> None:
+        _, wire = connect(Echo())
+        wire.deliver(begin)
+        for _ in range(2 * int(connection.KEEP_ALIVE_SECONDS)):
+            if wire.closed:
+                break
+            wire.deliver(b"X")
+            await asyncio.sleep(1)
+        assert wire.closed
+        assert not wire.written
+
+    in_virtual_time(main)
+
+
+def test_a_client_that_sends_request_after_request_is_not_slow() -> None:
+    async def main() -> None:
+        _, wire = connect(Echo())
+        for _ in range(300):
+            wire.deliver(b"GET / HTTP/1.1\r\nHost: h\r\n\r\nGET /")
+            await asyncio.sleep(1)
+            wire.deliver(b" HTTP/1.1\r\nHost: h\r\n\r\n")
+        assert not wire.closed
+        assert wire.written.count(b"HTTP/1.1 200") == 600
+
+    in_virtual_time(main)
+
+
+def test_trailers_are_no_headers() -> None:
+    """A trailer once changed the authentication: it was put among the headers that had been looked at."""
+
+    async def main() -> None:
+        _, wire = connect(Echo())
+        head = b"POST /a HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        wire.deliver(head + b"1\r\na\r\n0\r\nAuthorization: x\r\nX-One: 2\r\nImpersonate-User: u\r\n\r\n")
+        assert b" 200 " in wire.written
+        assert b'["POST", "/a", {}, {"x-one": "1"}, "a", 0]' in wire.written
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", 400, id="no host"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400, id="two hosts"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a b\r\n\r\n", 400, id="no host name"),
+        pytest.param(b"GET / HTTP/2.0\r\nHost: a\r\n\r\n", 505, id="another version"),
+        pytest.param(b"GET /\r\n\r\n", 505, id="HTTP/0.9"),
+        pytest.param(b"OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n", 405, id="the server as a whole"),
+        pytest.param(b"GET /%zz HTTP/1.1\r\nHost: a\r\n\r\n", 400, id="a broken escape"),
+        pytest.param(b"GET /?" + b"a&" * 2000 + b" HTTP/1.1\r\nHost: a\r\n\r\n", 400, id="thousands of parameters"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n c\r\n\r\n", 400, id="a folded header"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nA: b\x00c\r\n\r\n", 400, id="NUL"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: a\r\nA : b\r\n\r\n", 400, id="a space before the colon"),
+        *(
+            pytest.param(b"POST / HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n0\r\n\r\n" % lines, status, id=lines.decode())
+            for lines, status in (
+                (b"Transfer-Encoding: gzip, chunked", 501),
+                (b"Transfer-Encoding: identity", 501),
+                (b"Transfer-Encoding: xchunked", 501),
+                (b"Transfer-Encoding: chunked, identity", 400),
+                (b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked", 400),
+                (b"Transfer-Encoding: chunked\r\nContent-Length: 5", 400),
+                (b"Content-Length: 5\r\nTransfer-Encoding: chunked", 400),
+                (b"Content-Length: 5\r\nContent-Length: 5", 400),
+                (b"Content-Length: 5, 5", 400),
+                (b"Content-Length: +5", 400),
+            )
+        ),
+        pytest.param(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, id="chunks in HTTP/1.0"),
+    ],
+)
+def test_what_two_servers_could_read_in_two_ways_is_refused(head: bytes, status: int) -> None:
+    async def main() -> None:
+        _, wire = connect(Echo())
+        wire.deliver(head + b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.sleep(0)
+        assert wire.written.startswith(b"HTTP/1.1 %d " % status)
+        assert b"smuggled" not in wire.written
+        assert wire.closed
+
+    in_virtual_time(main)
+
+
+def test_of_two_headers_alike_the_first_counts() -> None:
+    async def main() -> None:
+        _, wire = connect(Echo())
+        wire.deliver(b"GET / HTTP/1.1\r\nHost: h\r\nX-One: 1\r\nx-one: 2\r\n\r\n")
+        assert b'{"x-one": "1"}' in wire.written
 
     in_virtual_time(main)
 
@@ -492,7 +597,7 @@ def test_stopping_ends_idle_connections_at_once_and_others_with_their_answer() -
             protocol = connections.make()
             wire = Wire(protocol)
             protocol.connection_made(wire)
-            wire.deliver(b"GET %b HTTP/1.1\r\n\r\n" % path)
+            wire.deliver(b"GET %b HTTP/1.1\r\nHost: h\r\n\r\n" % path)
             wires.append(wire)
         stopping = asyncio.ensure_future(connections.close(2))
         await settle()

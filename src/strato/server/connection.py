@@ -25,6 +25,10 @@ GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""
 KEEP_ALIVE_SECONDS = 90.0
 """How long a connection may be silent while it is the client's turn."""
+REQUEST_SECONDS = 60.0
+"""How long the parts of one request may take to come, as long as they are read."""
+HANDSHAKE_SECONDS = 10.0
+"""How long a TLS handshake may take."""
 _READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
@@ -138,7 +142,8 @@ class Connection(asyncio.BufferedProtocol):
         self._stream: Pulling | Pushing | None = None
         self._in_chunks = True
         """Whether the stream is sent in chunks of HTTP; otherwise it is written as it is."""
-        self._heard_at = loop.time()
+        self._heard_at = self._begun_at = loop.time()
+        self._under_way = 0
         self._timer: asyncio.TimerHandle | None = None
 
     # -- of the loop ---------------------------------------------------------------------------------------------------
@@ -161,6 +166,9 @@ class Connection(asyncio.BufferedProtocol):
         self._heard_at = self._loop.time()
         if not self._reader.is_deaf:
             self._reader.feed(bytes(self._buffer[:nbytes]))
+            under_way = self._reader.under_way
+            if under_way != self._under_way:
+                self._under_way, self._begun_at = under_way, self._heard_at
             self._advance()
 
     def pause_writing(self) -> None:
@@ -213,6 +221,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._is_reading = wanted
         if wanted:
+            self._begun_at = self._loop.time()  # what came late was not the client's fault
             transport.resume_reading()
         else:
             transport.pause_reading()
@@ -379,17 +388,21 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """End a connection whose client has been silent for too long while it was its turn."""
+        """End a connection whose client has been silent, or has sent parts of one request, for too long."""
         transport = self._transport
         if transport is None:
             return
-        silent = self._loop.time() - self._heard_at
+        now = self._loop.time()
+        silent = now - self._heard_at
         is_clients_turn = not self._is_busy and self.is_writable
-        if is_clients_turn and silent >= KEEP_ALIVE_SECONDS:
+        is_slow = self._under_way > 0 and self._is_reading and now - self._begun_at >= REQUEST_SECONDS
+        if (is_clients_turn and silent >= KEEP_ALIVE_SECONDS) or is_slow:
             self._reader.is_deaf = True
             transport.close()
             return
         wait = KEEP_ALIVE_SECONDS - silent if is_clients_turn else KEEP_ALIVE_SECONDS
+        if self._under_way:
+            wait = min(wait, max(self._begun_at + REQUEST_SECONDS - now, 1.0))
         self._timer = self._loop.call_later(wait, self._look)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from email.utils import formatdate
 from functools import lru_cache
@@ -41,7 +42,7 @@ class Head:
         self.method = self.path = ""
         self.query: Mapping[str, list[str]] = {}
         self.headers: dict[str, str] = {}
-        """By name in lower case; of two alike the last counts."""
+        """By name in lower case; of two alike the first counts."""
         self.impersonation: list[tuple[bytes, bytes]] = []
         """The headers ``impersonate-…``, repeated ones apart."""
         self.length: int | None = 0
@@ -107,10 +108,16 @@ def _target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
     except httptools.HttpParserInvalidURLError as error:
         raise ValueError(f"{url!r} is no URL") from error
     path = (parsed.path or b"/").decode("ascii")
-    query = parse_qs(parsed.query.decode("latin-1"), keep_blank_values=True) if parsed.query else {}
+    if _BROKEN_ESCAPE.search(path):
+        raise ValueError(f"{path[:80]!r} has an escape that is none")
+    query: Mapping[str, list[str]] = {}
+    if parsed.query:
+        query = parse_qs(parsed.query.decode("latin-1"), keep_blank_values=True, max_num_fields=_MOST_PARAMETERS)
     return unquote(path) if "%" in path else path, query
 
 
+_BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
+_MOST_PARAMETERS = 1000
 _short_target = lru_cache(maxsize=1024)(_target)
 
 

@@ -26,7 +26,7 @@ from strato.clock import Clock, SystemClock
 from strato.errors import ApiError, BadRequest, StratoError, UnsupportedMedia
 from strato.metrics import Registry
 from strato.server.bodies import INLINE_BYTES, is_slow, parsed
-from strato.server.connection import Connections, Service
+from strato.server.connection import HANDSHAKE_SECONDS, Connections, Service
 from strato.server.heads import Head
 from strato.server.ownpaths import OwnPaths, Ready
 from strato.server.reading import MAX_BODY_BYTES, too_large
@@ -264,7 +264,11 @@ async def serve(
     bound = listener if listener is not None else bind(host, port)
     connections = Connections(app, clock or SystemClock())
     loop = asyncio.get_running_loop()
-    return HttpServer(connections, await loop.create_server(connections.make, sock=bound, ssl=tls, backlog=_BACKLOG))
+    patience = HANDSHAKE_SECONDS if tls is not None else None
+    listening = await loop.create_server(
+        connections.make, sock=bound, ssl=tls, backlog=_BACKLOG, ssl_handshake_timeout=patience
+    )
+    return HttpServer(connections, listening)
 
 
 def bind(host: str, port: int) -> socket.socket:

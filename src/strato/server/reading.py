@@ -7,6 +7,7 @@ again and again, the length of the body included: one that has been parsed is lo
 from __future__ import annotations
 
 import logging
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol
@@ -26,6 +27,8 @@ _MOST_KNOWN = 8
 _KNOWN_BYTES = 4096
 """The largest head that is remembered."""
 
+_HOST = re.compile(r"[-\w.~!$&'()*+,;=%:\[\]]*", re.ASCII).fullmatch
+"""Characters of an authority, as Go checks them."""
 _log = logging.getLogger(__name__)
 
 
@@ -93,8 +96,15 @@ class RequestReader:
         self._head = Head(None)
         self._is_in_head = False
         self._head_bytes = 0
+        self._hosts = 0
+        self._begun = 0
         self._incoming: Exchange | None = None
         """The request whose body is being read."""
+
+    @property
+    def under_way(self) -> int:
+        """The number of the request of which a part has come but not all; 0 between requests."""
+        return self._begun if self._is_in_head or self._incoming is not None else 0
 
     def feed(self, data: bytes) -> None:
         """Take what arrived; a request whose head came before in the same words is not parsed again."""
@@ -156,25 +166,48 @@ class RequestReader:
         """Begin a request."""
         self._head = Head(self.peer)
         self._url = b""
-        self._head_bytes = 0
+        self._head_bytes = self._hosts = 0
         self._is_in_head = True
+        self._begun += 1
 
     def on_url(self, url: bytes) -> None:
         """Take the target, or a part of it."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Take a header; of two alike the first counts, as in Go. What follows a body in chunks is no header."""
+        if not self._is_in_head:
+            self._take_trailer(name, value)
+            return
         known = NAMES.get(name)
         if known is None:
             known = name.lower().decode("latin-1")
             if known.startswith("impersonate-"):
                 self._head.impersonation.append((name.lower(), value))
-        self._head.headers[known] = value.decode("latin-1")
+        if known == "host":
+            self._hosts += 1
+        headers = self._head.headers
+        if known not in headers:
+            headers[known] = value.decode("latin-1")
+
+    def _take_trailer(self, name: bytes, value: bytes) -> None:
+        """Count a trailer to the body's length, and drop it."""
+        exchange = self._incoming
+        if exchange is not None:
+            exchange.size += len(name) + len(value)
+            if exchange.size > MAX_BODY_BYTES and exchange.user is not None and not exchange.is_over:
+                exchange.refusal = self._refusal(too_large())
 
     def on_headers_complete(self) -> None:
         """Have the request wait for its turn; its body may still be coming."""
+        if self.is_deaf:
+            return
         head, headers, parser = self._head, self._head.headers, self._parser
+        problem = self._problem(parser.get_http_version())
+        if problem is not None:
+            self._is_in_head = False
+            self._refuse(*problem)
+            return
         head.method = parser.get_method().decode("ascii")
         head.path, head.query = read_target(self._url)
         head.in_chunks = parser.get_http_version() != "1.0"
@@ -187,6 +220,24 @@ class RequestReader:
         self._is_in_head = False
         self._incoming = Exchange(self._answerer, head)
         self._waiting.append(self._incoming)
+
+    def _problem(self, version: str) -> tuple[int, bytes] | None:
+        """Return why a head is refused: two servers must not read it in two ways."""
+        headers = self._head.headers
+        if version not in ("1.0", "1.1"):
+            return 505, b"Only HTTP/1.0 and HTTP/1.1 are spoken here."
+        if self._hosts != 1 and (self._hosts or version == "1.1"):
+            return 400, b"too many Host headers" if self._hosts else b"missing required Host header"
+        if self._hosts and not _HOST(headers["host"]):
+            return 400, b"malformed Host header"
+        if "transfer-encoding" in headers:
+            if version == "1.0":
+                return 400, b"HTTP/1.0 has no Transfer-Encoding"
+            if headers["transfer-encoding"].strip().lower() != "chunked":
+                return 501, b"Unsupported transfer encoding"
+        if self._url == b"*":
+            return 405, b"nothing is asked of the server as a whole"
+        return None
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body; of one that is too long nothing is kept."""
