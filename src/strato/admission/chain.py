@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 
-from strato.admission import cronjobs, hypernodes, jobflows, jobs, kube, limitranges, podgroups, pods, queues
+from strato.admission import (
+    cronjobs,
+    hypernodes,
+    jobflows,
+    jobs,
+    kube,
+    limitranges,
+    podgroups,
+    pods,
+    podsecurity,
+    queues,
+)
 from strato.admission.request import AdmissionRequest, Alike, Json, Operation, World
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -69,9 +80,24 @@ class ChainOptions:
     """The admission configuration; None when no file is loaded, then pods are never mutated."""
 
 
+_WORKLOADS = (
+    catalog.DEPLOYMENT,
+    catalog.REPLICASET,
+    catalog.STATEFULSET,
+    catalog.DAEMONSET,
+    catalog.JOB,
+    catalog.CRONJOB,
+    catalog.PODTEMPLATE,
+    catalog.REPLICATIONCONTROLLER,
+    catalog.VCJOB,
+)
+"""Kinds with pod templates."""
+
 _ALIKE: Mapping[object, Alike] = {
     kube.PodDefaults: Alike((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
     pods.PodValidation: Alike(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
+    podsecurity.validate_pod: Alike((catalog.NAMESPACE,), (podsecurity.has_no_profile_annotations,)),
+    podsecurity.validate_workload: Alike((catalog.NAMESPACE,)),
     jobs.JobDefaults: Alike(),
     jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,), (jobs.name_fits,)),
     podgroups.mutate: Alike((catalog.NAMESPACE,)),
@@ -173,6 +199,10 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(mutations, catalog.PRIORITYCLASS, (create, update), kube.one_default_priority_class)
         add(mutations, catalog.PERSISTENTVOLUMECLAIM, (create,), kube.default_storage_class)
         add(validations, catalog.PERSISTENTVOLUMECLAIM, (create, update), limitranges.limit_claim)
+        add(validations, catalog.NAMESPACE, (create, update), podsecurity.validate_namespace)
+        add(validations, catalog.POD, (create, update), podsecurity.validate_pod)
+        for workload in _WORKLOADS:
+            add(validations, workload, (create, update), podsecurity.validate_workload)
     on = options.enabled
     if "/jobs/mutate" in on:
         add(mutations, catalog.VCJOB, (create,), jobs.JobDefaults(options.scheduler_names))

@@ -39,6 +39,10 @@ class AdmissionRequest(msgspec.Struct):
     dry_run: bool = False
     subresource: str = ""
     """Writes to subresources pass: every rule here is about the main resource."""
+    warnings: list[str] = []
+    """What the user is told although the request is admitted; rules add to it."""
+    audit_annotations: dict[str, str] = {}
+    """What the audit log says of the request beside the rest; rules add to it."""
 
 
 @dataclass(frozen=True, slots=True)

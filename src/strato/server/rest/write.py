@@ -99,6 +99,7 @@ class Writer:
             objects.fill_defaults(served, obj)
         objects.validate(served, obj, None)
         self._state.admission.validate(question, self._state)
+        warnings += question.warnings
         if kind is catalog.NAMESPACE:
             obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
             obj["status"] = {"phase": "Active"}
@@ -142,7 +143,7 @@ class Writer:
         if uid and uid != old["metadata"]["uid"]:
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(kind, target.name, text)
-        body = self._replace(request, target, served, obj, old)
+        body = self._replace(request, target, served, obj, old, warnings)
         return storing.answer(self._state, request, kind, body, warnings)
 
     def patch(self, request: Request, target: ResourcePath, served: Served) -> Response:
@@ -189,11 +190,13 @@ class Writer:
             )
         if name != target.name:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-        stored = self._replace(request, target, served, obj, old)
+        stored = self._replace(request, target, served, obj, old, warnings)
         return storing.answer(self._state, request, kind, stored, warnings)
 
-    def _replace(self, request: Request, target: ResourcePath, served: Served, obj: Json, old: Json) -> bytes:
-        """Check ``obj`` against ``old`` and store it; nothing changes when nothing differs."""
+    def _replace(
+        self, request: Request, target: ResourcePath, served: Served, obj: Json, old: Json, warnings: list[str]
+    ) -> bytes:
+        """Check ``obj`` against ``old`` and store it; nothing changes when nothing differs. Adds to ``warnings``."""
         kind, metadata = served.kind, obj["metadata"]
         asked = metadata.get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
@@ -225,6 +228,7 @@ class Writer:
             before = {**status, "status": old.get("status")}
             objects.validate_status(served.status, status, before, target.name)
         self._state.admission.validate(question, self._state)
+        warnings += question.warnings
         key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
