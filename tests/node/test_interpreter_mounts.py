@@ -28,4 +28,5 @@ def test_interpreter_mounts(monkeypatch: pytest.MonkeyPatch, prefix: str, base: 
 
 def test_a_mount_of_the_pod_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "prefix", "/tmp/v")
+    monkeypatch.setattr(sys, "base_prefix", "/usr")
     assert interpreter_mounts({"/tmp/v"}) == []

@@ -49,6 +49,9 @@ class FakeMachine:
     async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
         return 0
 
+    def refusal(self) -> None:
+        return None
+
     async def prepare(self, hosts: str) -> None:
         pass
 

@@ -14,6 +14,7 @@ import pytest
 from strato.api import catalog
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.permissions import plain_warning
+from strato.node.sandbox.sandbox import PROCESSES
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import GO_VOLUME, World, running, until
 
@@ -317,9 +318,15 @@ async def test_limits_are_in_the_groups_of_a_running_container_and_go_with_the_p
     uid = world.api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
     cgroups = world.node._machine.cgroups
     want = {
-        "unified": {"cpu.max": "50000 100000", "cpu.weight": "10", "memory.max": "67108864"},
+        "unified": {
+            "cpu.max": "50000 100000",
+            "cpu.weight": "10",
+            "memory.max": "67108864",
+            "pids.max": str(PROCESSES),
+        },
         "cpu": {"cpu.cfs_quota_us": "50000", "cpu.shares": "256"},
         "memory": {"memory.limit_in_bytes": "67108864"},
+        "pids": {"pids.max": str(PROCESSES)},
     }
     groups = {hierarchy: Path(home) / uid for hierarchy, home in cgroups._homes.items()}
     for hierarchy, group in groups.items():

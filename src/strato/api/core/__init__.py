@@ -56,6 +56,7 @@ from strato.api.core.container import (
     Probe,
     ResourceClaimName,
     ResourceRequirements,
+    SeccompProfile,
     SecurityContext,
     SleepAction,
     StateRunning,
@@ -87,6 +88,7 @@ from strato.api.core.pod import (
     PodStatus,
     PodTemplate,
     PodTemplateSpec,
+    Sysctl,
 )
 from strato.api.core.service import (
     EndpointAddress,
@@ -225,6 +227,7 @@ __all__ = [
     "ResourceRequirements",
     "ScopeRequirement",
     "ScopeSelector",
+    "SeccompProfile",
     "Secret",
     "SecretSource",
     "SecurityContext",
@@ -237,6 +240,7 @@ __all__ = [
     "StateRunning",
     "StateTerminated",
     "StateWaiting",
+    "Sysctl",
     "TCPSocketAction",
     "Taint",
     "Toleration",

@@ -147,6 +147,20 @@ class Capabilities(View, frozen=True, kw_only=True):
     drop: tuple[str, ...] = ()
 
 
+class SeccompProfile(View, frozen=True, kw_only=True):
+    """Which system calls are allowed: ``RuntimeDefault``, ``Unconfined`` or ``Localhost`` with a file."""
+
+    type: str = ""
+    localhost_profile: str = ""
+
+
+class AppArmorProfile(View, frozen=True, kw_only=True):
+    """An AppArmor profile: ``RuntimeDefault``, ``Unconfined`` or ``Localhost`` with a name."""
+
+    type: str = ""
+    localhost_profile: str = ""
+
+
 class SecurityContext(View, frozen=True, kw_only=True):
     """``securityContext`` of a container."""
 
@@ -157,6 +171,9 @@ class SecurityContext(View, frozen=True, kw_only=True):
     read_only_root_filesystem: bool = False
     allow_privilege_escalation: bool | None = None
     capabilities: Capabilities | None = None
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    proc_mount: str = ""
 
 
 class Container(View, frozen=True, kw_only=True):

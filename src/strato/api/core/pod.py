@@ -7,7 +7,13 @@ from collections.abc import Mapping
 import msgspec
 
 from strato.api.core.affinity import Affinity, Toleration, TopologySpreadConstraint
-from strato.api.core.container import Container, ContainerStatus, ResourceRequirements
+from strato.api.core.container import (
+    AppArmorProfile,
+    Container,
+    ContainerStatus,
+    ResourceRequirements,
+    SeccompProfile,
+)
 from strato.api.core.volumes import Volume
 from strato.api.meta import Condition, Object, ObjectMeta, View
 from strato.api.shapes import EMPTY, LocalObjectReference, ObjectReference, ResourceList
@@ -56,6 +62,13 @@ class PodDNSConfig(View, frozen=True, kw_only=True):
     options: tuple[PodDNSConfigOption, ...] = ()
 
 
+class Sysctl(View, frozen=True, kw_only=True):
+    """A setting of the kernel's."""
+
+    name: str = ""
+    value: str = ""
+
+
 class PodSecurityContext(View, frozen=True, kw_only=True):
     """``spec.securityContext``."""
 
@@ -63,7 +76,12 @@ class PodSecurityContext(View, frozen=True, kw_only=True):
     run_as_group: int | None = None
     run_as_non_root: bool | None = None
     fs_group: int | None = None
+    fs_group_change_policy: str = ""
     supplemental_groups: tuple[int, ...] = ()
+    supplemental_groups_policy: str = ""
+    seccomp_profile: SeccompProfile | None = None
+    app_armor_profile: AppArmorProfile | None = None
+    sysctls: tuple[Sysctl, ...] = ()
 
 
 class PodSpec(View, frozen=True, kw_only=True):
@@ -92,6 +110,7 @@ class PodSpec(View, frozen=True, kw_only=True):
     host_network: bool = False
     host_pid: bool = msgspec.field(default=False, name="hostPID")
     host_ipc: bool = msgspec.field(default=False, name="hostIPC")
+    host_users: bool | None = None
     host_aliases: tuple[HostAlias, ...] = ()
     dns_policy: str = ""
     dns_config: PodDNSConfig | None = None

@@ -121,6 +121,7 @@ def _sandbox_node(
         random,
         name=socket.gethostname().lower(),
         data_dir=options.home.node,
+        hidden=[options.home.path, options.data_dir],
         informers=informers,
         cpus=options.sandbox_cpus,
         memory=options.sandbox_memory,

@@ -103,6 +103,7 @@ def node(
                 random,
                 name=node_name,
                 data_dir=directory,
+                hidden=[home.path],
                 informers=informers,
                 cpus=cpus,
                 memory=node_memory,

@@ -1,4 +1,4 @@
-"""CPU and memory limits by control groups, version 1 or 2, where this process may write them."""
+"""Limits of CPU, memory and processes by control groups, version 1 or 2, where this process may write them."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ class Limits:
     cpu_millicores: int = 0
     cpu_request_millicores: int = 0
     memory_bytes: int = 0
+    processes: int = 0
+    """Processes and threads."""
 
 
 def cpu_shares(millicores: int) -> int:
@@ -52,7 +54,7 @@ class Cgroups:
     def __init__(self, name: str, root: str = _ROOT, membership: str = "/proc/self/cgroup", *, note: str = "") -> None:
         self._note = note
         self._homes = _noted(note) or _find_homes(name, root, membership)
-        """Hierarchy (``cpu``, ``memory`` or ``unified``) → directory."""
+        """Hierarchy (``cpu``, ``memory``, ``pids`` or ``unified``) → directory."""
         if note and self._homes:
             with contextlib.suppress(OSError):  # on a full disk the node has worse to tell
                 os.makedirs(os.path.dirname(note), exist_ok=True)
@@ -120,6 +122,8 @@ def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
         settings.append(("cpu.shares", str(cpu_shares(limits.cpu_request_millicores))))
         if limits.cpu_millicores:
             settings.append(("cpu.cfs_quota_us", str(cpu_quota(limits.cpu_millicores))))
+    elif hierarchy == "pids" and limits.processes:
+        settings.append(("pids.max", str(limits.processes)))
     elif hierarchy == "memory" and limits.memory_bytes:
         settings.append(("memory.limit_in_bytes", str(limits.memory_bytes)))
     elif hierarchy == "unified":
@@ -128,6 +132,8 @@ def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
             settings.append(("cpu.max", f"{cpu_quota(limits.cpu_millicores)} {_PERIOD_MICROSECONDS}"))
         if limits.memory_bytes:
             settings += [("memory.max", str(limits.memory_bytes)), ("memory.swap.max", "0"), ("memory.oom.group", "1")]
+        if limits.processes:
+            settings.append(("pids.max", str(limits.processes)))
     return settings
 
 
@@ -150,7 +156,7 @@ def _find_homes(name: str, root: str, membership: str) -> dict[str, str]:
         mine = own.get("", "/")
         candidates = {"unified": [root, os.path.join(root, os.path.dirname(mine).strip("/"))]}
     else:
-        candidates = {h: [os.path.join(root, h, own.get(h, "/").strip("/"))] for h in ("cpu", "memory")}
+        candidates = {h: [os.path.join(root, h, own.get(h, "/").strip("/"))] for h in ("cpu", "memory", "pids")}
     homes = {}
     for hierarchy, parents in candidates.items():
         for parent in parents:
@@ -184,6 +190,8 @@ def _make_below(hierarchy: str, home: str, key: str) -> None:
 def _delegate(hierarchy: str, group: str) -> None:
     """Let the groups below have limits, which version 2 wants to be told."""
     if hierarchy == "unified":
+        with contextlib.suppress(OSError):  # not everywhere handed to ordinary users
+            _write(os.path.join(group, "cgroup.subtree_control"), "+pids")
         _write(os.path.join(group, "cgroup.subtree_control"), "+cpu +memory")
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from strato.node.sandbox import gateway, linux, netlink
+from strato.node.sandbox import gateway, linux, netlink, pause
 from strato.node.sandbox.cgroups import Cgroups
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.network import bridge_name
@@ -40,12 +40,14 @@ def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambd
     _wait(pids, say)
     cgroups = Cgroups(bridge_name(directory), note=layout.cgroups)
     for uid in layout.uids():
-        for name in ("ipc", "uts", "net"):
+        pause.stop(layout.pod(uid).namespaces)
+        for name in ("user", "ipc", "uts", "net", "pid"):
             with contextlib.suppress(OSError):
                 linux.unmount(os.path.join(layout.pod(uid).namespaces, name))
         for pid in cgroups.processes(uid):  # of plain processes, whose supervisor could not take them along
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        _wait(cgroups.processes(uid), say)
         layout.clear_pod(uid)
     cgroups.remove_all()
     if os.geteuid() == 0:

@@ -6,22 +6,31 @@ the small helper process, whose start and memory every container pays for.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import signal
+import struct
+from collections.abc import Callable, Iterable, Iterator
 
 CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
-CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET, CLONE_NEWCGROUP = 0x10000000, 0x20000000, 0x40000000, 0x02000000
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 32, 4096, 16384, 1 << 19
 MNT_DETACH = 2
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS, _PR_SET_NAME = 1, 36, 38, 15
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_CAP_AMBIENT = 4, 22, 24, 47
+_SECCOMP_MODE_FILTER, _PR_CAP_AMBIENT_CLEAR_ALL = 2, 4
+_CAPABILITY_VERSION_3 = 0x20080522
 _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
-_SYS_MOUNT_SETATTR = 442
-_AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID = 1, 2
+_SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+_SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
+_AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH = -100, 0x8000, 0x1000
+_OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 1, 4, 0x40
+MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, _MOUNT_ATTR_IDMAP = 1, 2, 4, 0x00100000
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -73,34 +82,125 @@ def bind(source: str, target: str, *, read_only: bool = False, recursive: bool =
         make_read_only(target)
 
 
-def bind_descriptor(source: int, target: int, staging: str = "") -> None:
+def bind_descriptor(
+    source: int,
+    target: int,
+    attributes: int,
+    staging: Callable[[], str],
+    user_namespace: int | None = None,
+) -> None:
     """Show an open file or directory at an open mount point: nothing can be put in the place of either.
 
     Args:
         source: Descriptor of what is shown; O_PATH is enough.
         target: Descriptor of the mount point; a directory if the source is one.
-        staging: To show it read-only: an empty place of the caller's, of the same kind, where it is mounted for the
-            moment. What a descriptor was mounted on cannot be reached through that descriptor afterwards.
+        attributes: ``MOUNT_ATTR_``…, of the mount and those below it.
+        staging: For kernels before Linux 5.12: makes an empty place of the caller's, of the same kind, where it is
+            mounted for the moment. What a descriptor was mounted on cannot be reached through that descriptor
+            afterwards.
+        user_namespace: Map the owners on disk as in that namespace (an idmapped mount).
+
+    Raises:
+        OSError: Among others, the file system has no idmapped mounts.
     """
+    try:
+        with _clone_of(source, "") as tree:
+            if attributes or user_namespace is not None:
+                _set_attributes(tree, "", attributes, user_namespace)
+            flags = _MOVE_MOUNT_F_EMPTY_PATH | _MOVE_MOUNT_T_EMPTY_PATH
+            _check(_libc.syscall(_SYS_MOVE_MOUNT, tree, b"", target, b"", flags), "move_mount")
+        return
+    except OSError as err:
+        if err.errno != errno.ENOSYS or user_namespace is not None:
+            raise
     shown, point = f"/proc/self/fd/{source}", f"/proc/self/fd/{target}"
-    if not staging:
+    if not attributes & MOUNT_ATTR_RDONLY:
         bind(shown, point)
         return
-    bind(shown, staging, read_only=True)
+    place = staging()
+    bind(shown, place, read_only=True)
     try:
-        bind(staging, point)
+        bind(place, point)
     finally:
-        unmount(staging)
+        unmount(place)
 
 
-def make_read_only(target: str) -> None:
-    """Make a mount and all mounts below it read-only."""
-    attr = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
-    result = _libc.syscall(
-        _SYS_MOUNT_SETATTR, _AT_FDCWD, target.encode(), _AT_RECURSIVE, ctypes.byref(attr), ctypes.sizeof(attr)
-    )
-    if result < 0:  # before Linux 5.12: the top mount only
+def bind_mapped(source: str, target: str, user_namespace: int, attributes: int = 0) -> None:
+    """Show ``source`` at ``target`` with the owners on disk mapped as in a user namespace (an idmapped mount).
+
+    Raises:
+        OSError: The kernel or the file system of ``source``, or of a mount below it, has no such mounts.
+    """
+    with _clone_of(_AT_FDCWD, source) as tree:
+        _set_attributes(tree, "", attributes, user_namespace)
+        moved = _libc.syscall(_SYS_MOVE_MOUNT, tree, b"", _AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
+        _check(moved, f"move_mount {target}")
+
+
+@contextlib.contextmanager
+def _clone_of(directory: int, path: str) -> Iterator[int]:
+    """Hold a copy of a mount that is attached nowhere yet."""
+    flags = _OPEN_TREE_CLONE | _AT_RECURSIVE | os.O_CLOEXEC | (0 if path else _AT_EMPTY_PATH)
+    tree = _libc.syscall(_SYS_OPEN_TREE, directory, path.encode(), flags)
+    _check(tree, f"open_tree {path}")
+    try:
+        yield tree
+    finally:
+        os.close(tree)
+
+
+def make_read_only(target: str, attributes: int = 0) -> None:
+    """Make a mount and all mounts below it read-only, with further attributes (``MOUNT_ATTR_``…)."""
+    try:
+        set_mount_attributes(target, MOUNT_ATTR_RDONLY | attributes)
+    except OSError:  # before Linux 5.12: the top mount only
         mount("none", target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY)
+
+
+def set_mount_attributes(target: str, attributes: int) -> None:
+    """Add attributes (``MOUNT_ATTR_``…) to a mount and all mounts below it."""
+    _set_attributes(_AT_FDCWD, target, attributes)
+
+
+def _set_attributes(directory: int, path: str, attributes: int, user_namespace: int | None = None) -> None:
+    mapped = 0 if user_namespace is None else _MOUNT_ATTR_IDMAP
+    attr = _MountAttr(attr_set=attributes | mapped, userns_fd=user_namespace or 0)
+    flags = _AT_RECURSIVE | (0 if path else _AT_EMPTY_PATH)
+    result = _libc.syscall(_SYS_MOUNT_SETATTR, directory, path.encode(), flags, ctypes.byref(attr), ctypes.sizeof(attr))
+    _check(result, f"mount_setattr {path}")
+
+
+def user_namespace(uid_map: str, gid_map: str) -> int:
+    """Return a descriptor of a new user namespace with mappings (``inside outside count``); nobody runs in it."""
+    ready_read, ready_write = os.pipe()
+    done_read, done_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(done_write)
+            unshare(CLONE_NEWUSER)
+            os.write(ready_write, b"r")
+            os.read(done_read, 1)
+        finally:
+            os._exit(0)
+    os.close(ready_write)
+    os.close(done_read)
+    try:
+        if os.read(ready_read, 1) != b"r":
+            raise OSError("a user namespace cannot be made")
+        write_maps(pid, uid_map, gid_map)
+        return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    finally:
+        os.close(done_write)
+        os.close(ready_read)
+        os.waitpid(pid, 0)
+
+
+def write_maps(pid: int, uid_map: str, gid_map: str) -> None:
+    """Give a process's fresh user namespace its mappings."""
+    for name, text in (("uid_map", uid_map), ("gid_map", gid_map)):
+        with open(f"/proc/{pid}/{name}", "w") as file:
+            file.write(text)
 
 
 def unmount(target: str) -> None:
@@ -144,11 +244,79 @@ def set_process_name(name: str) -> None:
     _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
-def map_user(uid: int, gid: int) -> None:
-    """In a fresh user namespace, be root: map id 0 to the given ids outside."""
-    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {uid} 1"), ("gid_map", f"0 {gid} 1")):
+def map_user(uid: int, gid: int, inside_uid: int = 0, inside_gid: int = 0) -> None:
+    """In a fresh user namespace, be one user: map an id inside to the given id outside."""
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{inside_uid} {uid} 1"),
+        ("gid_map", f"{inside_gid} {gid} 1"),
+    ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+
+
+def hide_from_tracers() -> None:
+    """Keep this process's memory, descriptors and root from all without CAP_SYS_PTRACE; an ``exec`` ends it."""
+    _check(_libc.prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0), "prctl(PR_SET_DUMPABLE)")
+
+
+def set_no_new_privileges() -> None:
+    """Never gain a right by ``exec`` from here on, nor any child."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+
+
+def drop_bounding(kept: Iterable[int], last: int) -> None:
+    """Take all capabilities but those kept (bits) out of the bounding and ambient sets.
+
+    Raises:
+        OSError: This process has no CAP_SETPCAP.
+    """
+    _libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    stay = set(kept)
+    for number in range(last + 1):
+        if number not in stay:
+            _check(_libc.prctl(_PR_CAPBSET_DROP, number, 0, 0, 0), f"prctl(PR_CAPBSET_DROP, {number})")
+
+
+def set_capabilities(bits: int) -> None:
+    """Make the permitted and effective capabilities these; the inheritable ones are none."""
+    low, high = bits & 0xFFFFFFFF, bits >> 32
+    header = struct.pack("<Ii", _CAPABILITY_VERSION_3, 0)
+    data = struct.pack("<6I", low, low, 0, high, high, 0)
+    _check(_libc.syscall(_SYS_CAPSET[os.uname().machine], header, data), "capset")
+
+
+def held_capabilities() -> int:
+    """Return this process's effective capabilities as bits."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1], 16) for line in file if line.startswith("CapEff"))
+
+
+def last_capability() -> int:
+    """Return the number of the newest capability the kernel knows."""
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        return int(file.read())
+
+
+def set_filter(program: bytes) -> None:
+    """Install a seccomp filter; needs `set_no_new_privileges` before it, or CAP_SYS_ADMIN."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+
+    class Program(ctypes.Structure):
+        _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+    described = Program(len(program) // 8, ctypes.addressof(buffer))
+    _check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.byref(described), 0, 0), "prctl(PR_SET_SECCOMP)")
+
+
+def close_all_but(kept: Iterable[int]) -> None:
+    """Close every descriptor but these."""
+    first = 0
+    for number in sorted(set(kept)):
+        if number > first:
+            os.closerange(first, number)
+        first = number + 1
+    os.closerange(first, max(first, 1 << 20))
 
 
 def start_ticks(pid: int) -> int:

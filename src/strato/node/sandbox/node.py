@@ -10,7 +10,7 @@ import platform
 import random
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from strato.api.core import Node, Pod
@@ -46,6 +46,7 @@ from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.removal import TreeRemover
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
+from strato.node.sandbox.userblocks import UserBlocks
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
@@ -98,6 +99,7 @@ class SandboxNode:
         way_out: Let pods with their own network reach what the machine reaches, by address translation.
         gpus: How the machine's NVIDIA GPUs are offered.
         gpu_root: Where GPUs are looked for; anything but ``/`` is for tests.
+        hidden: Directories of the machine that no container on its root may see, beside ``data_dir``: the cluster's.
         backoff: Waits between restarts of a container.
         refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
         kubelet_port: Where the composition root serves the logs to an API server; 0 is nowhere.
@@ -123,6 +125,7 @@ class SandboxNode:
         way_out: bool = True,
         gpus: Offer = Offer.ALL,
         gpu_root: str = "/",
+        hidden: Sequence[str | os.PathLike[str]] = (),
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
         kubelet_port: int = 0,
@@ -163,6 +166,9 @@ class SandboxNode:
             path=path if path is not None else default_path(),
             allocatable=_capacity(_existing(directory), cpus, memory, self._resources),
             strict_images=strict_images,
+            users=UserBlocks(os.path.join(directory, "pods")),
+            profiles=os.path.join(directory, "seccomp"),
+            hidden=sorted({os.path.realpath(path) for path in (directory, *hidden)}),
             dev=gpu_root + "dev",
         )
         self._labels = {"node.kubernetes.io/instance-type": "sandbox", **(labels or {})}

@@ -31,6 +31,7 @@ from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Launch, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, ImageMissing
+from strato.node.sandbox.security import Refusal
 
 CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
@@ -50,6 +51,10 @@ class Sandbox(Protocol):
     """What a worker needs of `PodSandbox`."""
 
     ip: str
+
+    def refusal(self) -> Refusal | None:
+        """Return why the pod cannot run on this machine, None when it can."""
+        ...
 
     async def prepare(self, hosts: str) -> None:
         """Make what the containers need."""
@@ -208,6 +213,11 @@ class PodWorker:
     # From preparation to the last container's end
 
     async def _serve(self) -> None:
+        refused = self.sandbox.refusal()
+        if refused is not None:
+            self.record.reason, self.record.message = refused.reason, f"Pod was rejected: {refused.message}"
+            self._say("Warning", refused.reason, refused.message)
+            return
         self._submit(self)
         await self._prepare()
         specs = (*self.pod.spec.init_containers, *self.pod.spec.containers)

@@ -14,29 +14,85 @@ from typing import Any
 
 from strato.node.sandbox import beneath, linux
 
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty", "fuse", "kfd", "dri")
-"""Of the machine's; NVIDIA's are given to containers one by one."""
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+"""What every container has of the machine's devices; others are given to containers one by one."""
 _LINKS = (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2"), ("ptmx", "pts/ptmx"))
-PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run")
+_OWN_DEVICES = {"fd", "stdin", "stdout", "stderr", "ptmx", "pts", "shm", "mqueue"}
+PRIVATE_DIRECTORIES = ("/tmp", "/var/tmp", "/run", "/root", "/home")
 """Of a container on the machine's root; what the machine has there is not shown."""
-_OWN = ("proc", "sys", "dev", "tmp", "run")
+_OWN = ("proc", "sys", "dev", "tmp", "run", "root", "home", "boot", "lost+found")
+"""Directories of the machine's root that are not shown."""
+_SECRETS = (
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    "/etc/kubernetes",
+    "/var/log",
+    "/var/lib/kubelet",
+    "/var/spool",
+)
+"""Covered where owners cannot be unmapped (see `RootBuilder`)."""
+_MASKED = (
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/interrupts",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/sys/devices/virtual/powercap",
+    "/sys/firmware",
+)
+"""Covered in every container but privileged ones, as container runtimes do."""
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_MACHINES_SYS = ("/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/security", "/sys/kernel/tracing")
+"""File systems below /sys that come with it when a container shares the machine's network."""
+_CGROUPS = "/sys/fs/cgroup"
 
 
 class RootBuilder:
-    """Builds one container's root below ``root`` in the current mount namespace."""
+    """Builds one container's root below ``root`` in the current mount namespace.
 
-    def __init__(self, base: str, root: str, scratch: str) -> None:
+    Args:
+        base: Root of the image; empty is this machine's own.
+        root: Where it is put together.
+        scratch: Directory of ours for what the container writes.
+        unmapped: Descriptor of a user namespace that maps no owner of the machine's files. They are shown through it,
+            so that the container's root has no other right to them than everybody has: what only its owner may read, a
+            key or a password file, stays closed, also if it is made or replaced later.
+        user_namespace: Descriptor of the pod's own, in whose ids volumes are shown.
+    """
+
+    def __init__(
+        self, base: str, root: str, scratch: str, *, unmapped: int | None = None, user_namespace: int | None = None
+    ) -> None:
+        self._unmapped = unmapped
+        self._shows_owners = False
+        """Whether a part of the machine's root is shown with its owners."""
+        self._user_namespace = user_namespace
         self._base = base.rstrip("/")
         self._root = root
         self._scratch = scratch
         self._skeleton: set[str] | None = None
         """Directories of ours, relative paths; None when the root can be written to anyway."""
+        self._privileged = self._shares_ipc = False
+        self._scratch_owner = 0
         self._is_complete = False
         """Whether the skeleton has all its mount points: behind those that are taken, pods' own files lie."""
 
     def build(self, spec: dict[str, Any]) -> None:
         """Assemble everything: base, system directories, then the mounts in order of their paths."""
         os.makedirs(self._root, exist_ok=True)
+        self._scratch_owner = spec["userBase"]
+        self._privileged = bool(spec["privileged"])
+        self._shares_ipc = bool(spec["hostIPC"])
         if not (self._base and self._overlay()):
             linux.mount("strato", self._root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
             self._skeleton = {""}
@@ -49,24 +105,84 @@ class RootBuilder:
                 for entry, source in zip(mounts, opened, strict=True):
                     self._ensure(entry["target"], is_directory=_is_directory(source))
                 self._ensure(spec["workingDir"], is_directory=True)
+                hidden = self._hide(spec["hide"])
                 self._is_complete = True
+            else:
+                hidden = []
             for entry, source in zip(mounts, opened, strict=True):
                 self._place(source, entry["target"], read_only=entry["readOnly"])
         self._ensure(spec["workingDir"], is_directory=True)
-        if spec.get("readOnlyRoot") or self._skeleton is not None:
-            flags = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY
-            linux.mount("none", self._root, flags=flags)
+        still = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY
+        for path in hidden:
+            linux.mount("none", path, flags=still | linux.MS_NOSUID | linux.MS_NODEV)
+        self._mount_proc(spec)
+        if spec["readOnlyRoot"] or self._skeleton is not None:
+            linux.mount("none", self._root, flags=still | (0 if self._privileged else linux.MS_NODEV))
 
-    def place(self, source: str, target: str, *, read_only: bool) -> None:
-        """Bind a file or directory at an absolute path of the container, making the mount point."""
-        with beneath.opened(source) as descriptor:
-            self._place(descriptor, target, read_only=read_only)
+    def _hide(self, paths: list[str]) -> list[str]:
+        """Cover directories of the machine with empty ones, in which mount points can still be made."""
+        found = list(paths)
+        if self._shows_owners:
+            found += [*_SECRETS, *_host_keys()]
+        hidden = []
+        for path in found:
+            target = self._root + path
+            try:
+                mode = os.lstat(target).st_mode
+            except OSError:
+                continue
+            if stat.S_ISDIR(mode):
+                linux.mount("hidden", target, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
+                assert self._skeleton is not None
+                self._skeleton.add(path.strip("/"))
+                hidden.append(target)
+            elif not stat.S_ISLNK(mode):
+                linux.bind("/dev/null", target, read_only=True)
+        return hidden
 
-    def _place(self, source: int, target: str, *, read_only: bool) -> None:
+    def _mount_proc(self, spec: dict[str, Any]) -> None:
+        flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+        linux.mount("proc", self._root + "/proc", "proc", flags)
+        if not spec["maskedPaths"]:
+            return
+        for path in _READ_ONLY:
+            target = self._root + path
+            if os.path.exists(target):
+                linux.bind(target, target, read_only=True)
+        for path in _MASKED:
+            self._mask(path)
+
+    def _mask(self, path: str) -> None:
+        target = self._root + path
+        if os.path.isdir(target):
+            linux.mount(
+                "masked", target, "tmpfs", linux.MS_RDONLY | linux.MS_NOSUID | linux.MS_NODEV, "mode=755,size=0"
+            )
+        elif os.path.exists(target):
+            linux.bind("/dev/null", target, read_only=True)
+
+    def _place(self, source: int, target: str, *, read_only: bool, mapped: bool = True) -> None:
+        """Bind an open file or directory at an absolute path of the container, making the mount point."""
+        user_namespace = self._user_namespace if mapped else None
         is_directory = _is_directory(source)
         point = self._mount_point(target, is_directory=is_directory)
+        attributes = linux.MOUNT_ATTR_RDONLY if read_only else 0
+        if not self._privileged:
+            attributes |= linux.MOUNT_ATTR_NODEV
         try:
-            linux.bind_descriptor(source, point, self._staging(is_directory) if read_only else "")
+            linux.bind_descriptor(
+                source,
+                point,
+                attributes,
+                lambda: self._staging(is_directory),
+                user_namespace,
+            )
+        except OSError as err:
+            if user_namespace is not None:
+                raise OSError(
+                    err.errno, f"hostUsers is false, and {target} cannot be shown in the pod's ids: {err}"
+                ) from err
+            raise
         finally:
             os.close(point)
 
@@ -82,12 +198,19 @@ class RootBuilder:
 
     def _overlay(self) -> bool:
         upper, work = os.path.join(self._scratch, "upper"), os.path.join(self._scratch, "work")
-        os.makedirs(upper, exist_ok=True)
-        os.makedirs(work, exist_ok=True)
-        options = f"lowerdir={self._base},upperdir={upper},workdir={work}"
+        base = self._base
+        for path in (upper, work):
+            os.makedirs(path, exist_ok=True)
+            self._hand_over(path)
+        if self._user_namespace is not None:
+            base = os.path.join(self._scratch, "base")
+            os.makedirs(base, exist_ok=True)
+            linux.bind_mapped(self._base, base, self._user_namespace, linux.MOUNT_ATTR_RDONLY)
+        options = f"lowerdir={base},upperdir={upper},workdir={work}"
+        flags = 0 if self._privileged else linux.MS_NODEV
         for extra in ("", ",userxattr"):
             try:
-                linux.mount("overlay", self._root, "overlay", 0, options + extra)
+                linux.mount("overlay", self._root, "overlay", flags, options + extra)
             except OSError:
                 continue
             return True
@@ -99,22 +222,56 @@ class RootBuilder:
                 raise OSError(f"the image's {path} is a link; it must be a directory")
         for path in ("/proc", "/sys", "/dev", "/etc"):
             self._ensure(path, is_directory=True)
-        linux.bind("/sys", self._root + "/sys", read_only=True)
+        self._sys(spec)
         self._devices(spec["devices"])
         if self._skeleton is not None:
             for path in PRIVATE_DIRECTORIES:
                 source = os.path.join(self._scratch, path.strip("/").replace("/", "-"))
                 os.makedirs(source, exist_ok=True)
                 os.chmod(source, 0o1777 if "tmp" in path else 0o755)
-                self.place(source, path, read_only=False)
+                self._hand_over(source)
+                with beneath.opened(source) as descriptor:
+                    self._place(descriptor, path, read_only=spec["readOnlyRoot"], mapped=False)
+
+    def _hand_over(self, path: str) -> None:
+        """Make a directory of ours belong to the container's root."""
+        if self._scratch_owner and self._user_namespace is not None:
+            os.chown(path, self._scratch_owner, self._scratch_owner)
+
+    def _sys(self, spec: dict[str, Any]) -> None:
+        """Show the kernel's objects, read-only, and of the control groups only the container's own."""
+        sys = self._root + "/sys"
+        flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+        if spec["isolation"] == "root":
+            linux.mount("sysfs", sys, "sysfs", flags | (0 if self._privileged else linux.MS_RDONLY))
+        else:  # only who owns the network may have a /sys of its own
+            linux.bind("/sys", sys, read_only=True)
+            for path in _MACHINES_SYS:
+                self._mask(path)
+        groups = self._root + _CGROUPS
+        if not os.path.isdir(groups):
+            return
+        linux.mount("cgroup", groups, "tmpfs", flags, "mode=755")
+        for path in spec["cgroups"]:
+            group = os.path.dirname(path)
+            hierarchy = os.path.relpath(path, _CGROUPS).split("/")[0]
+            if os.path.exists(os.path.join(_CGROUPS, "cgroup.controllers")):
+                linux.bind(group, groups, read_only=not self._privileged)
+            elif not hierarchy.startswith("."):
+                os.mkdir(f"{groups}/{hierarchy}")
+                linux.bind(group, f"{groups}/{hierarchy}", read_only=not self._privileged)
+        linux.mount("none", groups, flags=linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | flags)
 
     def _devices(self, granted: list[str]) -> None:
         dev = self._root + "/dev"
         # Without device files of its own: CUDA, as root, makes the ones it misses.
         linux.mount("strato-dev", dev, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
-        present = [f"/dev/{name}" for name in os.listdir("/dev") if name in _DEVICES]
-        for source in (*present, *granted):
+        wanted = set(os.listdir("/dev")) - _OWN_DEVICES if self._privileged else _DEVICES
+        present = [f"/dev/{name}" for name in os.listdir("/dev") if name in wanted]
+        for source in dict.fromkeys((*present, *granted)):
             target = f"{dev}/{os.path.basename(source)}"
+            if os.path.islink(source) or not os.path.exists(source):
+                continue
             if os.path.isdir(source):
                 os.mkdir(target)
             else:
@@ -125,7 +282,14 @@ class RootBuilder:
         os.mkdir(dev + "/pts")
         linux.mount("devpts", dev + "/pts", "devpts", linux.MS_NOSUID | linux.MS_NOEXEC, "newinstance,ptmxmode=0666")
         os.mkdir(dev + "/shm")
-        linux.mount("shm", dev + "/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=1777")
+        if self._shares_ipc:
+            linux.bind("/dev/shm", dev + "/shm")
+        else:
+            linux.mount("shm", dev + "/shm", "tmpfs", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC, "mode=1777")
+        os.mkdir(dev + "/mqueue")
+        with contextlib.suppress(OSError):  # a kernel without message queues
+            flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+            linux.mount("mqueue", dev + "/mqueue", "mqueue", flags)
 
     def _show_entries(self, directory: str) -> None:
         """Fill a skeleton directory with the originals: links copied, all else bound read-only."""
@@ -145,8 +309,16 @@ class RootBuilder:
             os.mkdir(target)
         else:
             os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC))
+        if self._unmapped is not None and not self._privileged:
+            try:
+                attributes = linux.MOUNT_ATTR_RDONLY | linux.MOUNT_ATTR_NODEV
+                linux.bind_mapped(entry.path, target, self._unmapped, attributes)
+                return
+            except OSError:  # not every file system can
+                self._shows_owners = True
         with contextlib.suppress(OSError):  # what even its owner cannot see (a dead mount) stays an empty entry
-            linux.bind(entry.path, target, read_only=True)
+            linux.bind(entry.path, target)
+            linux.make_read_only(target, 0 if self._privileged else linux.MOUNT_ATTR_NODEV)
 
     def _ensure(self, target: str, *, is_directory: bool) -> None:
         os.close(self._mount_point(target, is_directory=is_directory))
@@ -177,6 +349,14 @@ class RootBuilder:
             linux.mount("strato", target, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, f"mode={mode:o}")
             self._skeleton.add(relative)
             self._show_entries(relative)
+
+
+def _host_keys() -> list[str]:
+    try:
+        names = os.listdir("/etc/ssh")
+    except OSError:
+        return []
+    return [f"/etc/ssh/{name}" for name in names if name.startswith("ssh_host_") and not name.endswith(".pub")]
 
 
 def _is_read_only(path: str) -> bool:

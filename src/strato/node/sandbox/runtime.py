@@ -19,8 +19,10 @@ from typing import Any, Protocol
 
 from strato.errors import StratoError
 from strato.node.sandbox import linux
+from strato.node.sandbox.container import START_ERROR
+from strato.node.sandbox.security import Security
 from strato.node.sandbox.spawner import MAX_MESSAGE_BYTES, SOCKET_FD
-from strato.node.sandbox.supervisor import KILL_SIGNAL, START_ERROR
+from strato.node.sandbox.supervisor import KILL_SIGNAL
 from strato.node.sandbox.volumes import Mount
 
 _LOST = 137
@@ -79,10 +81,14 @@ class Launch:
     """``cgroup.procs`` files to join."""
     hide: Sequence[str] = ()
     """Directories of the machine no container may look into."""
-    uid: int | None = None
-    gid: int | None = None
-    groups: Sequence[int] = field(default_factory=tuple)
-    read_only_root: bool = False
+    security: Security = field(default_factory=Security)
+    host_ipc: bool = False
+    process_namespace: str = ""
+    """File of the pod's that its containers share, or ``host``; empty gives the container its own."""
+    user_namespace: str = ""
+    """File of the pod's own."""
+    user_base: int = 0
+    """The user outside that is root in it."""
     devices: Sequence[str] = ()
     """Device files that only this container gets, beside those all have."""
 
@@ -258,10 +264,14 @@ class ProcessRuntime:
             "namespaces": list(launch.namespaces),
             "cgroups": list(launch.cgroups),
             "hide": list(launch.hide),
-            "uid": launch.uid,
-            "gid": launch.gid,
-            "groups": list(launch.groups),
-            "readOnlyRoot": launch.read_only_root,
+            "security": launch.security.to_json(),
+            "maskedPaths": launch.security.masked_paths,
+            "privileged": launch.security.privileged,
+            "readOnlyRoot": launch.security.read_only_root,
+            "hostIPC": launch.host_ipc,
+            "processNamespace": launch.process_namespace,
+            "userNamespace": launch.user_namespace,
+            "userBase": launch.user_base,
             "devices": list(launch.devices),
         }
         descriptor = os.open(os.path.join(launch.directory, "spec.json"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -328,18 +338,9 @@ class ProcessRuntime:
         Raises:
             RuntimeProblem: The container is gone, or cannot be entered.
         """
-        spec = _read_json(os.path.join(run.directory, "spec.json"))
-        if spec is None or run.ended.done():
+        if run.ended.done():
             raise RuntimeProblem("the container does not run")
-        answer = await self.call(
-            "exec",
-            pid=run.pid,
-            isolation=self.isolation,
-            argv=list(argv),
-            env=spec["env"],
-            workingDir=spec["workingDir"],
-            timeout=timeout_seconds,
-        )
+        answer = await self.call("exec", directory=run.directory, argv=list(argv), timeout=timeout_seconds)
         return int(answer["exitCode"])
 
     def signal(self, run: Run, *, kill: bool) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,8 @@ from strato.node.sandbox.network import veth_name
 from strato.node.sandbox.resolver import Reach, resolv_conf
 from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
 from strato.node.sandbox.runtime import Launch, Runtime
+from strato.node.sandbox.security import Level, Refusal, decide, refusal
+from strato.node.sandbox.userblocks import UserBlocks
 from strato.node.sandbox.volumes import (
     Inputs,
     Mount,
@@ -47,6 +49,10 @@ from strato.node.sandbox.volumes import (
 
 MESSAGE_BYTES = 4096
 """Of a termination message, at most."""
+IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""``PATH`` of containers on an image, as of container runtimes."""
+PROCESSES = max(4096, 512 * (os.cpu_count() or 1))
+"""Processes and threads a container may have."""
 _TOKEN_USE = 0.8
 """Share of a token's lifetime after which a pod gets a new one."""
 
@@ -82,6 +88,12 @@ class Machine:
     driver: Driver = field(default_factory=Driver)
     dev: str = "/dev"
     """Where its device files are."""
+    users: UserBlocks = field(default_factory=lambda: UserBlocks(""))
+    """The ranges of users that pods with user namespaces of their own have."""
+    profiles: str = ""
+    """Directory of the seccomp profiles that pods may name."""
+    hidden: Sequence[str] = ()
+    """Directories of the machine that no container on its root sees."""
     strict_images: bool = False
     substituted: int = 0
     """Containers that ran on the machine's root instead of their image."""
@@ -93,9 +105,33 @@ def interpreter_mounts(taken: AbstractSet[str] = frozenset()) -> list[Mount]:
     ``PATH`` on the machine's root begins with this Python's programs, so a virtual environment in ``/tmp`` must not
     vanish behind the container's own ``/tmp``.
     """
-    prefixes = dict.fromkeys((sys.prefix, sys.base_prefix))
-    hidden = [path for path in prefixes if path.startswith(tuple(f"{private}/" for private in PRIVATE_DIRECTORIES))]
-    return [Mount(path, path, read_only=True) for path in hidden if path not in taken]
+    found: list[str] = []
+    for path in dict.fromkeys((sys.prefix, sys.base_prefix, *_packages())):
+        if not f"{path}/".startswith(tuple(f"{private}/" for private in PRIVATE_DIRECTORIES)):
+            continue
+        if _is_deep(path):
+            found.append(path)
+        else:
+            found += [part for name in _OF_A_PREFIX if os.path.exists(part := os.path.join(path, name))]
+    return [Mount(path, path, read_only=True) for path in found if path not in taken]
+
+
+_OF_A_PREFIX = ("bin", "lib", "lib64", "pyvenv.cfg")
+"""What of an installation in somebody's home directory is Python's."""
+
+
+def _packages() -> list[str]:
+    """Return where this package lies, if that is a checkout."""
+    source = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    return (
+        [] if source.startswith((sys.prefix + os.sep, sys.base_prefix + os.sep)) else [os.path.join(source, "strato")]
+    )
+
+
+def _is_deep(path: str) -> bool:
+    """Tell whether a directory is nobody's home, which holds more than Python."""
+    parts = path.strip("/").split("/")
+    return len(parts) > (2 if parts[0] == "home" else 1)
 
 
 class PodSandbox:
@@ -140,10 +176,15 @@ class PodSandbox:
         self._references = await self._read_references()
         await self._make_volumes()
         if self._machine.runtime.isolation == "root" and not os.path.exists(self.place.namespaces + "/uts"):
+            security = pod.spec.security_context
             await self._machine.runtime.call(
                 "pod",
                 directory=self.place.namespaces,
                 hostname=self.hostname,
+                userBase=self._user_base,
+                hostIPC=pod.spec.host_ipc,
+                sharedProcesses=pod.spec.share_process_namespace and not pod.spec.host_pid,
+                sysctls={sysctl.name: sysctl.value for sysctl in security.sysctls} if security is not None else {},
                 network=self._has_network,
                 veth=self._veth,
                 bridge=self._machine.bridge,
@@ -151,6 +192,23 @@ class PodSandbox:
                 prefix=self._machine.prefix_length,
                 gateway=self._machine.gateway,
             )
+
+    @property
+    def level(self) -> Level:
+        """What the machine allows its pods."""
+        machine = self._machine
+        return Level(machine.runtime.isolation, os.geteuid(), os.getegid(), bool(machine.bridge))
+
+    def refusal(self) -> Refusal | None:
+        """Return why the pod cannot run on this machine, None when it can."""
+        return refusal(self._pod, self.level)
+
+    @property
+    def _user_base(self) -> int:
+        """The user outside that is root in the pod's own user namespace; 0 when it has none."""
+        if self._pod.spec.host_users is not False or self._machine.runtime.isolation != "root":
+            return 0
+        return self._machine.users.block(self._pod.metadata.uid)
 
     @property
     def _has_network(self) -> bool:
@@ -312,8 +370,8 @@ class PodSandbox:
         """
         machine, pod = self._machine, self._pod
         own = environment(pod, container, self._references, self._downward_place())
-        base_env = {"PATH": machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
-        env = base_env | own
+        on_machine = {"PATH": machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
+        env = on_machine | own
         argv = command_line(container, own, (), ())
         choice = choose(machine.images, container.image, argv[0] if argv else "", env, strict=machine.strict_images)
         if choice.image is None:
@@ -322,7 +380,10 @@ class PodSandbox:
             raise ImageMissing(f"container {container.name!r} names no command and image {container.image!r} has none")
         if choice.image.root and machine.runtime.isolation == "plain":
             raise ConfigProblem(f"image {container.image!r} cannot be used: this machine allows no namespaces")
+        security = decide(pod, container, self.level, machine.profiles)
         mounts = self._mounts(container, own, attempt)
+        if choice.image.root:
+            env = {"PATH": IMAGE_PATH, "HOSTNAME": self.hostname} | own
         if choice.image.is_host:
             mounts += interpreter_mounts({mount.target for mount in mounts})
         grant = machine.gpus.grant(pod, container)
@@ -331,7 +392,6 @@ class PodSandbox:
         if grant.gpus and choice.image.root:
             mounts += machine.driver.mounts()
         key = f"{pod.metadata.uid}/{container.name}"
-        security, pod_security = container.security_context, pod.spec.security_context
         return Launch(
             directory=self.place.attempt(container.name, attempt),
             log=self.place.log(container.name, attempt),
@@ -347,15 +407,21 @@ class PodSandbox:
                 if machine.runtime.isolation == "root" and os.path.exists(path)
             ],
             cgroups=machine.cgroups.create(key, _limits(container)),
-            hide=[machine.layout.data_dir],
-            uid=_first(security.run_as_user if security else None, pod_security.run_as_user if pod_security else None),
-            gid=_first(
-                security.run_as_group if security else None, pod_security.run_as_group if pod_security else None
-            ),
-            groups=_groups(pod) if machine.runtime.isolation == "root" else (),
-            read_only_root=bool(security and security.read_only_root_filesystem),
+            hide=machine.hidden,
+            security=security,
+            host_ipc=pod.spec.host_ipc,
+            process_namespace=self._process_namespace,
+            user_namespace=f"{self.place.namespaces}/user" if self._user_base else "",
+            user_base=self._user_base,
             devices=self._devices(grant),
         ), choice.substituted
+
+    @property
+    def _process_namespace(self) -> str:
+        spec = self._pod.spec
+        if self._machine.runtime.isolation != "root":
+            return ""
+        return "host" if spec.host_pid else f"{self.place.namespaces}/pid" if spec.share_process_namespace else ""
 
     def _gpu_variables(self, grant: Grant, *, own_root: bool) -> dict[str, str]:
         """Return what a container is told of its GPUs; what its ``env`` says comes before it, as with a kubelet."""
@@ -442,24 +508,13 @@ class PodSandbox:
                 self.place.remove(self.place.attempt(container.name, number) + "/scratch")
 
 
-def _first(*values: int | None) -> int | None:
-    return next((value for value in values if value is not None), None)
-
-
-def _groups(pod: Pod) -> tuple[int, ...]:
-    security = pod.spec.security_context
-    if security is None:
-        return ()
-    extra = (security.fs_group,) if security.fs_group is not None else ()
-    return (*security.supplemental_groups, *extra)
-
-
 def _limits(container: Container) -> Limits:
     limits, requests = container.resources.limits, container.resources.requests
     return Limits(
         cpu_millicores=quantity.milli(limits.get("cpu", 0)),
         cpu_request_millicores=quantity.milli(requests.get("cpu", limits.get("cpu", 0))),
         memory_bytes=quantity.value(limits.get("memory", 0)),
+        processes=PROCESSES,
     )
 
 

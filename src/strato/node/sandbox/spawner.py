@@ -17,14 +17,23 @@ import signal
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
-from strato.node.sandbox import beneath, gateway, linux, netlink, supervisor
+from strato.node.sandbox import container, gateway, linux, netlink, pause, seccomp, supervisor
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072
-_NAMESPACES = ("ipc", "uts", "net")
+_FLAGS = {
+    "user": linux.CLONE_NEWUSER,
+    "ipc": linux.CLONE_NEWIPC,
+    "uts": linux.CLONE_NEWUTS,
+    "net": linux.CLONE_NEWNET,
+}
+USERS_OF_A_POD = 65536
+"""User and group ids in a pod's own user namespace, as Kubernetes has them."""
 _OUTPUT_BYTES = 4096
+_UNUSED_ID = 4294967294
+"""A user and group that own no file."""
 
 Request = dict[str, Any]
 
@@ -34,12 +43,14 @@ def main() -> None:
     lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     linux.set_process_name("strato-spawner")
+    unmapped = _unmapped_owners()
     linux.become_subreaper()
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.set_inheritable(SOCKET_FD, False)
     sock = socket.socket(fileno=SOCKET_FD)
+    seccomp.warm_up()
     gc.freeze()
     sock.send(b'{"id":0}')
     while True:
@@ -48,16 +59,27 @@ def main() -> None:
             return
         if os.fork() == 0:
             os.close(lock)
-            _work(sock, message)
+            _work(sock, message, unmapped)
 
 
-def _work(sock: socket.socket, message: bytes) -> None:
+def _unmapped_owners() -> int | None:
+    """Return a user namespace without the owners of the machine's files, None where that cannot be had."""
+    nobody = f"{_UNUSED_ID} {_UNUSED_ID} 1"
+    try:
+        return linux.user_namespace(nobody, nobody) if os.geteuid() == 0 else None
+    except OSError:
+        return None
+
+
+def _work(sock: socket.socket, message: bytes, unmapped: int | None) -> None:
     answer: dict[str, Any] = {}
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         request = json.loads(message)
         answer = {"id": request["id"]}
+        if request["op"] == "start":
+            _start(request["directory"], answer, sock, unmapped)
         answer |= _OPERATIONS[request["op"]](request)
     except Exception as error:  # a worker's failure is an answer, whatever it is
         answer["error"] = f"{type(error).__name__}: {error}"
@@ -68,8 +90,12 @@ def _work(sock: socket.socket, message: bytes) -> None:
             os._exit(0)
 
 
-def _start(request: Request) -> dict[str, Any]:
-    return supervisor.launch(request["directory"])
+def _start(directory: str, answer: dict[str, Any], sock: socket.socket, unmapped: int | None) -> NoReturn:
+    def send(found: dict[str, Any]) -> None:
+        sock.send(json.dumps(answer | found).encode())
+        sock.close()
+
+    supervisor.launch(directory, send, unmapped)
 
 
 def _probe(_request: Request) -> dict[str, Any]:
@@ -132,8 +158,12 @@ def _pod(request: Request) -> dict[str, Any]:
     os.close(ready_write)
     os.close(done_read)
     try:
-        if os.read(ready_read, 1) != b"r":
-            raise OSError("the pod's namespaces could not be made")
+        if request["userBase"]:
+            _expect(ready_read)
+            owners = f"0 {request['userBase']} {USERS_OF_A_POD}"
+            linux.write_maps(pid, owners, owners)
+            os.write(done_write, b"d")
+        _expect(ready_read)
         os.makedirs(directory, exist_ok=True)
         for name in _wanted(request):
             target = os.path.join(directory, name)
@@ -148,36 +178,65 @@ def _pod(request: Request) -> dict[str, Any]:
         os.close(done_write)
         status = os.waitpid(pid, 0)[1]
     if status != 0:
-        raise OSError("the pod's network could not be set up")
+        with open(ready_read, "rb") as reasons:
+            reason = reasons.read().decode(errors="replace")
+        raise OSError(f"the pod's network could not be set up{': ' if reason else ''}{reason}")
+    if request["sharedProcesses"]:
+        pause.start(directory)
     return {}
 
 
+def _expect(ready: int) -> None:
+    found = os.read(ready, 1)
+    if found != b"r":
+        reason = os.read(ready, _OUTPUT_BYTES).decode(errors="replace")
+        raise OSError(f"the pod's namespaces could not be made{': ' if reason else ''}{reason}")
+
+
 def _wanted(request: Request) -> tuple[str, ...]:
-    return _NAMESPACES if request["network"] else _NAMESPACES[:2]
+    kinds = {
+        "user": bool(request["userBase"]),
+        "ipc": not request["hostIPC"],
+        "uts": True,
+        "net": request["network"],
+    }
+    return tuple(kind for kind, wanted in kinds.items() if wanted)
 
 
 def _pod_inside(request: Request, ready: int, done: int, done_write: int) -> None:
     code = 1
     try:
         os.close(done_write)
-        network = linux.CLONE_NEWNET if request["network"] else 0
-        linux.unshare(linux.CLONE_NEWIPC | linux.CLONE_NEWUTS | network)
+        if request["userBase"]:
+            linux.unshare(linux.CLONE_NEWUSER)
+            os.write(ready, b"r")
+            if os.read(done, 1) != b"d":
+                return
+            os.setgid(0)
+            os.setuid(0)
+        linux.unshare(sum(_FLAGS[kind] for kind in _wanted(request) if kind != "user"))
         linux.set_hostname(request["hostname"])
+        for name, value in request["sysctls"].items():
+            with open(os.path.join("/proc/sys", *name.replace(".", "/").split("/")), "w") as file:
+                file.write(value)
         os.write(ready, b"r")
         if os.read(done, 1) == b"d":
-            if network:
+            if request["network"]:
                 netlink.set_up("lo")
                 netlink.add_address("eth0", request["address"], request["prefix"])
                 netlink.set_up("eth0")
                 netlink.add_default_route(request["gateway"])
             code = 0
+    except OSError as err:
+        os.write(ready, b"!" + str(err).encode())
     finally:
         os._exit(code)
 
 
 def _unpod(request: Request) -> dict[str, Any]:
     """Let go of a pod's namespaces; the cable goes with them."""
-    for name in _NAMESPACES:
+    pause.stop(request["directory"])
+    for name in (*_FLAGS, "pid"):
         path = os.path.join(request["directory"], name)
         with contextlib.suppress(OSError):  # never made
             linux.unmount(path)
@@ -189,22 +248,41 @@ def _unpod(request: Request) -> dict[str, Any]:
 
 
 def _exec(request: Request) -> dict[str, Any]:
-    """Run a command in a running container and wait for it; output is cut to 4 KiB."""
+    """Run a command in a running container and wait for it; output is cut to 4 KiB.
+
+    It is a process of the container like the one it started with: same namespaces, control groups, user, capabilities
+    and filter. When its time is over, it and its descendants are killed.
+    """
+    directory = request["directory"]
+    spec, state = (_read(os.path.join(directory, name)) for name in ("spec.json", "state.json"))
+    entry = container.enter_running(spec, state)
     out_read, out_write = os.pipe()
-    worker = os.fork()
-    if worker == 0:
-        os.close(out_read)
-        _exec_inside(request, out_write)
-    os.close(out_write)
+    failed_read, failed_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        container.become(spec, entry, request["argv"], out=out_write, err=out_write, failed=failed_write)
+    for fd in (out_write, failed_write, *entry.descriptors):
+        os.close(fd)
+    with open(failed_read, "rb") as failures:
+        problem = failures.read().decode(errors="replace")
     output, timed_out = _collect(out_read, time.monotonic() + request["timeout"])
     if timed_out:
-        os.kill(worker, signal.SIGKILL)
-    status = os.waitpid(worker, 0)[1]
+        container.kill_tree(pid)
+    status = os.waitpid(pid, 0)[1]
+    if problem:
+        raise OSError(problem)
     code = -1 if timed_out else os.waitstatus_to_exitcode(status)
-    return {"exitCode": code, "output": output.decode(errors="replace")}
+    return {"exitCode": code if code >= -1 else 128 - code, "output": output.decode(errors="replace")}
+
+
+def _read(path: str) -> dict[str, Any]:
+    with open(path, "rb") as file:
+        body: dict[str, Any] = json.load(file)
+    return body
 
 
 def _collect(fd: int, deadline: float) -> tuple[bytes, bool]:
+    """Read a command's output until it ends, keeping the first part of it; also whether its time was over before."""
     output = b""
     while (left := deadline - time.monotonic()) > 0:
         if not select.select([fd], [], [], left)[0]:
@@ -216,34 +294,7 @@ def _collect(fd: int, deadline: float) -> tuple[bytes, bool]:
     return output, True
 
 
-def _exec_inside(request: Request, out: int) -> None:
-    code = 126
-    try:
-        pid, isolation = request["pid"], request["isolation"]
-        if isolation != "plain":
-            names = (*(("user",) if isolation == "user" else ()), "ipc", "uts", "net", "pid", "mnt")
-            fds = [os.open(f"/proc/{pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC) for name in names]
-            for fd in fds:
-                linux.enter(fd)
-        child = os.fork()
-        if child == 0:
-            try:
-                os.dup2(out, 1)
-                os.dup2(out, 2)
-                beneath.change_directory(request["workingDir"])
-                os.execvpe(request["argv"][0], request["argv"], request["env"])
-            finally:
-                os._exit(127)
-        os.close(out)
-        os.dup2(os.open("/dev/null", os.O_RDWR), 1)
-        os.dup2(1, 2)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    finally:
-        os._exit(code if code >= 0 else 128 - code)
-
-
 _OPERATIONS = {
-    "start": _start,
     "probe": _probe,
     "bridge": _bridge,
     "wayOut": _way_out,

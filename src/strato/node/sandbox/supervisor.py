@@ -1,11 +1,13 @@
-"""One container: put its process into namespaces, stay beside it as PID 1, write its log and how it ended.
+"""One container: put its process into namespaces, stay outside as its parent, write its log and how it ended.
 
-`launch` runs in a fresh child of the spawner. It leaves a supervisor behind that belongs to nobody: the node may be
+`launch` runs in a fresh child of the spawner and becomes the supervisor, which belongs to nobody: the node may be
 killed and come back. What must be known later is on disk in the attempt's directory: ``state.json`` (pid and start
 time, written before the container may run) and ``exit.json``. Standard library only; times are the machine's.
 
-The supervisor passes SIGTERM on to the container's process, kills it on SIGUSR1, and reaps orphans. It stays outside
-the container's memory limit, so that the kernel's choice under pressure is the container.
+Three processes take part. The supervisor stays outside of all the container's namespaces, for it holds descriptors of
+the machine's. A child of it, PID 1 of the container's process namespace, builds the root file system, then gives up
+every descriptor and capability and only waits for orphans. The next child is the container's process (`container`).
+The supervisor passes SIGTERM on to that, and kills everything on SIGUSR1.
 """
 
 from __future__ import annotations
@@ -15,112 +17,75 @@ import json
 import os
 import select
 import signal
+import socket
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from strato.node.sandbox import beneath, linux
+from strato.node.sandbox import container, linux, pause
+from strato.node.sandbox.container import MESSAGE_BYTES, START_ERROR, Entry, Spec
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.rootfs import RootBuilder
 
-START_ERROR = 128
-"""Exit code of a container whose process could not be started, as containerd reports it."""
 KILL_SIGNAL = signal.SIGUSR1
 """Sent to the supervisor: kill the container now."""
 _READ_BYTES = 65536
+_FIRST_NAMESPACE = 200
+"""Number of the supervisor's descriptor of the container's mount namespace; its other own namespaces follow."""
 
-Spec = dict[str, Any]
+Answer = Callable[[dict[str, Any]], None]
 
 
-def launch(directory: str) -> dict[str, Any]:
-    """Start the container described by ``spec.json`` in an attempt's directory; return what to answer the node.
+def launch(directory: str, answer: Answer, unmapped: int | None = None) -> NoReturn:
+    """Run the container described by ``spec.json`` in an attempt's directory, and be its supervisor to the end.
 
-    Call in a process that is there for this only: it ends up in the container's namespaces.
+    Args:
+        directory: Of the attempt.
+        answer: Called once, when the container's process runs or could not be started.
+        unmapped: Descriptor of a user namespace that maps no owner of the machine's files (see `RootBuilder`).
     """
     with open(os.path.join(directory, "spec.json"), "rb") as file:
         spec: Spec = json.load(file)
     os.setsid()
-    try:
-        _leave_host(spec)
-    except OSError as err:
-        return _fail(directory, f"sandbox of the container: {err}")
-    go_read, go_write = os.pipe()
-    failed_read, failed_write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(go_write)
-        os.close(failed_read)
-        _Supervisor(directory, spec, failed_write).main(go_read)
-    os.close(failed_write)
-    state = {"pid": pid, "startTicks": linux.start_ticks(pid), "boot": linux.boot_id(), "startedAt": time.time()}
-    _write_json(directory, "state.json", state)
-    os.write(go_write, b"g")
-    with open(failed_read, "rb") as failures:
-        message = failures.read()
-    return {**state, "error": message.decode(errors="replace")} if message else state
+    _Supervisor(directory, spec, answer, unmapped).main()
 
 
-def _fail(directory: str, message: str) -> dict[str, Any]:
-    now = time.time()
-    ending = {"exitCode": START_ERROR, "signal": 0, "startedAt": now, "finishedAt": now, "error": message}
-    _write_json(directory, "exit.json", ending)
-    return {"pid": 0, "startedAt": now, "error": message}
-
-
-def _leave_host(spec: Spec) -> None:
-    """Enter the pod's namespaces and make the container's own."""
-    if spec["isolation"] == "plain":
-        return
-    if spec["isolation"] == "user":
-        uid, gid = os.getuid(), os.getgid()
-        linux.unshare(linux.CLONE_NEWUSER)
-        linux.map_user(uid, gid)
-        linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
-        linux.set_hostname(spec["hostname"])
-    else:
-        for path in spec["namespaces"]:
-            linux.enter_namespace(path)
-        linux.unshare(linux.CLONE_NEWNS)
-    linux.unshare(linux.CLONE_NEWPID)
-
-
-def _write_json(directory: str, name: str, body: dict[str, Any], *, dir_fd: int | None = None) -> None:
+def _write_json(directory: str, name: str, body: dict[str, Any]) -> None:
     """Write a file so that it is there whole or not at all."""
-    prefix = "" if dir_fd is not None else directory + "/"
-    descriptor = os.open(
-        f"{prefix}{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600, dir_fd=dir_fd
-    )
+    path = os.path.join(directory, name)
+    descriptor = os.open(path + ".new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "w") as file:
         json.dump(body, file)
-    os.replace(f"{prefix}{name}.new", f"{prefix}{name}", src_dir_fd=dir_fd, dst_dir_fd=dir_fd)
+    os.replace(path + ".new", path)
 
 
 class _Supervisor:
-    """PID 1 of the container."""
+    """Parent of the container's process."""
 
-    def __init__(self, directory: str, spec: Spec, failed: int) -> None:
+    def __init__(self, directory: str, spec: Spec, answer: Answer, unmapped: int | None) -> None:
         self._spec = spec
-        self._failed = failed
-        self._directory = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._log = LogWriter(spec["log"])
-        self._cgroups = [os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroups"]]
+        self._unmapped = unmapped
+        self._directory = directory
+        self._answer = answer
         self._started_at = time.time()
+        self._init = 0
+        """PID 1 of the container's own process namespace; 0 when it has none."""
         self._child = 0
         self._status: int | None = None
 
-    def main(self, go: int) -> NoReturn:
+    def main(self) -> NoReturn:
         """Live until the container has ended; never returns."""
         code = 1
         try:
-            linux.set_process_name("strato-init")
+            linux.set_process_name("strato-shim")
             wakeup_read, wakeup_write = os.pipe()
             os.set_blocking(wakeup_write, False)
             os.set_blocking(wakeup_read, False)
             signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, KILL_SIGNAL, signal.SIGCHLD):
                 signal.signal(number, self._on_signal)
-            if os.read(go, 1) == b"g":
-                self._run(wakeup_read)
-                code = 0
+            self._run(wakeup_read)
+            code = 0
         finally:
             os._exit(code)
 
@@ -128,94 +93,115 @@ class _Supervisor:
         if number == signal.SIGCHLD or not self._child:
             return
         if number == KILL_SIGNAL:
-            self._kill(signal.SIGKILL)
-        else:
+            self._kill_all()
+        elif self._status is None:
             os.kill(self._child, number)
 
-    def _kill(self, number: int) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._child, number)
+    def _kill_all(self) -> None:
+        """Kill every process of the container."""
+        if self._init:
+            os.kill(self._init, signal.SIGKILL)
+            return
+        if self._status is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child, signal.SIGKILL)
+        for path in self._spec["cgroups"]:
+            with contextlib.suppress(OSError), open(path) as file:
+                for line in file:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(int(line), signal.SIGKILL)
 
     def _run(self, wakeup: int) -> None:
+        spec = self._spec
         out_read, out_write = os.pipe()
         err_read, err_write = os.pipe()
         exec_read, exec_write = os.pipe()
         try:
-            if self._spec["isolation"] != "plain":
-                self._enter_root()
-            else:
-                linux.become_subreaper()
-            child = os.fork()
-            if child == 0:
-                self._become_container(out_write, err_write, exec_write)
-            self._child = child
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            builder = self._isolate() if spec["isolation"] != "plain" else None
+            log = LogWriter(spec["log"])
+            entry = Entry.of_spec(spec)
+            entry.arriving = theirs if builder is not None else None
+            state = self._note_state()
         except OSError as err:
-            self._end_unstarted(f"root file system of the container: {err}")
+            self._end_unstarted(f"sandbox of the container: {err}")
             return
-        for fd in (out_write, err_write, exec_write, *self._cgroups):
+        # Begun while the root file system is still being built; it waits for the namespaces.
+        self._child = os.fork()
+        if self._child == 0:
+            container.become(spec, entry, spec["argv"], out=out_write, err=err_write, failed=exec_write)
+        for fd in (out_write, err_write, exec_write, *entry.descriptors):
             os.close(fd)
+        theirs.close()
+        message = self._let_in(builder, ours) if builder is not None else ""
+        ours.close()
         with open(exec_read, "rb") as failures:  # closed by a successful exec
-            message = failures.read().decode(errors="replace")
+            message = message or failures.read().decode(errors="replace")
         if message:
-            os.waitpid(self._child, 0)
             self._end_unstarted(message)
             return
-        os.close(self._failed)
-        self._pump({out_read: "stdout", err_read: "stderr"}, wakeup)
-        if self._spec["isolation"] == "plain":
-            self._kill(signal.SIGKILL)
+        self._answer(state)
+        self._pump(log, {out_read: "stdout", err_read: "stderr"}, wakeup)
         self._write_ending()
 
-    def _enter_root(self) -> None:
-        spec = self._spec
-        linux.make_mounts_private()
-        builder = RootBuilder(spec["base"], spec["root"], spec["scratch"])
-        builder.build(spec)
-        linux.mount("proc", spec["root"] + "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
-        for path in spec["hide"]:
-            hidden = spec["root"] + path
-            if os.path.isdir(hidden):
-                linux.mount("hidden", hidden, "tmpfs", linux.MS_RDONLY, "mode=700")
-        linux.pivot_root(spec["root"])
+    def _note_state(self) -> dict[str, Any]:
+        """Write down who supervises the container and which of its descriptors lead into it."""
+        pid = os.getpid()
+        self._started_at = time.time()
+        state = {
+            "pid": pid,
+            "startTicks": linux.start_ticks(pid),
+            "boot": linux.boot_id(),
+            "startedAt": self._started_at,
+            "namespaces": [_FIRST_NAMESPACE + index for index in range(len(_own_kinds(self._spec)))],
+        }
+        _write_json(self._directory, "state.json", state)
+        return state
 
-    def _become_container(self, out: int, err: int, failed: int) -> NoReturn:
-        """Turn into the container's process; what goes wrong is told through the failure pipe."""
-        spec = self._spec
-        try:
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, KILL_SIGNAL, signal.SIGCHLD, signal.SIGPIPE):
-                signal.signal(number, signal.SIG_DFL)
-            os.setsid()
-            for fd in self._cgroups:
-                os.write(fd, b"0")
-            os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
-            os.dup2(out, 1)
-            os.dup2(err, 2)
-            os.umask(0o022)
-            if spec["isolation"] != "plain":
-                beneath.change_directory(spec["workingDir"])
-            if spec["gid"] is not None or spec["groups"]:
-                os.setgroups(spec["groups"])
-                os.setgid(spec["gid"] or 0)
-            if spec["uid"] is not None:
-                os.setuid(spec["uid"])
-            if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
-                beneath.change_directory(spec["workingDir"])
-            os.execvpe(spec["argv"][0], spec["argv"], spec["env"])
-        except BaseException as error:  # nothing may return into the supervisor's code from here
-            os.write(failed, self._explain(error).encode())
-            os._exit(START_ERROR)
+    def _isolate(self) -> socket.socket:
+        """Make the container's process namespace and begin to build its root; return where the builder reports."""
+        spec, security = self._spec, self._spec["security"]
+        if spec["isolation"] == "user":
+            uid, gid = os.getuid(), os.getgid()
+            linux.unshare(linux.CLONE_NEWUSER)
+            linux.map_user(uid, gid, security["uid"] or 0, security["gid"] or 0)
+        else:
+            linux.hide_from_tracers()
+        own_processes = not spec["processNamespace"]
+        if own_processes:
+            linux.unshare(linux.CLONE_NEWPID)
+        elif spec["processNamespace"] != "host":
+            linux.enter_namespace(spec["processNamespace"])
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
+            _Builder(spec, theirs, self._unmapped).main(stay=own_processes)
+        theirs.close()
+        if own_processes:
+            self._init = pid
+        return ours
 
-    def _explain(self, error: BaseException) -> str:
-        name = self._spec["argv"][0]
-        if isinstance(error, FileNotFoundError) and "/" not in name:
-            return f'exec: "{name}": executable file not found in $PATH'
-        return f'exec: "{name}": {error}'
+    def _let_in(self, builder: socket.socket, waiting: socket.socket) -> str:
+        """Hand the namespaces on to the process that waits for them; return what went wrong."""
+        message, fds = container.receive_fds(builder)
+        builder.close()
+        if message != b"ready":
+            text = message.decode(errors="replace") or "its builder died"
+            return f"root file system of the container: {text}"
+        for index, fd in enumerate(fds):
+            os.dup2(fd, _FIRST_NAMESPACE + index, inheritable=False)
+            os.close(fd)
+        kept = [_FIRST_NAMESPACE + index for index in range(len(fds))]
+        with contextlib.suppress(OSError):  # it failed before, and says why
+            socket.send_fds(waiting, [b"go"], kept)
+        return ""
 
     def _end_unstarted(self, message: str) -> None:
-        os.write(self._failed, message.encode())
+        if self._init:
+            os.kill(self._init, signal.SIGKILL)
         self._status = START_ERROR << 8
         self._write_ending(message)
+        self._answer({"pid": 0, "startedAt": self._started_at, "error": message})
 
     def _write_ending(self, message: str = "") -> None:
         status = self._status or 0
@@ -228,9 +214,9 @@ class _Supervisor:
         }
         if message:
             body["error"] = message
-        _write_json("", "exit.json", body, dir_fd=self._directory)
+        _write_json(self._directory, "exit.json", body)
 
-    def _pump(self, streams: dict[int, str], wakeup: int) -> None:
+    def _pump(self, log: LogWriter, streams: dict[int, str], wakeup: int) -> None:
         """Copy output to the log until the container's process has ended and its pipes are read empty."""
         poller = select.poll()
         for fd in (*streams, wakeup):
@@ -240,22 +226,17 @@ class _Supervisor:
             for fd, _ in poller.poll():
                 if fd == wakeup:
                     _drain(wakeup)
-                elif not self._copy(fd, streams[fd]):
+                elif not _copy(log, fd, streams[fd]):
                     poller.unregister(fd)
             self._reap()
+        self._kill_all()
+        if self._init:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self._init, 0)  # returns when no process is left in there
         for fd, name in streams.items():
-            while self._copy(fd, name, last=True):
+            while _copy(log, fd, name, last=True):
                 pass
-        self._log.close()
-
-    def _copy(self, fd: int, stream: str, *, last: bool = False) -> bool:
-        try:
-            data = os.read(fd, _READ_BYTES)
-        except BlockingIOError:
-            return not last
-        if data:
-            self._log.write(stream, data)
-        return bool(data)
+        log.close()
 
     def _reap(self) -> None:
         while True:
@@ -267,6 +248,80 @@ class _Supervisor:
                 return
             if pid == self._child:
                 self._status = status
+            elif pid == self._init:
+                self._init = 0
+
+
+def _copy(log: LogWriter, fd: int, stream: str, *, last: bool = False) -> bool:
+    try:
+        data = os.read(fd, _READ_BYTES)
+    except BlockingIOError:
+        return not last
+    if data:
+        log.write(stream, data)
+    return bool(data)
+
+
+def _own_kinds(spec: Spec) -> list[str]:
+    """Return the namespaces that are the container's own and not its pod's, in the order of entering."""
+    if spec["isolation"] == "plain":
+        return []
+    if spec["isolation"] == "root":
+        return ["mnt"]
+    return ["mnt", "uts"] if spec["hostIPC"] else ["mnt", "uts", "ipc"]
+
+
+class _Builder:
+    """Builds the container's root file system in a mount namespace of its own; then PID 1, if there must be one."""
+
+    def __init__(self, spec: Spec, supervisor: socket.socket, unmapped: int | None) -> None:
+        self._spec = spec
+        self._supervisor = supervisor
+        self._unmapped = unmapped
+        self._newest_capability = linux.last_capability()
+        path = spec["userNamespace"]
+        self._owner = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if path else None
+
+    def main(self, *, stay: bool) -> NoReturn:
+        """Build, report, and reap orphans until killed, or end at once; never returns."""
+        try:
+            linux.set_process_name("strato-init")
+            linux.hide_from_tracers()
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, KILL_SIGNAL, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            fds = self._build()
+            if stay:
+                pause.give_up_everything(self._owner, self._newest_capability)
+                linux.die_with_parent()
+            socket.send_fds(self._supervisor, [b"ready"], fds)
+            if stay:
+                linux.close_all_but(())
+                pause.reap_for_ever()
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                self._supervisor.send(f"{error}".encode()[:MESSAGE_BYTES] or b"unknown")
+        finally:
+            os._exit(0)
+
+    def _build(self) -> list[int]:
+        spec = self._spec
+        if spec["isolation"] == "user":
+            ipc = 0 if spec["hostIPC"] else linux.CLONE_NEWIPC
+            linux.unshare(linux.CLONE_NEWNS | linux.CLONE_NEWUTS | ipc)
+            linux.set_hostname(spec["hostname"])
+        else:
+            for path in spec["namespaces"]:
+                linux.enter_namespace(path)
+            linux.unshare(linux.CLONE_NEWNS)
+        fds = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _own_kinds(spec)]
+        linux.make_mounts_private()
+        builder = RootBuilder(
+            spec["base"], spec["root"], spec["scratch"], unmapped=self._unmapped, user_namespace=self._owner
+        )
+        builder.build(spec)
+        linux.pivot_root(spec["root"])
+        return fds
 
 
 def _drain(fd: int) -> None:

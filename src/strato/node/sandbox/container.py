@@ -1,0 +1,248 @@
+"""Become a process of a container: enter its namespaces and control groups, be its user, run a command.
+
+The container's own process takes this way, and so does every command run in it later (probes, hooks): there is no
+second one that could grant more. Standard library only.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import signal
+import socket
+from base64 import b64decode
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+from strato.node.sandbox import beneath, capabilities, linux, seccomp
+
+START_ERROR = 128
+"""Exit code of a process that could not be started, as containerd reports it."""
+MESSAGE_BYTES = 4096
+RUNTIME_DEFAULT = "RuntimeDefault"
+
+Spec = dict[str, Any]
+State = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Entry:
+    """Descriptors of what a process joins on its way into a container, in the order of joining."""
+
+    cgroups: list[int] = field(default_factory=list)
+    namespaces: list[int] = field(default_factory=list)
+    user: int | None = None
+    """User namespace that is entered last; in it nothing of the machine can be changed any more."""
+    arriving: socket.socket | None = None
+    """Where further namespaces come from, which are still being made."""
+
+    @classmethod
+    def of_spec(cls, spec: Spec) -> Entry:
+        """Open what the container's specification names: its control groups and its pod's namespaces."""
+        entry = cls([os.open(path, os.O_WRONLY | os.O_CLOEXEC) for path in spec["cgroups"]])
+        if spec["isolation"] == "root":
+            entry.namespaces = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in spec["namespaces"]]
+        if spec["userNamespace"]:
+            entry.user = os.open(spec["userNamespace"], os.O_RDONLY | os.O_CLOEXEC)
+        return entry
+
+    @property
+    def descriptors(self) -> list[int]:
+        """All of them."""
+        return [*self.cgroups, *self.namespaces, *([self.user] if self.user is not None else [])]
+
+
+def enter_running(spec: Spec, state: State) -> Entry:
+    """Open a running container's namespaces and make this process's children part of its process namespace.
+
+    Raises:
+        ProcessLookupError: It runs no more.
+    """
+    pid = state["pid"]
+    entry = Entry.of_spec(spec)
+    if spec["isolation"] != "plain":
+        entry.namespaces += [
+            os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC) for number in state["namespaces"]
+        ]
+        process = os.open(f"/proc/{pid}/ns/pid_for_children", os.O_RDONLY | os.O_CLOEXEC)
+        owner = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    if linux.start_ticks(pid) != state["startTicks"]:  # the number belongs to another process now
+        raise ProcessLookupError("the container does not run")
+    if spec["isolation"] == "user":
+        linux.enter(owner)
+    if spec["isolation"] != "plain":
+        linux.enter(process)
+    return entry
+
+
+def become(
+    spec: Spec,
+    entry: Entry,
+    argv: Sequence[str],
+    *,
+    out: int,
+    err: int,
+    failed: int,
+) -> NoReturn:
+    """Turn into a process of the container; what goes wrong is written to ``failed``.
+
+    Call in a fresh child that is to be nothing else. No descriptor but standard input, output and error gets past
+    this function, and until the ``exec`` nobody in the container can look into the process.
+    """
+    try:
+        linux.hide_from_tracers()
+        newest = linux.last_capability()  # inside, /proc could be a volume
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        os.setsid()
+        for fd in entry.cgroups:
+            os.write(fd, b"0")
+        os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
+        arriving = entry.arriving
+        optional = [entry.user] if entry.user is not None else []
+        optional += [arriving.fileno()] if arriving is not None else []
+        linux.close_all_but([0, 1, 2, failed, *entry.namespaces, *optional])
+        if arriving is not None:
+            message, fds = receive_fds(arriving)
+            if not message:
+                os._exit(START_ERROR)  # they could not be made; whoever knows why says so
+            entry.namespaces += fds
+        if spec["isolation"] != "plain":
+            if entry.cgroups:
+                with contextlib.suppress(OSError):  # a kernel without them
+                    linux.unshare(linux.CLONE_NEWCGROUP)
+            for fd in entry.namespaces:
+                linux.enter(fd)
+        os.umask(0o022)
+        if spec["isolation"] != "plain":
+            beneath.change_directory(spec["workingDir"])
+        env = dict(spec["env"])
+        if "HOME" not in env:
+            env["HOME"] = _home(spec["security"]["uid"] or 0)
+        _be_user(spec["security"], entry.user, newest, own_root=bool(spec["base"]))
+        if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
+            beneath.change_directory(spec["workingDir"])
+        os.execvpe(argv[0], list(argv), env)
+    except BaseException as error:  # nothing may return into the caller's code from here
+        with contextlib.suppress(OSError):
+            os.write(failed, _explain(argv[0], error).encode())
+        os._exit(START_ERROR)
+
+
+def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, *, own_root: bool) -> None:
+    """Take the container's user, groups, capabilities and filter; the last step before its program."""
+    kept, uid, gid = security["capabilities"], security["uid"], security["gid"]
+    program = _filter(security)
+    groups = list(security["groups"])
+    if own_root and security["mergeGroups"] and uid is not None:
+        groups += [group for group in _groups_of(uid) if group not in groups]
+    if program and not security["noNewPrivileges"]:
+        linux.set_filter(program)  # while this process still has the right to
+    if user_namespace is not None:
+        linux.enter(user_namespace)
+    if kept is not None:
+        linux.drop_bounding(kept, newest)
+        if security["setGroups"]:
+            os.setgroups(groups)
+    if gid is not None:
+        os.setgid(gid)
+    if uid is not None:
+        os.setuid(uid)
+    if kept is not None:
+        linux.set_capabilities(sum(1 << number for number in kept if number <= newest) if os.getuid() == 0 else 0)
+    linux.die_with_parent()
+    if security["noNewPrivileges"]:
+        linux.set_no_new_privileges()
+        if program:
+            linux.set_filter(program)
+
+
+def _filter(security: dict[str, Any]) -> bytes:
+    if security["seccomp"] == RUNTIME_DEFAULT:
+        names = {number: name for name, number in capabilities.NUMBERS.items()}
+        return seccomp.default_filter(frozenset(names[number] for number in security["capabilities"] or ()))
+    return b64decode(security["seccomp"])
+
+
+def _home(uid: int) -> str:
+    """Return a user's home directory as the image tells it."""
+    for fields in _lines("/etc/passwd"):
+        if len(fields) > 5 and fields[2] == str(uid) and fields[5].startswith("/"):
+            return fields[5]
+    return "/"
+
+
+def _groups_of(uid: int) -> list[int]:
+    """Return the groups the image puts a user into."""
+    names = [fields[0] for fields in _lines("/etc/passwd") if len(fields) > 3 and fields[2] == str(uid)]
+    if not names:
+        return []
+    entries = (fields for fields in _lines("/etc/group") if len(fields) > 3 and fields[2].isdigit())
+    return [int(fields[2]) for fields in entries if names[0] in fields[3].split(",")]
+
+
+def _lines(path: str) -> list[list[str]]:
+    """Return the fields of a file of the container's, which may be anything."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            text = file.read(_PASSWD_BYTES).decode(errors="replace")
+    except (OSError, ValueError):
+        return []
+    return [line.split(":") for line in text.splitlines()]
+
+
+_PASSWD_BYTES = 1 << 20
+
+
+def _explain(name: str, error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError) and "/" not in name:
+        return f'exec: "{name}": executable file not found in $PATH'
+    return f'exec: "{name}": {error}'
+
+
+def receive_fds(sock: socket.socket) -> tuple[bytes, list[int]]:
+    """Return a message and the descriptors that came with it, which no program inherits; empty when nobody sends."""
+    room = socket.CMSG_SPACE(8 * array.array("i").itemsize)
+    message, ancillary, _, _ = sock.recvmsg(MESSAGE_BYTES, room, socket.MSG_CMSG_CLOEXEC)
+    fds = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
+    return message, list(fds)
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a process of ours and all its descendants, which are stopped first so that none slips away by forking."""
+    stopped: set[int] = set()
+    while fresh := _tree(pid) - stopped:
+        for each in fresh:
+            _signal(each, signal.SIGSTOP)
+        stopped |= fresh
+    for each in stopped:
+        _signal(each, signal.SIGKILL)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+def _tree(pid: int) -> set[int]:
+    children: dict[int, list[int]] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+                parent = int(file.read().rpartition(b")")[2].split()[1])
+                children.setdefault(parent, []).append(int(name))
+    found, todo = set(), [pid]
+    while todo:
+        each = todo.pop()
+        found.add(each)
+        todo += children.get(each, [])
+    return found
