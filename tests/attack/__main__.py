@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = ()
+CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (("breakout", ("--count", "20")),)
 """Module in this package and its nightly arguments."""
 
 
