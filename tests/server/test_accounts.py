@@ -92,7 +92,10 @@ async def test_a_token_goes_with_its_account(world: World) -> None:
 
 async def test_a_token_goes_with_the_pod_it_is_bound_to(world: World) -> None:
     pods = "/api/v1/namespaces/default/pods"
-    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"serviceAccountName": "robot", "containers": [{"name": "c", "image": "i"}]},
+    }
     uid = (await world.client.ask("POST", pods, pod))["metadata"]["uid"]
     token = await world.token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": uid})
     assert "authenticated" in await world.review(token)
@@ -141,7 +144,7 @@ def test_the_key_is_private_and_reused(tmp_path: Path) -> None:
     account = {"metadata": {"name": "a", "namespace": "n", "uid": "u"}}
     first, second = AccountTokens(path, clock), AccountTokens(path, clock)
     second.use_objects(lambda _kind, _namespace, _name: account)
-    token = first.issue(account, audiences=["me"], seconds=60, bound=None, token_id="t")
+    token = first.issue(account, audiences=["me"], seconds=60, bound=(), token_id="t")
     assert second.find(token, ["me"]) is not None
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
@@ -173,3 +176,72 @@ async def test_rules_reviews_tell_what_one_may_do() -> None:
         attributes = {"verb": verb, "resource": "pods", "namespace": "default"}
         status = (await client.ask("POST", may, {"spec": {"resourceAttributes": attributes}}))["status"]
         assert status["allowed"] is allowed
+
+
+async def test_a_review_says_for_which_audiences_a_token_is(world: World) -> None:
+    token = await world.token(audiences=["me", "you"])
+    assert (await world.review(token, audiences=["you", "they"]))["audiences"] == ["you"]
+    assert (await world.review(await world.token()))["audiences"] == ["https://kubernetes.default.svc.cluster.local"]
+
+
+async def test_a_token_of_a_person_is_for_this_api_alone() -> None:
+    tokens = Tokens()
+    tokens.ensure([bootstrap.ADMIN])
+    client = Client(in_memory_server(VirtualClock(), random.Random(1), tokens=Authenticator(tokens)))
+    spec = {"token": tokens.token(bootstrap.ADMIN.name)}
+    assert (await client.ask("POST", REVIEWS, {"spec": spec}))["status"]["authenticated"] is True
+    assert "error" in (await client.ask("POST", REVIEWS, {"spec": {**spec, "audiences": ["vault"]}}))["status"]
+
+
+async def test_a_token_says_what_it_is_bound_to(world: World) -> None:
+    pods, nodes = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
+    node = (await world.client.ask("POST", nodes, {"metadata": {"name": "n"}}))["metadata"]["uid"]
+    spec = {"serviceAccountName": "robot", "nodeName": "n", "containers": [{"name": "c", "image": "i"}]}
+    pod = (await world.client.ask("POST", pods, {"metadata": {"name": "p"}, "spec": spec}))["metadata"]["uid"]
+    token = await world.token(boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"})
+    extra = (await world.review(token))["user"]["extra"]
+    assert extra.pop("authentication.kubernetes.io/credential-id")[0].startswith("JTI=")
+    assert extra == {
+        "authentication.kubernetes.io/node-name": ["n"],
+        "authentication.kubernetes.io/node-uid": [node],
+        "authentication.kubernetes.io/pod-name": ["p"],
+        "authentication.kubernetes.io/pod-uid": [pod],
+    }
+    await world.client.ask("DELETE", f"{nodes}/n")
+    assert "authenticated" in await world.review(token), "the pod is what it is bound to"
+
+
+async def test_a_token_goes_with_its_secret_and_with_an_object_that_should_be_gone(world: World) -> None:
+    secrets = "/api/v1/namespaces/default/secrets"
+    await world.client.ask("POST", secrets, {"metadata": {"name": "s", "finalizers": ["example.org/wait"]}})
+    token = await world.token(boundObjectRef={"kind": "Secret", "apiVersion": "v1", "name": "s"})
+    await world.client.ask("DELETE", f"{secrets}/s")
+    assert "authenticated" in await world.review(token)
+    world.clock.advance(61)
+    assert "error" in await world.review(token)
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        ({"spec": {"boundObjectRef": {"kind": "Pod", "apiVersion": "v1", "name": "other"}}}, 400),
+        ({"metadata": {"name": "someone"}}, 422),
+        ({"metadata": {"namespace": "elsewhere"}}, 422),
+        ({"metadata": {"uid": "another"}}, 409),
+    ],
+)
+async def test_a_token_is_of_the_account_it_was_asked_of(world: World, request_: Any, code: int) -> None:
+    pod = {"metadata": {"name": "other"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    await world.client.ask("POST", "/api/v1/namespaces/default/pods", pod)
+    await world.client.ask("POST", f"{ACCOUNTS}/robot/token", request_, code=code)
+
+
+async def test_verified_tokens_are_bounded(world: World) -> None:
+    accounts = AccountTokens(None, world.clock)
+    account = {"metadata": {"name": "a", "namespace": "n", "uid": "u"}}
+    accounts.use_objects(lambda _kind, _namespace, _name: account)
+    for number in range(1200):
+        token = accounts.issue(account, audiences=["x" * 10_000], seconds=60, bound=(), token_id=str(number))
+        assert accounts.find(token, ["x" * 10_000]) is not None
+    assert accounts._verified.weight <= 16 << 20
+    assert len(accounts._verified) < 1200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import stat
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +11,17 @@ import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from strato.api.kinds import Kind
+from strato.api import catalog
 from strato.api.wire import User
 from strato.clock import VirtualClock
 from strato.errors import Unauthorized, UsageError
+from strato.pki import KeyPair
 from strato.server.auth import bootstrap, kubeconfig
+from strato.server.auth.authorizer import Authorizer
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import ANONYMOUS, Authenticator
-from strato.server.auth.rbac import Authorizer
+from strato.server.auth.policy import Policy
 from strato.server.auth.tokens import Tokens
-
-
-class Objects:
-    """RBAC objects in a list."""
-
-    def __init__(self, *objects: dict[str, Any]) -> None:
-        self.objects = list(objects)
-        self.rbac_revision = 1
-
-    def list(self, kind: Kind, namespace: str) -> Sequence[Mapping[str, Any]]:
-        return [obj for obj in self.objects if obj["kind"] == kind.name]
 
 
 def test_files_are_private_and_reused(tmp_path: Path) -> None:
@@ -84,7 +74,7 @@ def test_authenticator_knows_tokens_and_refuses_others() -> None:
     tokens = Tokens()
     tokens.ensure([bootstrap.ADMIN])
     authenticate = Authenticator(tokens)
-    assert authenticate({"authorization": f"Bearer {tokens.token('strato:admin')}"}, {}) == bootstrap.ADMIN
+    assert authenticate({"authorization": f"Bearer {tokens.token('strato:admin')}"}) == bootstrap.ADMIN
     assert authenticate({}, {}) == ANONYMOUS
     for credentials in ("Bearer wrong", "Basic abc", "Bearer"):
         with pytest.raises(Unauthorized):
@@ -112,17 +102,23 @@ QUESTIONS = [
     ),
     ("the scheduler makes no pods", bootstrap.SCHEDULER, {"verb": "create", "resource": "pods"}, False),
     ("the scheduler reads no secrets", bootstrap.SCHEDULER, {"verb": "get", "resource": "secrets"}, False),
-    ("a node writes pod status", bootstrap.NODE, {"verb": "patch", "resource": "pods", "subresource": "status"}, True),
+    (
+        "hollow nodes write pod status",
+        bootstrap.HOLLOW_NODES,
+        {"verb": "patch", "resource": "pods", "subresource": "status"},
+        True,
+    ),
+    ("hollow nodes read no secrets", bootstrap.HOLLOW_NODES, {"verb": "get", "resource": "secrets"}, False),
     ("nobody knows the anonymous", ANONYMOUS, {"verb": "get", "resource": "pods"}, False),
     ("the anonymous see health", ANONYMOUS, {"verb": "get", "path": "/healthz"}, True),
     ("the anonymous see no metrics", ANONYMOUS, {"verb": "get", "path": "/metrics"}, False),
-    ("everybody known discovers", bootstrap.NODE, {"verb": "get", "path": "/apis/apps/v1"}, True),
+    ("everybody known discovers", bootstrap.HOLLOW_NODES, {"verb": "get", "path": "/apis/apps/v1"}, True),
 ]
 
 
 @pytest.mark.parametrize(("user", "question", "want"), [q[1:] for q in QUESTIONS], ids=[q[0] for q in QUESTIONS])
 def test_bootstrap_policy(user: User, question: dict[str, str], want: bool) -> None:
-    assert Authorizer(Objects(*bootstrap.objects())).allows(user, **question) is want
+    assert Authorizer(Policy.of(bootstrap.objects())).allows(user, **question) is want
 
 
 def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
@@ -137,15 +133,14 @@ def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:
         "roleRef": {"kind": "Role", "name": "r"},
         "subjects": [{"kind": "ServiceAccount", "name": "s", "namespace": "a"}],
     }
-    objects = Objects(role, binding)
-    authorizer = Authorizer(objects)
+    policy = Policy.of((role, binding))
+    authorizer = Authorizer(policy)
     user = User("system:serviceaccount:a:s")
     assert authorizer.allows(user, "get", "", "pods", namespace="a", name="p")
     assert authorizer.allows(user, "get", "", "pods", "log", namespace="a", name="p")
     assert not authorizer.allows(user, "get", "", "pods", namespace="a", name="q")
     assert not authorizer.allows(user, "get", "", "pods", namespace="b", name="p")
-    objects.objects.remove(binding)
-    objects.rbac_revision += 1
+    policy.put(catalog.ROLEBINDING, "a", "b", None)
     assert not authorizer.allows(user, "get", "", "pods", namespace="a", name="p")
 
 
@@ -165,5 +160,50 @@ def test_aggregated_roles_that_name_each_other_end() -> None:
         "roleRef": {"kind": "ClusterRole", "name": "x"},
         "subjects": [{"kind": "User", "name": "u"}],
     }
-    authorizer = Authorizer(Objects(role("x", "y"), role("y", "x"), binding))
+    authorizer = Authorizer(Policy.of((role("x", "y"), role("y", "x"), binding)))
     assert authorizer.allows(User("u"), "get", "", "y")
+
+
+def der_of(pair: KeyPair) -> bytes:
+    return x509.load_pem_x509_certificate(pair.certificate).public_bytes(Encoding.DER)
+
+
+def test_a_server_certificate_of_ours_is_nobody(tmp_path: Path) -> None:
+    authority = CertificateAuthority(tmp_path, VirtualClock())
+    authority.server_files()
+    pair = KeyPair((tmp_path / "server.crt").read_bytes(), b"")
+    assert authority.user_of(der_of(pair)) is None
+
+
+def test_a_certificate_that_has_ended_is_nobody_also_when_it_was_known(tmp_path: Path) -> None:
+    clock = VirtualClock()
+    authority = CertificateAuthority(tmp_path, clock)
+    peer = der_of(authority.client(User("jane", ("dev",))))
+    authenticate = Authenticator(Tokens(), authority)
+    assert authenticate({}, peer).name == "jane"
+    clock.advance(366 * 86400)
+    assert authenticate({}, peer) == ANONYMOUS
+
+
+def test_aggregation_heeds_expressions() -> None:
+    expression = {"key": "kind", "operator": "In", "values": ["safe"]}
+    selector = {"matchLabels": {"gather": "yes"}, "matchExpressions": [expression]}
+
+    def part(name: str, kind: str) -> dict[str, Any]:
+        rule = {"verbs": ["get"], "apiGroups": [""], "resources": [name]}
+        return {
+            "kind": "ClusterRole",
+            "metadata": {"name": name, "labels": {"gather": "yes", "kind": kind}},
+            "rules": [rule],
+        }
+
+    whole = {"kind": "ClusterRole", "metadata": {"name": "w"}, "aggregationRule": {"clusterRoleSelectors": [selector]}}
+    binding = {
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "b"},
+        "roleRef": {"kind": "ClusterRole", "name": "w"},
+        "subjects": [{"kind": "User", "name": "u"}],
+    }
+    authorizer = Authorizer(Policy.of((part("pods", "safe"), part("secrets", "unsafe"), whole, binding)))
+    assert authorizer.allows(User("u"), "get", "", "pods")
+    assert not authorizer.allows(User("u"), "get", "", "secrets")

@@ -11,9 +11,9 @@ from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, Forbidden
 from strato.server import http
 from strato.server.auth import bootstrap
+from strato.server.auth.authorizer import Authorizer
 from strato.server.auth.impersonation import impersonated
-from strato.server.auth.rbac import Authorizer
-from tests.server.test_auth import Objects
+from strato.server.auth.policy import Policy
 
 KNOWN = "system:authenticated"
 CASES: list[Any] = [
@@ -57,7 +57,7 @@ def received(fields: list[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
 
 
 def policy() -> Any:
-    return Authorizer(Objects(*bootstrap.objects()))
+    return Authorizer(Policy.of(bootstrap.objects()))
 
 
 @pytest.mark.parametrize(("fields", "want"), CASES)

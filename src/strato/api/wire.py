@@ -20,6 +20,8 @@ class User(msgspec.Struct, frozen=True, cache_hash=True):
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """What else is known of the user: key and values."""
 
 
 class Request(msgspec.Struct, array_like=True):
@@ -37,6 +39,8 @@ class Request(msgspec.Struct, array_like=True):
     changes, before they are durable. Only clients of the server's own process and its companion set it."""
     brief: bool = False
     """Whether the body of a success is of no interest."""
+    annotations: dict[str, str] | None = None
+    """What those who decide about the request add to its event in the audit log; None where none is written."""
 
     def param(self, name: str, default: str = "") -> str:
         """Return the first value of a query parameter."""

@@ -16,7 +16,7 @@ from random import Random
 from strato.api import catalog
 from strato.api.defaults.queues import initial_queues
 from strato.api.wire import User
-from strato.cli.home import Home
+from strato.cli.home import Home, node_name
 from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
@@ -37,7 +37,7 @@ from strato.server.journal import SqliteJournal
 from strato.server.readiness import Readiness
 
 JOURNAL = "journal.sqlite"
-COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.NODE, bootstrap.WEBHOOK)
+COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.HOLLOW_NODES, bootstrap.WEBHOOK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,8 @@ async def open_api(
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.pid_file.write_text(f"{os.getpid()}\n")
     tokens = Tokens(home.tokens)
-    tokens.ensure((bootstrap.ADMIN, bootstrap.VIEWER, *COMPONENTS))
+    identities = kubeconfigs(home)
+    tokens.ensure(identities.values())
     authority = CertificateAuthority(home.pki, clock)
     accounts = AccountTokens(home.pki / "sa.key", clock)
     authenticator = Authenticator(tokens, authority, accounts)
@@ -123,6 +124,7 @@ async def open_api(
         server,
         authenticator,
         metrics,
+        authorize_path=server.authorize_path,
         impersonate=partial(impersonated, authorizer=server.authorizer),
         ready=Readiness(server.store, journal),
         other_metrics=other_metrics,
@@ -131,7 +133,7 @@ async def open_api(
         app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path, clock=clock
     )
     address = f"https://{_reachable(host)}:{http.port}"
-    for path, user in kubeconfigs(home).items():
+    for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
     upkeep = () if journal is None else _begin_upkeep(home, server, journal, clock, storage)
     return Api(home, server, http, journal, upkeep, address)
@@ -161,6 +163,7 @@ async def _create_queues(server: ApiServer) -> None:
 def kubeconfigs(home: Home) -> dict[Path, User]:
     """Return the kubeconfigs of a cluster and whom each is of."""
     files = {home.kubeconfig: bootstrap.ADMIN, home.path / "kubeconfig.view": bootstrap.VIEWER}
+    files[home.path / "kubeconfig.node"] = bootstrap.node(node_name())
     return files | {home.path / f"kubeconfig.{user.name.rpartition(':')[2]}": user for user in COMPONENTS}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,8 @@ def _is_ours(pid: int) -> bool:
     except OSError:
         return False
     return b"strato" in command and state != "Z"
+
+
+def node_name() -> str:
+    """Return what this machine is called as a node."""
+    return socket.gethostname().lower()

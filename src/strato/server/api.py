@@ -16,7 +16,7 @@ from strato.api.kinds import Kind
 from strato.api.status import method_not_supported, not_found, to_status
 from strato.api.wire import Handler, Request, Response, User
 from strato.clock import Clock
-from strato.errors import ApiError, BadRequest, Forbidden, InternalError, MethodNotAllowed, NotFound
+from strato.errors import ApiError, BadRequest, InternalError, MethodNotAllowed, NotFound
 from strato.metrics import Registry as Metrics
 from strato.metrics import Sample
 from strato.server.crd import CustomKinds
@@ -30,7 +30,8 @@ from strato.server.rest.delete import Deleter
 from strato.server.rest.evict import Evictor
 from strato.server.rest.logs import PodLogs
 from strato.server.rest.read import Reader
-from strato.server.rest.reviews import Authorizer, Reviews
+from strato.server.rest.reviews import Reviews
+from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, WriteRights, attributes_of, authorize
 from strato.server.rest.scale import Scale
 from strato.server.rest.state import Admission, AdmitAll, State
 from strato.server.rest.tokens import TokenRequests, Tokens
@@ -40,7 +41,6 @@ from strato.server.store import Store
 
 _log = logging.getLogger(__name__)
 
-ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 _READING = frozenset(("GET", "HEAD"))
 _NAMESPACED_VERBS = frozenset(("create", "deletecollection"))
 """What is done in one namespace only: a bulk delete never reaches over all of them."""
@@ -69,6 +69,7 @@ class ApiServer(Handler):
         registry: What is served; custom kinds found in the store are added.
         admission: Mutates and validates what users submit; None admits everything.
         authorizer: None lets everybody do everything.
+        write_rights: What the rights of a user let it write; None lets everybody write everything.
         pages: Discovery and OpenAPI.
         logs: Where pod logs come from.
         tokens: Reviews tokens and issues those of service accounts; None knows none.
@@ -84,6 +85,7 @@ class ApiServer(Handler):
         registry: Registry | None = None,
         admission: Admission | None = None,
         authorizer: Authorizer | None = None,
+        write_rights: Callable[[State], WriteRights] | None = None,
         pages: tuple[Pages, ...] = (),
         logs: LogSource | None = None,
         metrics: Metrics | None = None,
@@ -95,6 +97,9 @@ class ApiServer(Handler):
         self.authorizer = authorizer
         self.pages = pages
         self.state = State(store, clock, rng, self.registry, admission or AdmitAll(), flows)
+        self.state.authorizer = authorizer
+        if write_rights is not None:
+            self.state.rights = write_rights(self.state)
         self._reader = Reader(self.state)
         self._writer = Writer(self.state)
         self._deleter = Deleter(self.state, self._reader)
@@ -196,17 +201,19 @@ class ApiServer(Handler):
                 answer = route.action(request, target, served)
             else:
                 path = parse_path(request.path)
-                served_there = None if path is None else self.registry.find(path.group, path.version, path.plural)
-                if path is None or served_there is None:
+                if path is None:
                     answer = self._page(request)
-                elif path.namespace and not served_there.kind.namespaced:
-                    raise NotFound("the server could not find the requested resource")
                 else:
                     # a single object is read, whatever it is asked for; selectors watch one
                     is_watch = not path.name and request.flag("watch")
                     verb = verb_of(request.method, bool(path.name), is_watch)
+                    if self.authorizer is not None:
+                        authorize(self.authorizer, request.user or ANONYMOUS, attributes_of(request, verb, path))
+                    served_there = self.registry.find(path.group, path.version, path.plural)
+                    if served_there is None or (path.namespace and not served_there.kind.namespaced):
+                        verb = ""
+                        raise NotFound("the server could not find the requested resource")
                     resource = served_there.kind.plural
-                    self._authorize(request.user or ANONYMOUS, verb, path)
                     action = self._action(path, served_there, verb)
                     self._note(request, path, served_there, verb, action)
                     answer = action(request, path, served_there)
@@ -228,7 +235,9 @@ class ApiServer(Handler):
         """Remember the route of a write that was allowed, whatever the name of its object."""
         if request.method in _READING:
             return
-        if self.authorizer is None or not self.authorizer.minds_names(request.user or ANONYMOUS):
+        if target.plural == "namespaces" and target.name:
+            return  # each is asked for in itself
+        if self.authorizer is None or not self.authorizer.depends_on_names(request.user or ANONYMOUS):
             self._routes.note(request, target, served, verb, action)
 
     async def _awaited(self, request: Request, answer: Awaitable[Response]) -> Response:
@@ -243,32 +252,21 @@ class ApiServer(Handler):
             yield Sample("apiserver_request_total", {"verb": verb, "resource": resource, "code": str(code)}, count)
 
     def _page(self, request: Request) -> Response | Awaitable[Response]:
-        user = request.user or ANONYMOUS
-        if self.authorizer is not None and not self.authorizer.allows(
-            user, request.method.lower(), "", "", "", "", "", request.path
-        ):
-            raise Forbidden(f'forbidden: User "{user.name}" cannot {request.method.lower()} path "{request.path}"')
+        self.authorize_path(request.user or ANONYMOUS, request.method.lower(), request.path)
         for pages in self.pages:
             response = pages.handle(request)
             if response is not None:
                 return response
         raise NotFound("the server could not find the requested resource")
 
-    def _authorize(self, user: User, verb: str, target: ResourcePath) -> None:
-        if self.authorizer is None:
-            return
-        group, _, plural, namespace, name, subresource = target
-        if self.authorizer.allows(user, verb, group, plural, subresource, namespace, name, ""):
-            return
-        full = f"{plural}.{group}" if group else plural
-        shown = f"{full}/{subresource}" if subresource else full
-        named = f' "{name}"' if name else ""
-        scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-        raise Forbidden(
-            f'{full}{named} is forbidden: User "{user.name}" cannot {verb} resource '
-            f'"{plural}{"/" + subresource if subresource else ""}" in API group "{group}" {scope}',
-            details={"kind": shown, "name": name, "group": group},
-        )
+    def authorize_path(self, user: User, verb: str, path: str) -> None:
+        """Return when the user may do something (a lower-case HTTP method) on a path that is no resource.
+
+        Raises:
+            Forbidden: It may not.
+        """
+        if self.authorizer is not None:
+            authorize(self.authorizer, user, Attributes(verb, path=path))
 
     def _action(self, target: ResourcePath, served: Served, verb: str) -> Action:
         """Return what answers a request; depends on whether the target has a name, and on none that it has.

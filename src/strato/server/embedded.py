@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import msgspec
-
 from strato.admission import Chain
-from strato.api import catalog
-from strato.api.kinds import Kind
 from strato.clock import Clock, work_timer
 from strato.metrics import Registry as Metrics
 from strato.server.api import ApiServer
-from strato.server.auth.rbac import Authorizer
+from strato.server.auth.authorizer import Authorizer, WriteRights
 from strato.server.discovery import Discovery
 from strato.server.encryption import Encryption
 from strato.server.expiry import EventExpiry
@@ -29,7 +25,7 @@ from strato.server.rest.state import AdmitAll, State
 from strato.server.rest.tokens import Tokens
 from strato.server.rootca import RootCertificates
 from strato.server.seed import seed
-from strato.server.store import Change, Store
+from strato.server.store import Store
 
 
 def in_memory_server(
@@ -116,36 +112,18 @@ def _assemble(
     if root_certificate:
         RootCertificates(state, root_certificate)
     EventExpiry(state)
+    authorizer = Authorizer.of_store(store) if rbac else None
     return ApiServer(
         store,
         clock,
         rng,
         registry=registry,
         admission=chain,
-        authorizer=Authorizer(_RoleReader(store)) if rbac else None,
+        authorizer=authorizer,
+        write_rights=None if authorizer is None else lambda state: WriteRights(authorizer, state.latest),
         pages=(Discovery(registry, clock), OpenApi(registry)),
         logs=logs,
         metrics=metrics,
         tokens=tokens,
         flows=flows,
     )
-
-
-class _RoleReader:
-    """Reads roles and bindings, and tells when one of them changed."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self.rbac_revision = 0
-        for kind in (catalog.ROLE, catalog.ROLEBINDING, catalog.CLUSTERROLE, catalog.CLUSTERROLEBINDING):
-            store.on_publish(kind.resource, self._observe)
-
-    def _observe(self, resource: str, event: Change) -> None:
-        del resource
-        self.rbac_revision = event.revision
-
-    def list(self, kind: Kind, namespace: str) -> Sequence[Json]:
-        """Return all objects of a kind."""
-        bucket = self._store.bucket(kind.resource)
-        prefix = f"{namespace}/" if namespace else ""
-        return [msgspec.json.decode(bucket.objects[key].body) for key in bucket.keys(prefix)]

@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, unquote
 
 import httptools
 
+from strato.api.wire import User
 from strato.clock import Clock
 
 _SHORT_BYTES = 2048
@@ -24,9 +25,11 @@ class Head:
     """What a request says before its body."""
 
     __slots__ = (
+        "annotations",
         "expects",
         "headers",
         "impersonation",
+        "impersonator",
         "in_chunks",
         "keeps_alive",
         "length",
@@ -45,6 +48,10 @@ class Head:
         """By name in lower case; of two alike the first counts."""
         self.impersonation: list[tuple[bytes, bytes]] = []
         """The headers ``impersonate-…``, repeated ones apart."""
+        self.impersonator: User | None = None
+        """Who asks to act as another."""
+        self.annotations: dict[str, str] | None = None
+        """Of the request in the audit log; None where none is written."""
         self.length: int | None = 0
         """Bytes of the body; None where only its end will tell."""
         self.keeps_alive = True

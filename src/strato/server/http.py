@@ -85,7 +85,8 @@ class App(Service):
         """
         try:
             user = self._authenticate(head.headers, head.peer)
-            if head.impersonation and self._impersonate is not None and _acts_as_another(head.headers):
+            if head.impersonation and self._impersonate is not None:
+                head.impersonator = user
                 user = self._impersonate(user, head.impersonation)
         except ApiError:
             raise
@@ -99,7 +100,7 @@ class App(Service):
         """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer."""
         try:
             headers = head.headers
-            request = Request(head.method, head.path, head.query, headers, body, user)
+            request = Request(head.method, head.path, head.query, headers, body, user, annotations=head.annotations)
             later: Awaitable[Response] | None
             if "content-encoding" in headers or (len(body) > INLINE_BYTES and is_slow(body, _content_type(headers))):
                 later = self._decode_first(request)
@@ -144,17 +145,13 @@ def _failed(head: Head) -> ApiError:
     return ApiError("an error on the server has prevented the request from succeeding")
 
 
-def _acts_as_another(headers: Mapping[str, str]) -> bool:
-    return "impersonate-user" in headers or "impersonate-group" in headers
-
-
 def create_app(
     handler: Handler,
     authenticate: Authenticate,
     metrics: Registry | None = None,
     *,
     ready: Ready = dict,
-    authorize_path: Callable[[User, str, str], ApiError | None] | None = None,
+    authorize_path: Callable[[User, str, str], None] | None = None,
     impersonate: Impersonate | None = None,
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
 ) -> App:
@@ -165,7 +162,7 @@ def create_app(
         authenticate: Who asks; its `Unauthorized` becomes the answer.
         metrics: Rendered at ``/metrics``; without it that path goes to the core.
         ready: Checks behind ``/readyz``.
-        authorize_path: Decides over ``/metrics`` and the health paths as (user, verb, path); None lets all pass.
+        authorize_path: Raises when (user, verb, path) may not be, on ``/metrics`` and the health paths; None lets all.
         impersonate: Acts as somebody else where a request wants that; None ignores the wish.
         other_metrics: More of the text at ``/metrics``, of another process; names differ from those of ``metrics``.
     """

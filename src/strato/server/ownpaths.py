@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from strato.api.wire import Request, Response, User
-from strato.errors import ApiError
 from strato.metrics import CONTENT_TYPE, Registry
+from strato.server.rest.rights import ANONYMOUS
 
 _HEALTH = frozenset(("/healthz", "/livez", "/readyz"))
 
@@ -27,7 +27,7 @@ class OwnPaths:
         self,
         metrics: Registry | None,
         ready: Ready,
-        authorize: Callable[[User, str, str], ApiError | None] | None,
+        authorize: Callable[[User, str, str], None] | None,
         other_metrics: Callable[[], Awaitable[bytes]] | None,
     ) -> None:
         self._metrics = metrics
@@ -46,10 +46,8 @@ class OwnPaths:
         is_metrics = path == "/metrics" and self._metrics is not None
         if base not in _HEALTH and not is_metrics:
             return None
-        if self._authorize is not None and request.user is not None:
-            denied = self._authorize(request.user, request.method.lower(), path)
-            if denied is not None:
-                raise denied
+        if self._authorize is not None:
+            self._authorize(request.user or ANONYMOUS, request.method.lower(), path)
         if is_metrics:
             assert self._metrics is not None
             others = await self._other_metrics() if self._other_metrics is not None else b""

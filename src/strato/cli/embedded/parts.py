@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-import socket
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from strato.api.wire import User
 from strato.cli.embedded.options import EmbeddedOptions, Part
+from strato.cli.home import node_name
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
@@ -87,7 +87,7 @@ def build(
         from strato.node.hollow import HollowNodes
 
         hollow = HollowNodes(
-            client(bootstrap.NODE),
+            client(bootstrap.HOLLOW_NODES),
             informers,
             clock,
             random,
@@ -99,7 +99,10 @@ def build(
         names.extend(hollow.names)
         members.append(("hollow nodes", hollow.run))
         milestones.append(hollow.registered)
-    node = _sandbox_node(options, client(bootstrap.NODE), informers, clock, random) if options.sandbox else None
+    node = None
+    if options.sandbox:
+        name = node_name()
+        node = _sandbox_node(options, name, client(bootstrap.node(name)), informers, clock, random)
     if node is not None:
         names.append(node.name)
         members.append(("sandbox node", node.run))
@@ -110,7 +113,7 @@ def build(
 
 
 def _sandbox_node(
-    options: EmbeddedOptions, cluster: Cluster, informers: Informers, clock: Clock, random: Random
+    options: EmbeddedOptions, name: str, cluster: Cluster, informers: Informers, clock: Clock, random: Random
 ) -> SandboxNode:
     from strato.node.sandbox.gpupool import Offer
     from strato.node.sandbox.node import SandboxNode
@@ -119,7 +122,7 @@ def _sandbox_node(
         cluster,
         clock,
         random,
-        name=socket.gethostname().lower(),
+        name=name,
         data_dir=options.home.node,
         hidden=[options.home.path, options.data_dir],
         informers=informers,

@@ -39,7 +39,8 @@ def apiserver(
 ) -> None:
     """Run the embedded Kubernetes API alone, with admission in it.
 
-    HOME/kubeconfig is the administrator's; kubeconfig.scheduler, .controllers, .node and .webhook are the components'.
+    HOME/kubeconfig is the administrator's; kubeconfig.scheduler, .controllers, .webhook and .hollow-nodes are the
+    components', kubeconfig.node is that of this machine as a node.
     It serves /healthz and /metrics itself and needs no lease: one process owns the journal.
     """
     home = home_of(ctx)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import socket
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from strato.api import catalog
 from strato.cli.connect import connect, home_of
 from strato.cli.goflags import GoCommand
+from strato.cli.home import node_name as default_name
 from strato.cli.machine import machine_options
 from strato.cli.quantities import QUANTITY
 from strato.cli.run.common import Common, Member, component_options, serve
 from strato.cli.serving import make_random, run_loop
+from strato.client.cluster import Cluster
 from strato.clock import SystemClock
-from strato.errors import UsageError
+from strato.errors import ApiError, UsageError
 from strato.metrics import Registry
 
 if TYPE_CHECKING:
@@ -79,7 +81,7 @@ def node(
     directory = data_dir or home.node
     if sandbox and home.running_pid() is not None and home.ready().get("node") and directory == home.node:
         raise UsageError(f"this machine is a node of the cluster of {home.path} already; name another --data-dir")
-    node_name = name or socket.gethostname().lower()
+    node_name = name or default_name()
     door = _door(sandbox, node_name, directory, kubelet_port, client_ca_file)
 
     async def main() -> None:
@@ -96,7 +98,8 @@ def node(
             from strato.node.sandbox.gpupool import Offer
             from strato.node.sandbox.node import SandboxNode
 
-            informers = Informers(cluster, clock, random)  # of all pods: hosts files name the peers on other nodes
+            # of all pods: hosts files name the peers on other nodes. A node's own identity sees its own pods alone
+            informers = Informers(cluster, clock, random) if await _sees_all_pods(cluster) else None
             machine = SandboxNode(
                 cluster,
                 clock,
@@ -118,18 +121,30 @@ def node(
                 try:
                     await machine.run()
                 finally:
-                    await informers.stop()
+                    if informers is not None:
+                        await informers.stop()
 
             members.append(Member(name="sandbox node", work=be_a_node))
             if door is not None:
                 from strato.api.core import Pod
                 from strato.cli.run.nodelogs import NodeLogs, serve_logs
 
-                logs = NodeLogs(cluster, node_name, informers.informer(Pod).get, machine.logs)
+                pods = informers.informer(Pod).get if informers is not None else machine.pod
+                logs = NodeLogs(cluster, node_name, pods, machine.logs)
                 members.append(Member(name="logs of this node", work=partial(serve_logs, door, logs, clock)))
         await serve(cluster, random, common, members, Registry())
 
     run_loop(main)
+
+
+async def _sees_all_pods(cluster: Cluster) -> bool:
+    """Ask whether this process may list the pods of other nodes too; a server that cannot say so may let it."""
+    question = {"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}}
+    try:
+        review = await cluster.create(catalog.SELFSUBJECTACCESSREVIEW, question)
+    except ApiError:
+        return True
+    return bool(review["status"].get("allowed"))
 
 
 def _door(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> LogDoor | None:

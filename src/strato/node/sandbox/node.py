@@ -189,6 +189,10 @@ class SandboxNode:
         """The node's image store."""
         return self._machine.images
 
+    def pod(self, key: tuple[str, str]) -> Pod | None:
+        """Return a pod by namespace and name, as far as this node knows it."""
+        return self._informer.get(key)
+
     def summary(self) -> NodeSummary:
         """Return what a person wants to know of the node."""
         return NodeSummary(

@@ -22,9 +22,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.wire import User
-from strato.clock import Clock
+from strato.clock import Clock, parse_time
 from strato.errors import UsageError
 from strato.server.auth.files import write_secret
+from strato.server.lru import LruCache
 from strato.server.rest.tokens import API_AUDIENCE
 
 Json = Mapping[str, Any]
@@ -35,6 +36,11 @@ BOUND_KINDS: dict[str, Kind] = {"Pod": catalog.POD, "Secret": catalog.SECRET, "N
 _SHA = ec.ECDSA(hashes.SHA256())
 _SIZE = 32
 _MAX_VERIFIED = 4096
+_MAX_VERIFIED_BYTES = 16 << 20
+_MAX_TOKEN_BYTES = 16 << 10
+"""Longer ones are nobody's: a token that we issue is far from that, whatever its audiences."""
+_GONE_SECONDS = 60
+"""For how long after its time an object on its way out still counts, as in Kubernetes."""
 
 
 class AccountTokens:
@@ -52,20 +58,24 @@ class AccountTokens:
         self._key = _load_or_make(key_path)
         self._clock = clock
         self._look_up: LookUp = lambda _kind, _namespace, _name: None
-        self._verified: dict[str, dict[str, Any]] = {}
+        self._verified: LruCache[str, dict[str, Any]] = LruCache(
+            _MAX_VERIFIED, max_weight=_MAX_VERIFIED_BYTES, weigh=lambda token, _claims: 3 * len(token)
+        )
 
     def use_objects(self, look_up: LookUp) -> None:
         """Check from now on that accounts and bound objects are still there."""
         self._look_up = look_up
 
-    def issue(self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Json | None, token_id: str) -> str:
+    def issue(
+        self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Sequence[Json], token_id: str
+    ) -> str:
         """Return a new token of an account.
 
         Args:
             account: The ServiceAccount.
             audiences: Whom it is meant for.
             seconds: How long it is good for.
-            bound: The object whose end is the token's end.
+            bound: The object whose end is the token's end; behind a pod its node.
             token_id: Tells this token from all others.
         """
         metadata, now = account["metadata"], int(self._clock.now())
@@ -73,9 +83,9 @@ class AccountTokens:
             "namespace": metadata["namespace"],
             "serviceaccount": {"name": metadata["name"], "uid": metadata["uid"]},
         }
-        if bound is not None:
-            what = bound["metadata"]
-            private[bound["kind"].lower()] = {"name": what["name"], "uid": what["uid"]}
+        for one in bound:
+            what = one["metadata"]
+            private[one["kind"].lower()] = {"name": what["name"], "uid": what["uid"]}
         claims = {
             "aud": list(audiences),
             "exp": now + seconds,
@@ -90,36 +100,50 @@ class AccountTokens:
         r, s = decode_dss_signature(self._key.sign(signed.encode(), _SHA))
         return f"{signed}.{_pack(r.to_bytes(_SIZE, 'big') + s.to_bytes(_SIZE, 'big'))}"
 
-    def find(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Return whose token this is; None when it is not ours, has ended or is for other audiences."""
+    def find(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
+        """Return whose token this is, and for which of the audiences; without any, of this API.
+
+        None when it is not ours, has ended or is for other audiences.
+        """
         claims = self._verified.get(token)
         if claims is None:
-            claims = self._verify(token)
+            claims = self._verify(token) if len(token) <= _MAX_TOKEN_BYTES else None
             if claims is None:
                 return None
-            if len(self._verified) >= _MAX_VERIFIED:
-                self._verified.clear()
-            self._verified[token] = claims
-        if not claims["nbf"] <= self._clock.now() < claims["exp"]:
+            self._verified.put(token, claims)
+        now = self._clock.now()
+        if not claims["nbf"] <= now < claims["exp"]:
             return None
-        if not set(claims["aud"]) & set(audiences or (API_AUDIENCE,)):
-            return None
-        return self._user_of(claims["kubernetes.io"])
+        shared = [one for one in audiences or (API_AUDIENCE,) if one in claims["aud"]]
+        user = self._user_of(claims["kubernetes.io"], claims["jti"], now) if shared else None
+        return (user, shared) if user is not None else None
 
-    def _user_of(self, private: Json) -> User | None:
+    def _user_of(self, private: Json, token_id: str, now: float) -> User | None:
         namespace, account = private["namespace"], private["serviceaccount"]
-        if not self._is_there(catalog.SERVICEACCOUNT, namespace, account):
+        if not self._is_there(catalog.SERVICEACCOUNT, namespace, account, now):
             return None
+        extra = [("authentication.kubernetes.io/credential-id", (f"JTI={token_id}",))]
         for name, kind in BOUND_KINDS.items():
             bound = private.get(name.lower())
-            if bound is not None and not self._is_there(kind, namespace if kind.namespaced else "", bound):
-                return None
+            if bound is None:
+                continue
+            if not (name == "Node" and "pod" in private):  # told of the pod's node, not bound to it
+                place = namespace if kind.namespaced else ""
+                if not self._is_there(kind, place, bound, now):
+                    return None
+            if name != "Secret":
+                extra.append((f"authentication.kubernetes.io/{name.lower()}-name", (bound["name"],)))
+                extra.append((f"authentication.kubernetes.io/{name.lower()}-uid", (bound["uid"],)))
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-        return User(user_name(namespace, account["name"]), groups, account["uid"])
+        return User(user_name(namespace, account["name"]), groups, account["uid"], tuple(sorted(extra)))
 
-    def _is_there(self, kind: Kind, namespace: str, wanted: Json) -> bool:
+    def _is_there(self, kind: Kind, namespace: str, wanted: Json, now: float) -> bool:
+        """Whether an object is the same one still, and did not have to be gone by now."""
         found = self._look_up(kind, namespace, wanted["name"])
-        return found is not None and found["metadata"]["uid"] == wanted["uid"]
+        if found is None or found["metadata"]["uid"] != wanted["uid"]:
+            return False
+        ends = found["metadata"].get("deletionTimestamp")
+        return not ends or parse_time(ends) >= now - _GONE_SECONDS
 
     def _verify(self, token: str) -> dict[str, Any] | None:
         signed, _, signature = token.rpartition(".")

@@ -13,6 +13,12 @@ from strato.api.wire import User
 
 Json = dict[str, Any]
 
+
+def node(name: str) -> User:
+    """Return the identity of a node; what it may do is decided by `strato.server.auth.nodes`."""
+    return User(f"system:node:{name}", ("system:nodes", AUTHENTICATED))
+
+
 AUTHENTICATED = "system:authenticated"
 """The group of everybody who proved who they are."""
 
@@ -20,9 +26,10 @@ ADMIN = User("strato:admin", ("system:masters", AUTHENTICATED))
 VIEWER = User("strato:view", (AUTHENTICATED,))
 SCHEDULER = User("strato:scheduler", (AUTHENTICATED,))
 CONTROLLERS = User("strato:controllers", (AUTHENTICATED,))
-NODE = User("strato:node", ("system:nodes", AUTHENTICATED))
+HOLLOW_NODES = User("strato:hollow-nodes", (AUTHENTICATED,))
+"""All hollow nodes together: they run nothing, and their client has no right to what pods use."""
 WEBHOOK = User("strato:webhook", (AUTHENTICATED,))
-IDENTITIES: tuple[User, ...] = (ADMIN, VIEWER, SCHEDULER, CONTROLLERS, NODE, WEBHOOK)
+IDENTITIES: tuple[User, ...] = (ADMIN, VIEWER, SCHEDULER, CONTROLLERS, HOLLOW_NODES, WEBHOOK)
 
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
@@ -133,7 +140,15 @@ def _basic_roles() -> list[Json]:
             ],
         ),
         _bind("system:basic-user", "system:basic-user", authenticated),
-        _role("system:monitoring", [_paths("/metrics", "/healthz", "/healthz/*", "/livez", "/readyz")]),
+        _role(
+            "system:monitoring",
+            [
+                _paths(
+                    "/metrics",
+                    *(f"{path}{below}" for path in ("/healthz", "/livez", "/readyz") for below in ("", "/*")),
+                )
+            ],
+        ),
         _bind("system:monitoring", "system:monitoring", ("Group", "system:monitoring")),
     ]
 
@@ -228,15 +243,12 @@ def _component_roles() -> list[Json]:
             _rule(("create",), ("apps", "batch", "discovery.k8s.io", "networking.k8s.io"), "*"),
             _rule(("create",), _VOLCANO, "*"),
         ],
-        NODE: [
+        HOLLOW_NODES: [
             events,
             leases,
             _rule((*_READ, "create", *_CHANGE), "", "nodes"),
             _rule(_CHANGE, "", ("nodes/status", "pods/status")),
-            _rule((*_READ, "delete", *_CHANGE), "", "pods"),
-            _rule(_READ, "", ("configmaps", "persistentvolumeclaims", "persistentvolumes", "secrets")),
-            _rule(_READ, "", ("namespaces", "serviceaccounts", "services")),
-            _rule(("create",), "", "serviceaccounts/token"),
+            _rule((*_READ, "delete"), "", "pods"),
             _rule((*_READ, "create", *_CHANGE), "nodeinfo.volcano.sh", "*"),
         ],
         WEBHOOK: [

@@ -7,12 +7,12 @@ changed, the CA when it is about to end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.x509.oid import NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from strato.api.wire import User
 from strato.clock import Clock
@@ -24,6 +24,16 @@ _CA_DAYS = 3650
 _LEAF_DAYS = 365
 _RENEW_DAYS = 120
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+
+
+class Peer(NamedTuple):
+    """A client's certificate."""
+
+    user: User | None
+    """None when it is not one of ours, or names nobody."""
+    begins: float
+    ends: float
+    """Seconds since 1970."""
 
 
 class CertificateAuthority:
@@ -72,16 +82,24 @@ class CertificateAuthority:
         return self._authority.client(user.name, user.groups, now_seconds=self._clock.now(), days=_LEAF_DAYS)
 
     def user_of(self, peer: bytes) -> User | None:
-        """Return whose certificate (DER) TLS has verified; None when this CA did not issue it or it has ended."""
+        """Return whose certificate (DER) TLS has verified; None when it is no client's of this CA, or not of now."""
+        known = self.identify(peer)
+        return known.user if self.is_now(known) else None
+
+    def identify(self, peer: bytes) -> Peer:
+        """Return whose certificate (DER) that is and from when to when, without a look at the clock."""
         certificate = x509.load_der_x509_certificate(peer)
+        times = certificate.not_valid_before_utc.timestamp(), certificate.not_valid_after_utc.timestamp()
         try:
             certificate.verify_directly_issued_by(self._authority.certificate)
-        except (ValueError, TypeError, InvalidSignature):
-            return None
-        now = datetime.fromtimestamp(self._clock.now(), UTC)
-        if not certificate.not_valid_before_utc <= now <= certificate.not_valid_after_utc:
-            return None
-        return user_named(certificate)
+            purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+            return Peer(None, *times)
+        return Peer(user_named(certificate) if ExtendedKeyUsageOID.CLIENT_AUTH in purposes else None, *times)
+
+    def is_now(self, peer: Peer) -> bool:
+        """Return whether a certificate is valid now."""
+        return peer.begins <= self._clock.now() <= peer.ends
 
     def _load_or_make(self) -> Authority:
         certificate, key = self._folder / "ca.crt", self._folder / "ca.key"
@@ -112,7 +130,7 @@ def user_named(certificate: x509.Certificate) -> User | None:
     """Return the user a verified client certificate names: common name and organizations; None without a name."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     groups = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
-    if not names:
+    if not names or not names[-1].value:
         return None
     listed = (*(str(one.value) for one in groups), "system:authenticated")
-    return User(str(names[0].value), tuple(dict.fromkeys(listed)))
+    return User(str(names[-1].value), tuple(dict.fromkeys(listed)))

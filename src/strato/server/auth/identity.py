@@ -8,11 +8,15 @@ from typing import Any
 from strato.api.wire import User
 from strato.errors import NotFound, Unauthorized
 from strato.server.auth.accounts import AccountTokens, LookUp
-from strato.server.auth.ca import CertificateAuthority
+from strato.server.auth.ca import CertificateAuthority, Peer
 from strato.server.auth.tokens import Tokens
+from strato.server.lru import LruCache
+from strato.server.rest.rights import ANONYMOUS
+from strato.server.rest.tokens import API_AUDIENCE
 
-ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+__all__ = ["ANONYMOUS", "Authenticator"]
 _MAX_PEERS = 1024
+_MAX_PEER_BYTES = 8 << 20
 
 
 class Authenticator:
@@ -30,7 +34,9 @@ class Authenticator:
         self._tokens = tokens
         self._ca = ca
         self._accounts = accounts
-        self._peers: dict[bytes, User | None] = {}
+        self._peers: LruCache[bytes, Peer] = LruCache(
+            _MAX_PEERS, max_weight=_MAX_PEER_BYTES, weigh=lambda certificate, _peer: 2 * len(certificate)
+        )
 
     def __call__(self, headers: Mapping[str, str], peer: bytes | None = None) -> User:
         """Return the user.
@@ -45,22 +51,26 @@ class Authenticator:
         credentials = headers.get("authorization")
         if credentials:
             scheme, _, token = credentials.partition(" ")
-            user = self.identify(token.strip()) if scheme.lower() == "bearer" else None
-            if user is None:
+            found = self.identify(token.strip()) if scheme.lower() == "bearer" else None
+            if found is None:
                 raise Unauthorized("Unauthorized")
-            return user
+            return found[0]
         if peer is not None and self._ca is not None:
             user = self._of_peer(peer, self._ca)
             if user is not None:
                 return user
         return ANONYMOUS
 
-    def identify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Return whose token this is; None when it is nobody's, has ended, or is meant for others."""
+    def identify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
+        """Return whose token this is, and for which of the audiences; without any, of this API.
+
+        None when it is nobody's, has ended, or is for none of them. Tokens of people and components are for this API.
+        """
         user = self._tokens.find(token)
-        if user is None and self._accounts is not None:
-            user = self._accounts.find(token, audiences)
-        return user
+        if user is not None:
+            shared = [one for one in audiences or (API_AUDIENCE,) if one == API_AUDIENCE]
+            return (user, shared) if shared else None
+        return self._accounts.find(token, audiences) if self._accounts is not None else None
 
     def issue(
         self,
@@ -68,7 +78,7 @@ class Authenticator:
         *,
         audiences: Sequence[str],
         seconds: int,
-        bound: Mapping[str, Any] | None,
+        bound: Sequence[Mapping[str, Any]],
         token_id: str,
     ) -> str:
         """Return a new token of a service account.
@@ -86,8 +96,8 @@ class Authenticator:
             self._accounts.use_objects(look_up)
 
     def _of_peer(self, peer: bytes, ca: CertificateAuthority) -> User | None:
-        if peer not in self._peers:
-            if len(self._peers) >= _MAX_PEERS:
-                self._peers.clear()
-            self._peers[peer] = ca.user_of(peer)
-        return self._peers[peer]
+        known = self._peers.get(peer)
+        if known is None:
+            known = ca.identify(peer)
+            self._peers.put(peer, known)
+        return known.user if ca.is_now(known) else None

@@ -2,64 +2,82 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from urllib.parse import unquote
 
 from strato.api.wire import User
-from strato.errors import BadRequest, Forbidden
+from strato.errors import BadRequest
 from strato.server.auth.bootstrap import AUTHENTICATED
-from strato.server.auth.identity import ANONYMOUS
-from strato.server.rest.reviews import Authorizer
+from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, authorize
 
 _ACCOUNT = "system:serviceaccount:"
-_CORE_KINDS = frozenset(("users", "groups", "serviceaccounts"))
+_UNAUTHENTICATED = "system:unauthenticated"
 _IDENTITY_GROUP = "authentication.k8s.io"
+_PREFIX = b"impersonate-"
+_EXTRA = "extra-"
+_NAMESPACE = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 
 
 def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer | None) -> User:
-    """Return whom a request with ``Impersonate-…`` headers acts as.
+    """Return whom a request with ``Impersonate-…`` headers acts as; the same user when they want nobody.
 
     Args:
         user: Who asks, authenticated.
-        headers: As received, names in lower case, repeated ones apart. Extra fields are not kept: nothing reads them.
+        headers: As received, names in lower case, repeated ones apart.
         authorizer: Asked for the verb ``impersonate``; None lets everybody.
 
     Raises:
-        Forbidden: The user may not act as that user or in that group.
-        BadRequest: Groups or a uid without a user.
+        Forbidden: The user may not act as that user, in that group, or with that uid or extra value.
+        BadRequest: Groups, a uid or extra values without a user.
     """
     wanted: dict[str, list[str]] = {}
     for header, value in headers:
-        if header.startswith(b"impersonate-"):
-            wanted.setdefault(header[len(b"impersonate-") :].decode("latin-1"), []).append(value.decode("latin-1"))
-    names = [name for name in wanted.get("user", ()) if name]
-    if not names:
-        raise BadRequest(f"requested {sorted(wanted)} without impersonating a user name")
-    name, uid = names[0], next(iter(wanted.get("uid", ())), "")
+        if header.startswith(_PREFIX):
+            wanted.setdefault(header[len(_PREFIX) :].decode("latin-1"), []).append(value.decode("latin-1"))
+    name, uid = next(iter(wanted.get("user", ())), ""), next(iter(wanted.get("uid", ())), "")
     groups = tuple(wanted.get("group", ()))
-    account = name[len(_ACCOUNT) :].split(":") if name.startswith(_ACCOUNT) else []
-    if len(account) == 2:
+    extra = {unquote(key[len(_EXTRA) :]): tuple(some) for key, some in wanted.items() if key.startswith(_EXTRA)}
+    if not name:
+        if groups or uid or extra:
+            raise BadRequest(f"requested {sorted(wanted)} without impersonating a user")
+        return user
+    account = _account_of(name)
+    if account is not None:
         _check(user, authorizer, "serviceaccounts", account[1], namespace=account[0])
     else:
         _check(user, authorizer, "users", name)
     for group in groups:
         _check(user, authorizer, "groups", group)
+    for key, values in extra.items():
+        for one in values:
+            _check(user, authorizer, "userextras", one, subresource=key)
     if uid:
         _check(user, authorizer, "uids", uid)
-    if len(account) == 2 and not groups:
+    if account is not None and "group" not in wanted:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[0]}")
+    return User(name, _completed(name, groups), uid, tuple(sorted(extra.items())))
+
+
+def _account_of(name: str) -> tuple[str, str] | None:
+    """Return namespace and name of the service account that a user name is; None when it is no such name."""
+    parts = name[len(_ACCOUNT) :].split(":") if name.startswith(_ACCOUNT) else []
+    if len(parts) != 2 or not _NAMESPACE.fullmatch(parts[0]) or not _NAME.fullmatch(parts[1]):
+        return None
+    return parts[0], parts[1]
+
+
+def _completed(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the groups with the one that everybody is in, unless it was asked for, or its opposite was."""
     if name == ANONYMOUS.name:
-        return User(name, groups or ANONYMOUS.groups, uid)
-    return User(name, groups if AUTHENTICATED in groups else (*groups, AUTHENTICATED), uid)
+        return groups if _UNAUTHENTICATED in groups else (*groups, _UNAUTHENTICATED)
+    return groups if AUTHENTICATED in groups or _UNAUTHENTICATED in groups else (*groups, AUTHENTICATED)
 
 
-def _check(user: User, authorizer: Authorizer | None, resource: str, name: str, namespace: str = "") -> None:
-    group = "" if resource in _CORE_KINDS else _IDENTITY_GROUP
-    if authorizer is None or authorizer.allows(user, "impersonate", group, resource, "", namespace, name, ""):
-        return
-    scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
-    full = f"{resource}.{group}" if group else resource
-    raise Forbidden(
-        f'{full} "{name}" is forbidden: User "{user.name}" cannot impersonate resource "{resource}" '
-        f'in API group "{group}" {scope}',
-        details={"name": name, "group": group, "kind": resource},
-    )
+def _check(
+    user: User, authorizer: Authorizer | None, resource: str, name: str, *, namespace: str = "", subresource: str = ""
+) -> None:
+    group = _IDENTITY_GROUP if resource in ("uids", "userextras") else ""
+    if authorizer is not None:
+        authorize(authorizer, user, Attributes("impersonate", group, resource, subresource, namespace, name))

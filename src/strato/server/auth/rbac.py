@@ -1,89 +1,49 @@
 """RBAC: whether a user may do something, by Role, ClusterRole and their bindings.
 
-Bindings and roles are compiled per user into rules by namespace when first asked, and kept until the reader's
-revision changes; answers are kept too, so that a repeated question costs one dictionary lookup.
+What a user holds is compiled when first asked and kept until a role or binding changes; answers are kept too, so that
+a repeated question costs one dictionary lookup. Both are bounded, whoever asks what.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Iterator, Sequence
 
-from strato.api import catalog
-from strato.api.kinds import Kind
 from strato.api.wire import User
+from strato.server.auth.policy import Policy, Rule
+from strato.server.lru import LruCache
 
 MASTERS = "system:masters"
 """Members may do everything, whatever the objects say."""
-_MAX_ANSWERS = 50_000
+_MAX_USERS = 1024
+_MAX_ANSWERS = 65_536
+"""Of all users together."""
+_MAX_QUESTION_CHARS = 512
+"""Longer questions are answered anew each time."""
 
-Question = tuple[str, str, str, str, str, str, str]
-
-
-class Reader(Protocol):
-    """Plain reads of RBAC objects."""
-
-    @property
-    def rbac_revision(self) -> int:
-        """Changes whenever a role or binding changes."""
-        ...
-
-    def list(self, kind: Kind, namespace: str) -> Sequence[Mapping[str, Any]]:
-        """Return all objects of a kind; an empty namespace means all of them."""
-        ...
+Question = tuple[str, str, str, str, str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One ``PolicyRule``, ready to be asked."""
+class _Held:
+    """What one user holds, and what was answered of it."""
 
-    verbs: frozenset[str]
-    groups: frozenset[str]
-    resources: frozenset[str]
-    names: frozenset[str]
-    paths: tuple[str, ...]
+    __slots__ = ("answers", "has_names", "rules")
 
-    def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
-        """Whether the rule covers a resource request; ``resource`` carries its subresource (``pods/log``)."""
-        if verb not in self.verbs and "*" not in self.verbs:
-            return False
-        if group not in self.groups and "*" not in self.groups:
-            return False
-        if resource not in self.resources and "*" not in self.resources:
-            _, slash, subresource = resource.partition("/")
-            if not slash or f"*/{subresource}" not in self.resources:
-                return False
-        return not self.names or name in self.names
-
-    def allows_path(self, verb: str, path: str) -> bool:
-        """Whether the rule covers a path that is no resource; a trailing ``*`` covers what follows."""
-        if verb not in self.verbs and "*" not in self.verbs:
-            return False
-        return any(path == one or (one.endswith("*") and path.startswith(one[:-1])) for one in self.paths)
+    def __init__(self, rules: dict[str, list[Rule]]) -> None:
+        self.rules = rules
+        """By namespace; those under the empty one hold everywhere."""
+        self.has_names = any(rule.names for some in rules.values() for rule in some)
+        """Whether any rule is about single objects; otherwise an answer holds for every name."""
+        self.answers: dict[Question, bool] = {}
 
 
-def compile_rule(rule: Mapping[str, Any]) -> Rule:
-    """Compile a ``PolicyRule``."""
-    return Rule(
-        frozenset(rule.get("verbs") or ()),
-        frozenset(rule.get("apiGroups") or ()),
-        frozenset(rule.get("resources") or ()),
-        frozenset(rule.get("resourceNames") or ()),
-        tuple(rule.get("nonResourceURLs") or ()),
-    )
-
-
-class Authorizer:
+class Rbac:
     """Answers for all users; only ever on one thread."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        self._revision: int | None = None
-        self._users: dict[User, dict[str, list[Rule]]] = {}
-        self._answers: dict[User, dict[Question, bool]] = {}
-        self._named: dict[User, bool] = {}
-        """Whether any rule of a user is about single objects; otherwise an answer holds for every name."""
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+        self._revision = -1
+        self._held: LruCache[tuple[str, tuple[str, ...]], _Held] = LruCache(_MAX_USERS)
+        self._answers = 0
 
     def allows(
         self,
@@ -110,110 +70,84 @@ class Authorizer:
         """
         if MASTERS in user.groups:
             return True
-        self._keep_up()
-        answers = self._answers.get(user)
-        if answers is None or len(answers) > _MAX_ANSWERS:
-            answers = self._answers[user] = {}
-        if name and not self._minds_names(user):
-            name = ""
-        question = (verb, group, resource, subresource, namespace, name, path)
-        known = answers.get(question)
-        if known is None:
-            known = answers[question] = self._decide(user, question)
-        return known
-
-    @property
-    def revision(self) -> int:
-        """Grows with every change of a role or a binding."""
-        return self._reader.rbac_revision
-
-    def minds_names(self, user: User) -> bool:
-        """Return whether any rule of a user is about single objects; otherwise answers hold for every name."""
-        if MASTERS in user.groups:
-            return False
-        self._keep_up()
-        return self._minds_names(user)
-
-    def _keep_up(self) -> None:
-        """Forget what was found out from roles and bindings that have changed."""
-        if self._revision != self._reader.rbac_revision:
-            self._revision = self._reader.rbac_revision
-            self._users.clear()
-            self._answers.clear()
-            self._named.clear()
-
-    def _minds_names(self, user: User) -> bool:
-        known = self._named.get(user)
-        if known is None:
-            self.rules(user, "")
-            known = any(rule.names for rules in self._users[user].values() for rule in rules)
-            self._named[user] = known
-        return known
-
-    def rules(self, user: User, namespace: str) -> list[Rule]:
-        """Return the rules that hold for a user in a namespace (cluster-wide ones included)."""
-        compiled = self._users.get(user)
-        if compiled is None:
-            compiled = self._users[user] = self._compile(user)
-        everywhere = compiled.get("", [])
-        return everywhere + compiled.get(namespace, []) if namespace else everywhere
-
-    def _decide(self, user: User, question: Question) -> bool:
-        verb, group, resource, subresource, namespace, name, path = question
-        rules = self.rules(user, namespace)
+        held = self._of(user)
         if path:
-            return any(rule.allows_path(verb, path) for rule in rules)
+            return any(rule.allows_path(verb, path) for rule in held.rules.get("", ()))
+        question = (verb, group, resource, subresource, namespace, name if held.has_names else "")
+        known = held.answers.get(question)
+        if known is None:
+            known = _decide(held, question)
+            if sum(map(len, question)) <= _MAX_QUESTION_CHARS:
+                self._note(held, question, known)
+        return known
+
+    def rules(self, user: User, namespace: str) -> Sequence[Rule]:
+        """Return the rules that hold for a user in a namespace (cluster-wide ones included)."""
+        held = self._of(user)
+        everywhere = held.rules.get("", [])
+        return everywhere + held.rules.get(namespace, []) if namespace else everywhere
+
+    def has_names(self, user: User) -> bool:
+        """Return whether any rule of a user is about single objects; otherwise answers hold for every name."""
+        return MASTERS not in user.groups and self._of(user).has_names
+
+    def reason(
+        self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
+    ) -> str:
+        """Return why the user may or may not, in Kubernetes' words; empty when there is nothing to say."""
+        if MASTERS in user.groups:
+            return ""
         full = f"{resource}/{subresource}" if subresource else resource
-        return any(rule.allows(verb, group, full, name) for rule in rules)
-
-    def _compile(self, user: User) -> dict[str, list[Rule]]:
-        read = self._reader.list
-        cluster_roles = {one["metadata"]["name"]: one for one in read(catalog.CLUSTERROLE, "")}
-        by_namespace: dict[str, list[Rule]] = {}
-        for binding in read(catalog.CLUSTERROLEBINDING, ""):
-            if _names(binding, user, ""):
-                role = cluster_roles.get(binding["roleRef"]["name"])
-                by_namespace.setdefault("", []).extend(_rules(role, cluster_roles))
-        roles: dict[tuple[str, str], Mapping[str, Any]] | None = None
-        for binding in read(catalog.ROLEBINDING, ""):
-            namespace = binding["metadata"]["namespace"]
-            if not _names(binding, user, namespace):
+        missing = []
+        for grant in self.policy.grants(user):
+            if grant.namespace and (path or grant.namespace != namespace):
                 continue
-            reference = binding["roleRef"]
-            if reference.get("kind") == "ClusterRole":
-                role = cluster_roles.get(reference["name"])
-            else:
-                if roles is None:
-                    roles = {(o["metadata"]["namespace"], o["metadata"]["name"]): o for o in read(catalog.ROLE, "")}
-                role = roles.get((namespace, reference["name"]))
-            by_namespace.setdefault(namespace, []).extend(_rules(role, cluster_roles))
-        return by_namespace
+            if grant.rules is None:
+                missing.append(grant.role)
+                continue
+            for rule in grant.rules:
+                if rule.allows_path(verb, path) if path else rule.allows(verb, group, full, name):
+                    return f"RBAC: allowed by {grant.source}"
+        return f"RBAC: {_aggregate(missing)}" if missing else ""
+
+    def _of(self, user: User) -> _Held:
+        if self._revision != self.policy.revision:
+            self._revision = self.policy.revision
+            self._forget()
+        key = (user.name, user.groups)
+        held = self._held.get(key)
+        if held is None:
+            rules: dict[str, list[Rule]] = {}
+            for grant in self.policy.grants(user):
+                rules.setdefault(grant.namespace, []).extend(grant.rules or ())
+            held = _Held(rules)
+            self._held.put(key, held)
+        return held
+
+    def _note(self, held: _Held, question: Question, answer: bool) -> None:
+        if self._answers >= _MAX_ANSWERS:
+            self._forget()
+        self._answers += 1
+        held.answers[question] = answer
+
+    def _forget(self) -> None:
+        self._held.clear()
+        self._answers = 0
 
 
-def _names(binding: Mapping[str, Any], user: User, namespace: str) -> bool:
-    """Whether one of the binding's subjects is the user."""
-    for subject in binding.get("subjects") or ():
-        kind, name = subject.get("kind"), subject.get("name")
-        if kind == "User" and name == user.name:
-            return True
-        if kind == "Group" and name in user.groups:
-            return True
-        account_namespace = subject.get("namespace") or namespace
-        if kind == "ServiceAccount" and user.name == f"system:serviceaccount:{account_namespace}:{name}":
-            return True
-    return False
+def _decide(held: _Held, question: Question) -> bool:
+    verb, group, resource, subresource, namespace, name = question
+    full = f"{resource}/{subresource}" if subresource else resource
+    return any(rule.allows(verb, group, full, name) for rule in _rules(held, namespace))
 
 
-def _rules(
-    role: Mapping[str, Any] | None, cluster_roles: Mapping[str, Mapping[str, Any]], above: tuple[str, ...] = ()
-) -> Iterator[Rule]:
-    """Yield a role's rules; an aggregated one is the union of the roles its selectors match (circles are cut)."""
-    if role is None or role["metadata"]["name"] in above:
-        return
-    yield from map(compile_rule, role.get("rules") or ())
-    path = (*above, role["metadata"]["name"])
-    for selector in (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
-        wanted = (selector.get("matchLabels") or {}).items()
-        for other in cluster_roles.values():
-            if wanted and wanted <= (other["metadata"].get("labels") or {}).items():
-                yield from _rules(other, cluster_roles, path)
+def _rules(held: _Held, namespace: str) -> Iterator[Rule]:
+    yield from held.rules.get("", ())
+    if namespace:
+        yield from held.rules.get(namespace, ())
+
+
+def _aggregate(texts: list[str]) -> str:
+    """Return errors as Kubernetes prints several: in brackets, each once."""
+    unique = list(dict.fromkeys(texts))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"

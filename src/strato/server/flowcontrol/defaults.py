@@ -68,7 +68,7 @@ def _users(*names: str) -> list[Json]:
 
 
 _WHOEVER = _groups("system:unauthenticated", "system:authenticated")
-_NODES = _groups("system:nodes")
+_NODES = [*_groups("system:nodes"), *_users(bootstrap.HOLLOW_NODES.name)]
 _SYSTEM_ACCOUNTS = [{"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": "kube-system"}}]
 _ALL: dict[str, list[Json]] = {"resourceRules": _EVERYTHING, "nonResourceRules": _EVERY_PATH}
 

@@ -17,7 +17,7 @@ from strato.server.bodies import read_body
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import quickbind
+from strato.server.rest import quickbind, storing
 from strato.server.rest.state import State, object_key
 from strato.server.rest.storing import check_options
 
@@ -37,6 +37,8 @@ class Binder:
         key = object_key(kind, target.namespace, target.name)
         body = state.bucket(kind).latest(key)
         now = format_time(state.clock.now())
+        if state.rights.restrict(request.user, kind):
+            state.rights.check(storing.question(request, target, kind, "CREATE", None, None), target.name)
         if body is not None:
             done = quickbind.bound(state, request, target, body, now)
             if done is not None:

@@ -60,6 +60,7 @@ class Deleter:
         if kind is catalog.NAMESPACE and target.name in _IMMORTAL_NAMESPACES:
             raise forbidden(kind, target.name, "this namespace may not be deleted")
         question = storing.question(request, target, kind, "DELETE", None, old)
+        self._state.rights.check(question, target.name)
         self._state.admission.validate(question, self._state)
         body, gone = self.remove(request, kind, target, old, options)
         if gone and not strategy_of(served).returns_deleted:
@@ -110,6 +111,7 @@ class Deleter:
                 old = _decode(body)
                 one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
                 question = storing.question(request, one, kind, "DELETE", None, old)
+                self._state.rights.check(question, one.name)
                 self._state.admission.validate(question, self._state)
                 self.remove(request, kind, one, old, options)
                 deletion.found.append(body)

@@ -56,6 +56,7 @@ class Evictor:
         elif request.query:
             storing.check_options(request, "CreateOptions")
         pod = self._state.require(kind, target.namespace, target.name)
+        self._state.rights.check(storing.question(request, target, kind, "CREATE", eviction, pod), target.name)
         phase = pod.get("status", {}).get("phase")
         if phase not in (*FINISHED, "Pending") and not pod["metadata"].get("deletionTimestamp"):
             self._check_budgets(target.namespace, pod)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -14,43 +14,10 @@ from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest.tokens import API_AUDIENCE, Tokens
+from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, Rule
+from strato.server.rest.tokens import Tokens
 
-_ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 _EXACTLY_ONE = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-
-
-class Rule(Protocol):
-    """What some users may do."""
-
-    verbs: Collection[str]
-    groups: Collection[str]
-    resources: Collection[str]
-    names: Collection[str]
-    paths: Sequence[str]
-
-
-class Authorizer(Protocol):
-    """Decides whether a user may do something."""
-
-    @property
-    def revision(self) -> int:
-        """Grows with every change of who may do what; until then answers stay as they are."""
-        ...
-
-    def minds_names(self, user: User) -> bool:
-        """Return whether answers to the user depend on the names of objects."""
-        ...
-
-    def allows(
-        self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
-    ) -> bool:
-        """Answer for a resource request, or with an empty ``resource`` for a path."""
-        ...
-
-    def rules(self, user: User, namespace: str) -> Sequence[Any]:
-        """Return the rules (`Rule`) that hold for a user in a namespace."""
-        ...
 
 
 class Reviews:
@@ -91,31 +58,41 @@ class Reviews:
 
     def _own_access(self, request: Request, target: ResourcePath, spec: Json) -> Json:
         del target
-        return self._decided(catalog.SELFSUBJECTACCESSREVIEW, request.user or _ANONYMOUS, spec)
+        return self._decided(catalog.SELFSUBJECTACCESSREVIEW, request.user or ANONYMOUS, spec)
 
     def _access(self, request: Request, target: ResourcePath, spec: Json) -> Json:
-        del request, target
-        kind = catalog.SUBJECTACCESSREVIEW
+        del request
+        kind = catalog.LOCALSUBJECTACCESSREVIEW if target.namespace else catalog.SUBJECTACCESSREVIEW
         if not spec.get("user") and not spec.get("groups"):
             text = "at least one of user or group must be specified"
             raise invalid(kind, "", [*_attribute_problems(spec), invalid_value("spec.user", "", text)])
-        return self._decided(kind, User(spec.get("user") or "", tuple(spec.get("groups") or ())), spec)
+        extra = tuple((key, tuple(values or ())) for key, values in (spec.get("extra") or {}).items())
+        user = User(spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra)
+        return self._decided(kind, user, spec)
 
     def _local_access(self, request: Request, target: ResourcePath, spec: Json) -> Json:
-        attributes = spec.get("resourceAttributes") or {}
-        if (attributes.get("namespace") or "") != target.namespace:
+        problems: list[Any] = []
+        attributes, kind = spec.get("resourceAttributes"), catalog.LOCALSUBJECTACCESSREVIEW
+        if attributes is not None and (attributes.get("namespace") or "") != target.namespace:
             text = "must match metadata.namespace"
-            cause = invalid_value("spec.resourceAttributes.namespace", attributes.get("namespace") or "", text)
-            raise invalid(catalog.LOCALSUBJECTACCESSREVIEW, "", [cause])
+            place = "spec.resourceAttributes.namespace"
+            problems.append(invalid_value(place, attributes.get("namespace") or "", text))
+        if spec.get("nonResourceAttributes") is not None:
+            text = "disallowed on this kind of request"
+            problems.append(invalid_value("spec.nonResourceAttributes", spec["nonResourceAttributes"], text))
+        if problems:
+            raise invalid(kind, "", [*_attribute_problems(spec), *problems])
         return self._access(request, target, spec)
 
     def _decided(self, kind: Kind, user: User, spec: Json) -> Json:
         problems = _attribute_problems(spec)
         if problems:
             raise invalid(kind, "", problems)
-        if self._authorizer is None or _allows(self._authorizer, user, spec):
+        if self._authorizer is None:
             return {"allowed": True}
-        return {"allowed": False, "reason": "no RBAC policy matched"}
+        asked = _attributes(spec)
+        allowed, reason = self._authorizer.allows(user, *asked), self._authorizer.reason(user, *asked)
+        return {"allowed": allowed, **({"reason": reason} if reason else {})}
 
     def _own_rules(self, request: Request, target: ResourcePath, spec: Json) -> Json:
         del target
@@ -125,55 +102,72 @@ class Reviews:
         if self._authorizer is None:
             paths = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
             return {"resourceRules": [everything], "nonResourceRules": paths, "incomplete": False}
-        rules: Sequence[Rule] = self._authorizer.rules(request.user or _ANONYMOUS, spec["namespace"])
-        resource_rules = [
-            {
-                "verbs": sorted(rule.verbs),
-                "apiGroups": sorted(rule.groups),
-                "resources": sorted(rule.resources),
-                **({"resourceNames": sorted(rule.names)} if rule.names else {}),
-            }
-            for rule in rules
-            if rule.resources
-        ]
-        path_rules = [
-            {"verbs": sorted(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in rules if rule.paths
-        ]
-        return {"resourceRules": resource_rules, "nonResourceRules": path_rules, "incomplete": False}
+        user = request.user or ANONYMOUS
+        rules: Sequence[Rule] = self._authorizer.rules(user, spec["namespace"])
+        status: dict[str, Any] = {
+            "resourceRules": [_written(rule, _OF_RESOURCES) for rule in rules if rule.resources],
+            "nonResourceRules": [_written(rule, _OF_PATHS) for rule in rules if rule.paths],
+            "incomplete": False,
+        }
+        if self._authorizer.has_more_than_rules(user):
+            text = "node authorizer does not support user rule resolution"
+            status |= {"incomplete": True, "evaluationError": text}
+        return status
 
     def _self(self, request: Request, target: ResourcePath, spec: Json) -> Json:
         del target, spec
-        return {"userInfo": _user_info(request.user or _ANONYMOUS)}
+        return {"userInfo": _user_info(request.user or ANONYMOUS)}
 
     def _token(self, request: Request, target: ResourcePath, spec: Json) -> Json:
         del request, target
         token, audiences = spec.get("token") or "", spec.get("audiences") or ()
         if not token:
             raise BadRequest("token is required for TokenReview in authentication")
-        user = self._tokens.identify(token, audiences) if self._tokens is not None else None
-        if user is None:
+        found = self._tokens.identify(token, audiences) if self._tokens is not None else None
+        if found is None:
             return {"user": {}, "error": "invalid bearer token"}
-        return {"authenticated": True, "user": _user_info(user), "audiences": list(audiences or (API_AUDIENCE,))}
+        user, shared = found
+        return {"authenticated": True, "user": _user_info(user), "audiences": list(shared)}
+
+
+_OF_RESOURCES = ("verbs", "apiGroups", "resources", "resourceNames")
+_OF_PATHS = ("verbs", "nonResourceURLs")
+
+
+def _written(rule: Rule, members: Sequence[str]) -> Json:
+    return {name: list(rule.written[name]) for name in members if rule.written.get(name)}
 
 
 def _attribute_problems(spec: Json) -> list[Any]:
     given = [name for name in ("resourceAttributes", "nonResourceAttributes") if spec.get(name) is not None]
     if len(given) == 1:
         return []
-    field = "spec.nonResourceAttributes" if given else "spec.resourceAttributes"
-    return [invalid_value(field, spec.get(field[5:]), _EXACTLY_ONE)]
+    if given:
+        text = "cannot be specified in combination with resourceAttributes"
+        return [invalid_value("spec.nonResourceAttributes", spec["nonResourceAttributes"], text)]
+    return [invalid_value("spec.resourceAttributes", None, _EXACTLY_ONE)]
 
 
-def _allows(authorizer: Authorizer, user: User, spec: Json) -> bool:
-    attributes: Any = spec.get("resourceAttributes")
-    if attributes:
-        get = attributes.get
-        verb, group, resource = get("verb") or "", get("group") or "", get("resource") or ""
-        subresource, namespace, name = get("subresource") or "", get("namespace") or "", get("name") or ""
-        return authorizer.allows(user, verb, group, resource, subresource, namespace, name, "")
-    path = spec.get("nonResourceAttributes") or {}
-    return authorizer.allows(user, path.get("verb") or "", "", "", "", "", "", path.get("path") or "")
+def _attributes(spec: Json) -> Attributes:
+    """Return what a review asks for; a selector that is given in parts is written out."""
+    where: Any = spec.get("resourceAttributes")
+    if where is None:
+        path: Any = spec.get("nonResourceAttributes") or {}
+        return Attributes(path.get("verb") or "", path=path.get("path") or "/")
+    texts = {name: where.get(name) or "" for name in ("verb", "group", "resource", "subresource", "namespace", "name")}
+    selector = where.get("fieldSelector") or {}
+    fields = selector.get("rawSelector") or ",".join(
+        f"{one.get('key')}={one['values'][0]}"
+        for one in selector.get("requirements") or ()
+        if one.get("operator") == "In" and len(one.get("values") or ()) == 1
+    )
+    return Attributes(**texts, fields=fields)
 
 
 def _user_info(user: User) -> Json:
-    return {"username": user.name, **({"uid": user.uid} if user.uid else {}), "groups": list(user.groups)}
+    return {
+        "username": user.name,
+        **({"uid": user.uid} if user.uid else {}),
+        **({"groups": list(user.groups)} if user.groups else {}),
+        **({"extra": {key: list(values) for key, values in user.extra}} if user.extra else {}),
+    }

@@ -19,6 +19,7 @@ from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.objects import Json
 from strato.server.registry import Registry
 from strato.server.rest.layouts import Layouts
+from strato.server.rest.rights import AllRights, Authorizer, WriteRights
 from strato.server.store import Bucket, Store
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -77,6 +78,10 @@ class State:
         self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
         self.layouts = Layouts()
+        self.authorizer: Authorizer | None = None
+        """Whether users may do what a request asks for besides its own verb; None: they may."""
+        self.rights: WriteRights = AllRights()
+        """What the rights of users let them write."""
         self._buckets: dict[Kind, Bucket] = {}
 
     def bucket(self, kind: Kind) -> Bucket:

@@ -63,6 +63,7 @@ def question(
         user=request.user,
         dry_run=is_dry_run(request),
         subresource=target.subresource,
+        audit_annotations=request.annotations if request.annotations is not None else {},
     )
 
 

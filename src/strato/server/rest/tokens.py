@@ -7,7 +7,7 @@ from typing import Protocol
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.status import aggregate, invalid_value, not_found
+from strato.api.status import aggregate, invalid, invalid_value, not_found
 from strato.api.wire import Request, Response, User
 from strato.clock import format_time
 from strato.errors import BadRequest, Cause, Conflict, Invalid, NotFound
@@ -15,6 +15,7 @@ from strato.server import objects
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
+from strato.server.rest import storing
 from strato.server.rest.state import State
 
 API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"
@@ -27,12 +28,17 @@ _BOUND = {("v1", "Pod"): catalog.POD, ("v1", "Secret"): catalog.SECRET, ("v1", "
 class Tokens(Protocol):
     """Knows tokens and makes those of service accounts."""
 
-    def identify(self, token: str, audiences: Sequence[str] = ()) -> User | None:
-        """Return whose token this is, of anybody who has one."""
+    def identify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
+        """Return whose token this is, of anybody who has one, and for which of the audiences; without any: of this API.
+
+        None when it is nobody's, or for none of them.
+        """
         ...
 
-    def issue(self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Json | None, token_id: str) -> str:
-        """Return a new token of a service account."""
+    def issue(
+        self, account: Json, *, audiences: Sequence[str], seconds: int, bound: Sequence[Json], token_id: str
+    ) -> str:
+        """Return a new token of a service account, worth something as long as what it is bound to is there."""
         ...
 
     def use_objects(self, look_up: Callable[[Kind, str, str], Json | None]) -> None:
@@ -57,15 +63,22 @@ class TokenRequests:
             raise NotFound("the server could not find the requested resource")
         asked = objects.read_typed(_TOKEN_REQUEST, request)
         spec = asked.get("spec") or {}
+        _check_named(asked["metadata"], target)
         account = self._state.require(served.kind, target.namespace, target.name)
+        uid = asked["metadata"].get("uid")
+        if uid and uid != account["metadata"]["uid"]:
+            text = f"the UID in the token request ({uid}) does not match the UID of the service account "
+            raise _conflict(_TOKEN_REQUEST, target.name, f"{text}({account['metadata']['uid']})")
         seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
         _check_seconds(seconds)
+        question = storing.question(request, target, served.kind, "CREATE", asked, None)
+        self._state.rights.check(question, target.name)
         reference, audiences = spec.get("boundObjectRef"), spec.get("audiences") or [API_AUDIENCE]
         token = self._tokens.issue(
             account,
             audiences=audiences,
             seconds=seconds,
-            bound=self._bound(reference, target.namespace) if reference else None,
+            bound=self._bound(reference, target) if reference else (),
             token_id=objects.new_uid(self._state.rng),
         )
         now = self._state.clock.now()
@@ -87,7 +100,9 @@ class TokenRequests:
         }
         return Response(201, encode(answer))
 
-    def _bound(self, reference: Json, namespace: str) -> Json:
+    def _bound(self, reference: Json, target: ResourcePath) -> Sequence[Json]:
+        """Return what a token shall be bound to; for a pod its node is told as well."""
+        namespace = target.namespace
         place = (reference.get("apiVersion") or "", reference.get("kind") or "")
         kind, name = _BOUND.get(place), reference.get("name") or ""
         if kind is None:
@@ -101,9 +116,36 @@ class TokenRequests:
                 f"the UID in the bound object reference ({uid}) does not match the UID in record. "
                 "The object might have been deleted and then recreated"
             )
-            details = {"name": name, "kind": kind.name}
-            raise Conflict(f'Operation cannot be fulfilled on {kind.name} "{name}": {text}', details=details)
-        return {**found, "kind": kind.name}
+            raise _conflict(kind, name, text)
+        bound = [{**found, "kind": kind.name}]
+        if kind is catalog.POD:
+            if found["spec"].get("serviceAccountName") != target.name:
+                text = (
+                    f'cannot bind token for serviceaccount "{target.name}" to pod running with different serviceaccount'
+                )
+                raise BadRequest(f"{text} name.")
+            node_name = found["spec"].get("nodeName")
+            node = self._state.latest(catalog.NODE, "", node_name) if node_name else None
+            if node is not None:
+                bound.append({**node, "kind": "Node"})
+        return bound
+
+
+def _check_named(metadata: Json, target: ResourcePath) -> None:
+    """Check that a request that names its account names the one it was sent to."""
+    causes = [
+        invalid_value(f"metadata.{member}", metadata[member], f"must match the service account {member} if specified")
+        for member, wanted in (("name", target.name), ("namespace", target.namespace))
+        if metadata.get(member) and metadata[member] != wanted
+    ]
+    if causes:
+        raise invalid(_TOKEN_REQUEST, target.name, causes)
+
+
+def _conflict(kind: Kind, name: str, text: str) -> Conflict:
+    details = {"name": name, **({"group": kind.group} if kind.group else {}), "kind": kind.name}
+    full = f"{kind.name}.{kind.group}" if kind.group else kind.name
+    return Conflict(f'Operation cannot be fulfilled on {full} "{name}": {text}', details=details)
 
 
 def _check_seconds(seconds: int) -> None:

@@ -33,6 +33,7 @@ from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strat
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import quickcreate, quotas, renewal, statuspatch, storing
+from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
@@ -59,7 +60,8 @@ class Writer:
         """Create an object and answer it."""
         lesson = None
         is_plain = not request.query and request.headers.get("content-type") == "application/json"
-        if is_plain and len(request.body) <= UNCOUNTED_BYTES:
+        may_be_quick = is_plain and len(request.body) <= UNCOUNTED_BYTES
+        if may_be_quick and not self._state.rights.restrict(request.user, served.kind):
             formed = self._alike.formed(served, target.namespace, request.body)
             if formed is not None:
                 response = quickcreate.create_formed(self._state, request, target, *formed)
@@ -94,6 +96,7 @@ class Writer:
         if not metadata.get("name"):
             raise invalid(kind, "", [required("metadata.name", "name or generateName is required")])
         question = storing.question(request, target, kind, "CREATE", obj, None)
+        self._state.rights.check(question, target.name)
         self._state.admission.mutate(question, self._state)
         if served.is_custom:
             objects.fill_defaults(served, obj)
@@ -135,6 +138,9 @@ class Writer:
         if old is None:
             if not strategy.created_by_update or target.subresource or obj["metadata"].get("uid"):
                 raise not_found(kind, target.name)
+            if self._state.authorizer is not None:
+                user = request.user or ANONYMOUS
+                authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
             return self._create(request, target, served, obj, warnings)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
@@ -159,7 +165,9 @@ class Writer:
             )
         key = object_key(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(key)
-        result = None if body is None else _short_patch(self._state, request, target, served, media, body)
+        result = None
+        if body is not None and not self._state.rights.restrict(request.user, kind):
+            result = _short_patch(self._state, request, target, served, media, body)
         if result is not None:
             if result is not body:
                 self._state.store.write(kind.resource, key, result)
@@ -219,6 +227,7 @@ class Writer:
                 finalized.pop("finalizers", None)
             obj = {**old, "metadata": {**old["metadata"]}, "spec": finalized}
         question = storing.question(request, target, kind, "UPDATE", obj, old)
+        self._state.rights.check(question, target.name)
         self._state.admission.mutate(question, self._state)
         if kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now(), old)

@@ -1,0 +1,164 @@
+"""Who may do what: nodes by what their pods use, then everybody by RBAC; and what the rights of a user let it write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from strato.admission import AdmissionRequest
+from strato.api.kinds import Kind
+from strato.api.wire import User
+from strato.server.auth.escalation import BINDINGS, ROLES, Escalation
+from strato.server.auth.identity import ANONYMOUS
+from strato.server.auth.noderestriction import NodeRestriction
+from strato.server.auth.nodes import NodeAuthorizer, node_of
+from strato.server.auth.policy import Policy, Rule
+from strato.server.auth.rbac import MASTERS, Rbac
+from strato.server.store import Store
+
+_RBAC = "rbac.authorization.k8s.io"
+_GUARDED = frozenset((*ROLES, *BINDINGS))
+_Json = Mapping[str, Any]
+
+
+class Authorizer:
+    """Decides for all users; a `rest.rights.Authorizer`.
+
+    Args:
+        policy: Roles and bindings.
+        nodes: Decides for nodes; None leaves them to RBAC.
+    """
+
+    def __init__(self, policy: Policy, nodes: NodeAuthorizer | None = None) -> None:
+        self._rbac, self._nodes = Rbac(policy), nodes
+
+    @classmethod
+    def of_store(cls, store: Store) -> Authorizer:
+        """Return what decides by the objects of a store."""
+        return cls(Policy.of_store(store), NodeAuthorizer(store))
+
+    @property
+    def revision(self) -> int:
+        """Grows with every change of a role or a binding."""
+        return self._rbac.policy.revision
+
+    @property
+    def policy(self) -> Policy:
+        """Roles and bindings."""
+        return self._rbac.policy
+
+    def allows(
+        self,
+        user: User,
+        verb: str,
+        group: str = "",
+        resource: str = "",
+        subresource: str = "",
+        namespace: str = "",
+        name: str = "",
+        path: str = "",
+        fields: str = "",
+    ) -> bool:
+        """Return whether the user may; with ``path`` the request is not about a resource.
+
+        Args:
+            user: Who asks, with all groups.
+            verb: ``get``, ``list``, … or, with a path, the lower-case HTTP method.
+            group: API group.
+            resource: Plural name.
+            subresource: ``log``, ``status``, …
+            namespace: Empty for all namespaces and for cluster-scoped resources.
+            name: The object's name, empty for collections.
+            path: A path such as ``/metrics``.
+            fields: The field selector of a list or watch.
+        """
+        if self._nodes is not None and MASTERS not in user.groups:
+            node = node_of(user)
+            if node is not None:
+                where = (verb, group, resource, subresource, namespace, name, path)
+                if self._nodes.denial(node, *where, fields) is None:
+                    return True
+        return self._rbac.allows(user, verb, group, resource, subresource, namespace, name, path)
+
+    def reason(
+        self,
+        user: User,
+        verb: str,
+        group: str,
+        resource: str,
+        subresource: str,
+        namespace: str,
+        name: str,
+        path: str,
+        fields: str,
+    ) -> str:
+        """Return why the user may or may not, in Kubernetes' words; empty when there is nothing to say."""
+        where = (verb, group, resource, subresource, namespace, name, path)
+        said = []
+        node = node_of(user) if self._nodes is not None and MASTERS not in user.groups else None
+        if node is not None and self._nodes is not None:
+            denial = self._nodes.denial(node, *where, fields)
+            if denial is None:
+                return ""
+            said.append(denial)
+        said.append(self._rbac.reason(user, *where))
+        return said[-1] if said[-1].startswith("RBAC: allowed") else "\n".join(filter(None, said))
+
+    def depends_on_names(self, user: User) -> bool:
+        """Return whether answers to the user depend on the names of objects, or on more than roles and bindings."""
+        return node_of(user) is not None or self._rbac.has_names(user)
+
+    def rules(self, user: User, namespace: str) -> Sequence[Rule]:
+        """Return the rules that RBAC gives a user in a namespace (cluster-wide ones included)."""
+        return self._rbac.rules(user, namespace)
+
+    def has_more_than_rules(self, user: User) -> bool:
+        """Return whether `rules` are not all of what decides over a user."""
+        return self._nodes is not None and node_of(user) is not None
+
+
+class WriteRights:
+    """What the rights of a user let it write; a `rest.rights.WriteRights`.
+
+    Args:
+        authorizer: Knows the rights.
+        look_up: Finds objects by kind, namespace and name, in their newest state.
+    """
+
+    def __init__(self, authorizer: Authorizer, look_up: Callable[[Kind, str, str], _Json | None]) -> None:
+        self._nodes = NodeRestriction(look_up)
+        self._escalation = Escalation(
+            lambda user, verb, plural, namespace, name: authorizer.allows(
+                user, verb, _RBAC, plural, "", namespace, name
+            ),
+            authorizer.rules,
+            authorizer.policy.rules_of,
+        )
+
+    def restrict(self, user: User | None, kind: Kind) -> bool:
+        """Return whether `check` may refuse what the user writes of a kind; no fast path is taken then."""
+        return kind in _GUARDED or (user is not None and node_of(user) is not None)
+
+    def check(self, request: AdmissionRequest, asked: str) -> None:
+        """Refuse what the user may not write.
+
+        Args:
+            request: The write.
+            asked: The name in the request's path, empty when an object is created.
+
+        Raises:
+            Forbidden: A role or binding grants more than the user holds, or a node writes what is not its own.
+            NotFound: A binding names no role.
+        """
+        user, kind = request.user or ANONYMOUS, request.kind
+        if MASTERS in user.groups:
+            return
+        node = node_of(user)
+        if node is not None:
+            self._nodes.check(node, request)
+        if kind not in _GUARDED or request.object is None:
+            return
+        if kind in ROLES:
+            self._escalation.check_role(user, kind.plural, request.namespace, asked, request.object, request.old_object)
+        else:
+            self._escalation.check_binding(user, kind.plural, request.namespace, request.object, request.old_object)

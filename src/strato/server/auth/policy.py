@@ -1,0 +1,250 @@
+"""Roles and bindings, kept as rules by subject: what a user holds is found without reading all bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from strato.api import catalog
+from strato.api.kinds import Kind
+from strato.api.selectors import InvalidSelector, Selector, from_label_selector
+from strato.api.shapes import LabelSelector
+from strato.api.wire import User
+from strato.server.store import Change, Store
+
+KINDS = (catalog.ROLE, catalog.ROLEBINDING, catalog.CLUSTERROLE, catalog.CLUSTERROLEBINDING)
+_Json = Mapping[str, Any]
+_Key = tuple[str, str]
+"""Namespace (empty in the whole cluster) and name."""
+
+
+class Rule(msgspec.Struct, frozen=True, eq=False):
+    """One ``PolicyRule``, ready to be asked."""
+
+    verbs: frozenset[str]
+    groups: frozenset[str]
+    resources: frozenset[str]
+    names: frozenset[str]
+    paths: tuple[str, ...]
+    written: _Json
+    """As it stands in the role."""
+
+    def allows(self, verb: str, group: str, resource: str, name: str) -> bool:
+        """Whether the rule covers a resource request; ``resource`` carries its subresource (``pods/log``)."""
+        if verb not in self.verbs and "*" not in self.verbs:
+            return False
+        if group not in self.groups and "*" not in self.groups:
+            return False
+        if resource not in self.resources and "*" not in self.resources:
+            _, slash, subresource = resource.partition("/")
+            if not slash or f"*/{subresource}" not in self.resources:
+                return False
+        return not self.names or name in self.names
+
+    def allows_path(self, verb: str, path: str) -> bool:
+        """Whether the rule covers a path that is no resource; a trailing ``*`` covers what follows."""
+        if verb not in self.verbs and "*" not in self.verbs:
+            return False
+        return any(path == one or (one.endswith("*") and path.startswith(one.rstrip("*"))) for one in self.paths)
+
+
+def compile_rule(rule: _Json) -> Rule:
+    """Compile a ``PolicyRule``."""
+    return Rule(
+        frozenset(rule.get("verbs") or ()),
+        frozenset(rule.get("apiGroups") or ()),
+        frozenset(rule.get("resources") or ()),
+        frozenset(rule.get("resourceNames") or ()),
+        tuple(rule.get("nonResourceURLs") or ()),
+        rule,
+    )
+
+
+class _ClusterRole(NamedTuple):
+    rules: tuple[Rule, ...]
+    labels: Mapping[str, str]
+    selectors: tuple[Selector, ...]
+    """Of the roles whose rules it has as well."""
+
+
+class _Subject(NamedTuple):
+    user: str
+    """User name, that of a service account too; empty for a group."""
+    group: str
+    text: str
+
+
+class _Binding(NamedTuple):
+    key: _Key
+    role_kind: str
+    role_name: str
+    subjects: tuple[_Subject, ...]
+
+
+class Grant(NamedTuple):
+    """What one binding gives to a user."""
+
+    namespace: str
+    """Where it holds; empty everywhere."""
+    source: str
+    """The binding, in Kubernetes' words."""
+    rules: Sequence[Rule] | None
+    """None when there is no such role."""
+    role: str
+    """The role as errors name it."""
+
+
+class Policy:
+    """All roles and bindings; changed one object at a time."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        """Grows with every change."""
+        self._roles: dict[_Key, tuple[Rule, ...]] = {}
+        self._cluster_roles: dict[str, _ClusterRole] = {}
+        self._bindings: dict[_Key, _Binding] = {}
+        self._by_user: dict[str, set[_Key]] = {}
+        self._by_group: dict[str, set[_Key]] = {}
+        self._effective: dict[str, tuple[Rule, ...]] = {}
+        """Rules of cluster roles with those they aggregate."""
+
+    @classmethod
+    def of(cls, objects: Iterable[_Json]) -> Policy:
+        """Return the policy that some roles and bindings make."""
+        policy = cls()
+        by_name = {kind.name: kind for kind in KINDS}
+        for obj in objects:
+            metadata = obj["metadata"]
+            policy.put(by_name[obj["kind"]], metadata.get("namespace", ""), metadata["name"], obj)
+        return policy
+
+    @classmethod
+    def of_store(cls, store: Store) -> Policy:
+        """Return the policy of a store; it follows what is published there."""
+        policy = cls()
+        for kind in KINDS:
+            bucket = store.bucket(kind.resource)
+            for key, row in bucket.objects.items():
+                policy.take(kind, key, row.body)
+            store.on_publish(kind.resource, policy.follower(kind))
+        return policy
+
+    def put(self, kind: Kind, namespace: str, name: str, obj: _Json | None) -> None:
+        """Take note of an object's new state; None: it is gone."""
+        self.revision += 1
+        key = (namespace, name)
+        if kind in (catalog.ROLEBINDING, catalog.CLUSTERROLEBINDING):
+            self._unbind(self._bindings.pop(key, None))
+            if obj is not None:
+                self._bind(_binding_of(key, obj))
+        elif kind is catalog.ROLE:
+            self._roles.pop(key, None)
+            if obj is not None:
+                self._roles[key] = tuple(map(compile_rule, obj.get("rules") or ()))
+        else:
+            self._effective.clear()
+            self._cluster_roles.pop(name, None)
+            if obj is not None:
+                self._cluster_roles[name] = _cluster_role_of(obj)
+
+    def follower(self, kind: Kind) -> Callable[[str, Change], None]:
+        """Return what takes the published changes of a kind."""
+        return lambda _resource, change: self.take(kind, change.key, change.body)
+
+    def take(self, kind: Kind, key: str, body: bytes | None) -> None:
+        """Take note of a stored object's new state; None: it is gone."""
+        namespace, _, name = key.rpartition("/")
+        self.put(kind, namespace, name, None if body is None else msgspec.json.decode(body))
+
+    def _bind(self, binding: _Binding) -> None:
+        self._bindings[binding.key] = binding
+        for subject in binding.subjects:
+            table, name = (self._by_group, subject.group) if subject.group else (self._by_user, subject.user)
+            table.setdefault(name, set()).add(binding.key)
+
+    def _unbind(self, binding: _Binding | None) -> None:
+        for subject in binding.subjects if binding is not None else ():
+            table, name = (self._by_group, subject.group) if subject.group else (self._by_user, subject.user)
+            keys = table.get(name)
+            if keys is not None and binding is not None:
+                keys.discard(binding.key)
+                if not keys:
+                    del table[name]
+
+    def grants(self, user: User) -> Iterator[Grant]:
+        """Yield what a user's bindings give, those of the whole cluster first."""
+        keys = set(self._by_user.get(user.name, ()))
+        for group in user.groups:
+            keys |= self._by_group.get(group, set())
+        for key in sorted(keys):
+            binding = self._bindings[key]
+            namespace = key[0]
+            rules = self.rules_of(binding.role_kind, binding.role_name, namespace)
+            yield Grant(namespace, _described(binding, user), rules, _role_text(binding))
+
+    def rules_of(self, kind: str, name: str, namespace: str) -> Sequence[Rule] | None:
+        """Return the rules of the role that a binding of a namespace (empty: of the cluster) names; None: no such role.
+
+        An aggregated role is the union of the roles that its selectors match.
+        """
+        if kind == "ClusterRole":
+            known = self._effective.get(name)
+            if known is None and name in self._cluster_roles:
+                known = self._effective[name] = tuple(self._aggregated(name))
+            return known
+        return self._roles.get((namespace, name)) if kind == "Role" and namespace else None
+
+    def _aggregated(self, name: str) -> Iterator[Rule]:
+        """Yield the rules of a cluster role; one that selects itself by way of others ends the way."""
+        todo, seen = [name], {name}
+        while todo:
+            role = self._cluster_roles[todo.pop()]
+            yield from role.rules
+            for selector in role.selectors:
+                for other, found in self._cluster_roles.items():
+                    if other not in seen and selector.matches(found.labels):
+                        seen.add(other)
+                        todo.append(other)
+
+
+def _cluster_role_of(obj: _Json) -> _ClusterRole:
+    selectors = []
+    for selector in (obj.get("aggregationRule") or {}).get("clusterRoleSelectors") or ():
+        try:
+            selectors.append(from_label_selector(msgspec.convert(selector, LabelSelector)))
+        except (msgspec.ValidationError, InvalidSelector):
+            continue  # matches nothing, as long as it cannot be read
+    rules = tuple(map(compile_rule, obj.get("rules") or ()))
+    return _ClusterRole(rules, obj["metadata"].get("labels") or {}, tuple(selectors))
+
+
+def _binding_of(key: _Key, obj: _Json) -> _Binding:
+    role = obj["roleRef"]
+    subjects = [one for subject in obj.get("subjects") or () if (one := _subject_of(subject, key[0])) is not None]
+    return _Binding(key, role.get("kind") or "", role.get("name") or "", tuple(subjects))
+
+
+def _subject_of(subject: _Json, namespace: str) -> _Subject | None:
+    """Return whom a subject means; nobody when its kind is unknown, or its namespace is."""
+    kind, name = subject.get("kind"), subject.get("name") or ""
+    if kind == "User":
+        return _Subject(name, "", f'User "{name}"')
+    if kind == "Group":
+        return _Subject("", name, f'Group "{name}"')
+    home = subject.get("namespace") or namespace
+    if kind == "ServiceAccount" and home:
+        return _Subject(f"system:serviceaccount:{home}:{name}", "", f'ServiceAccount "{name}/{home}"')
+    return None
+
+
+def _described(binding: _Binding, user: User) -> str:
+    namespace, name = binding.key
+    text = next(one.text for one in binding.subjects if one.user == user.name or one.group in user.groups)
+    kind, full = ("RoleBinding", f"{name}/{namespace}") if namespace else ("ClusterRoleBinding", name)
+    return f'{kind} "{full}" of {binding.role_kind} "{binding.role_name}" to {text}'
+
+
+def _role_text(binding: _Binding) -> str:
+    return f'{binding.role_kind.lower()}.rbac.authorization.k8s.io "{binding.role_name}" not found'
