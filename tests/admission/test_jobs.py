@@ -54,6 +54,21 @@ def test_host_network_gets_cluster_dns() -> None:
     assert spec["tasks"][0]["template"]["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
+@pytest.mark.parametrize(
+    ("volume", "mount", "want"),
+    [
+        ({"secret": {"secretName": "s", "items": [{"key": "k", "path": "../../etc/x"}]}}, {}, "must not contain '..'"),
+        ({"emptyDir": {}}, {"subPath": "/etc"}, "must be a relative path"),
+        ({"hostPath": {"path": "/a/../etc"}}, {}, "must not contain '..'"),
+    ],
+)
+def test_paths_that_lead_out_of_a_volume_are_refused_in_templates_too(volume: Json, mount: Json, want: str) -> None:
+    containers = [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}]
+    template = {"spec": {"containers": containers, "volumes": [{"name": "v", **volume}]}}
+    with pytest.raises(Denied, match=want):
+        admit(catalog.VCJOB, job(task("a", template=template)), world())
+
+
 def test_templates_are_judged_defaulted_but_stored_untouched() -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
     admitted = admit(catalog.VCJOB, job(task("a", template=copy.deepcopy(template))), world())

@@ -34,6 +34,7 @@ def claim(name: str = "data", size: str = "1Gi", storage_class: str | None = "la
 
 def volume(name: str, size: str = "2Gi", storage_class: str = "late", on: str = "", **more: Any) -> Json:
     spec: Json = {"capacity": {"storage": size}, "storageClassName": storage_class, "accessModes": ["ReadWriteOnce"]}
+    spec["hostPath"] = {"path": f"/volumes/{name}"}
     if on:
         requirement = {"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}

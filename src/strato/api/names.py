@@ -164,10 +164,10 @@ def check_label_value(value: str) -> list[str]:
 
 def check_config_key(value: str) -> list[str]:
     """Complain about what may not be a key of a ConfigMap or Secret."""
-    problems = [_too_long(SUBDOMAIN_MAX)] if len(value) > SUBDOMAIN_MAX else []
+    problems = [f"must be no more than {SUBDOMAIN_MAX} characters"] if len(value) > SUBDOMAIN_MAX else []
     if _CONFIG_KEY(value) is None:
         problems.append(_CONFIG_KEY_MESSAGE)
-    elif value == ".":
+    if value == ".":
         problems.append("must not be '.'")
     elif value == "..":
         problems.append("must not be '..'")

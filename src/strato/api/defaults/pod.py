@@ -175,6 +175,9 @@ def _default_downward(body: Json) -> None:
         field = item.get("fieldRef")
         if field and not field.get("apiVersion"):
             field["apiVersion"] = "v1"
+        resource = item.get("resourceFieldRef")
+        if resource and "divisor" not in resource:
+            resource["divisor"] = "0"
 
 
 def _requests_from_limits(container: Json) -> None:

@@ -18,6 +18,7 @@ from strato.api.status import (
     too_long,
 )
 from strato.api.validation.metadata import immutable, validate_labels
+from strato.api.validation.volumes import ACCESS_MODES
 from strato.errors import Cause
 
 Json = dict[str, Any]
@@ -26,7 +27,6 @@ CONFIG_MAX_BYTES = 1024 * 1024
 _FIXED_ONCE = {"podCIDR": "spec.podCIDRs", "providerID": "spec.providerID"}
 """What of a node may be set but not changed, and the field that is blamed."""
 _TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
@@ -145,10 +145,10 @@ def validate_config_map(obj: Json) -> list[Cause]:
         causes += [invalid_value(f"data[{key}]", key, text) for text in names.check_config_key(key)]
         if key in binary:
             causes.append(invalid_value(f"data[{key}]", key, "duplicate of key present in binaryData"))
-        size += len(value)
+        size += len(value.encode())
     for key, value in binary.items():
         causes += [invalid_value(f"binaryData[{key}]", key, text) for text in names.check_config_key(key)]
-        size += len(value) * 3 // 4
+        size += _size_of(value, f"binaryData[{key}]", causes)
     if size > CONFIG_MAX_BYTES:
         causes.append(too_long("", CONFIG_MAX_BYTES))
     return causes
@@ -174,13 +174,19 @@ def validate_secret(obj: Json) -> list[Cause]:
     size = 0
     for key, value in (obj.get("data") or {}).items():
         causes += [invalid_value(f"data[{key}]", key, text) for text in names.check_config_key(key)]
-        try:
-            size += len(base64.b64decode(value or "", validate=True))
-        except (binascii.Error, ValueError):
-            causes.append(invalid_value(f"data[{key}]", "<redacted>", "illegal base64 data"))
+        size += _size_of(value, f"data[{key}]", causes)
     if size > CONFIG_MAX_BYTES:
         causes.append(too_long("data", CONFIG_MAX_BYTES))
     return causes
+
+
+def _size_of(value: str | None, field: str, causes: list[Cause]) -> int:
+    """Return how many bytes base64 data is."""
+    try:
+        return len(base64.b64decode(value or "", validate=True))
+    except (binascii.Error, ValueError):
+        causes.append(invalid_value(field, "<redacted>", "illegal base64 data"))
+        return 0
 
 
 def validate_secret_update(obj: Json, old: Json) -> list[Cause]:
@@ -200,7 +206,7 @@ def validate_claim(obj: Json) -> list[Cause]:
     modes = spec.get("accessModes") or ()
     if not modes:
         causes.append(required("spec.accessModes", "at least 1 access mode is required"))
-    causes += [not_supported("spec.accessModes", mode, _ACCESS_MODES) for mode in modes if mode not in _ACCESS_MODES]
+    causes += [not_supported("spec.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
     amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
     if amount is None:
         causes.append(required("spec.resources[storage]"))

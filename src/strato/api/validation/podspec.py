@@ -16,6 +16,7 @@ from strato.api.status import (
     required,
 )
 from strato.api.validation.metadata import validate_annotations, validate_labels
+from strato.api.validation.volumes import validate_mounts, validate_volumes
 from strato.errors import Cause
 
 Json = dict[str, Any]
@@ -45,7 +46,7 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
     """Check a pod spec after defaulting; appends to ``causes``."""
     get = spec.get
     volumes = get("volumes")
-    volume_names = _validate_volumes(volumes, f"{field}.volumes", causes) if volumes else frozenset[str]()
+    volume_names = validate_volumes(volumes, f"{field}.volumes", causes) if volumes else frozenset[str]()
     containers, init_containers = get("containers"), get("initContainers")
     seen: set[str] = set()
     claims = {claim.get("name") for claim in get("resourceClaims") or ()}
@@ -138,7 +139,8 @@ def _validate_container(
         _validate_env_from(container["envFrom"], f"{field}.envFrom", causes)
     mounts = get("volumeMounts")
     if mounts:
-        _validate_mounts(mounts, f"{field}.volumeMounts", volumes, causes)
+        privileged = bool((get("securityContext") or {}).get("privileged"))
+        validate_mounts(mounts, f"{field}.volumeMounts", volumes, causes, privileged=privileged)
     resources = get("resources")
     if resources:
         validate_resources(resources, f"{field}.resources", causes, claims)
@@ -245,27 +247,6 @@ def _validate_env_from(sources: list[Json], field: str, causes: list[Cause]) -> 
         causes += [required(f"{field}[{index}].{key}.name") for key in given if not source[key].get("name")]
 
 
-def _validate_mounts(mounts: list[Json], field: str, volumes: frozenset[str], causes: list[Cause]) -> None:
-    paths: set[str] = set()
-    for index, mount in enumerate(mounts):
-        place = f"{field}[{index}]"
-        name, path = mount.get("name"), mount.get("mountPath")
-        if not name:
-            causes.append(required(f"{place}.name"))
-        if name not in volumes:
-            causes.append(field_not_found(f"{place}.name", name or ""))
-        if not path:
-            causes.append(required(f"{place}.mountPath"))
-        elif path in paths:
-            causes.append(invalid_value(f"{place}.mountPath", path, "must be unique"))
-        else:
-            paths.add(path)
-        sub_path = mount.get("subPath")
-        if sub_path and (sub_path.startswith("/") or ".." in sub_path.split("/")):
-            text = "must be a relative path" if sub_path.startswith("/") else "must not contain '..'"
-            causes.append(invalid_value(f"{place}.subPath", sub_path, text))
-
-
 def validate_resources(resources: Json, field: str, causes: list[Cause], claims: set[Any]) -> None:
     """Check quantities, and that requests do not exceed limits."""
     requests, limits = resources.get("requests"), resources.get("limits")
@@ -338,37 +319,6 @@ def _is_fine(name: str, amount: Any, field: str, causes: list[Cause]) -> bool:
     if complaint:
         causes.append(invalid_value(f"{field}[{name}]", amount, complaint))
     return not complaint
-
-
-def _validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> frozenset[str]:
-    found: set[str] = set()
-    for index, volume in enumerate(volumes):
-        place = f"{field}[{index}]"
-        sources = [source for source, body in volume.items() if body is not None and source != "name"]
-        if not sources:
-            causes.append(required(place, "must specify a volume type"))
-        causes.extend(
-            forbidden_field(f"{place}.{source}", "may not specify more than 1 volume type") for source in sources[1:]
-        )
-        for source, member in (
-            ("hostPath", "path"),
-            ("configMap", "name"),
-            ("secret", "secretName"),
-            ("persistentVolumeClaim", "claimName"),
-        ):
-            body = volume.get(source)
-            if body is not None and not body.get(member):
-                causes.append(required(f"{place}.{source}.{member}"))
-        name = volume.get("name")
-        if not name:
-            causes.append(required(f"{place}.name"))
-        elif name in found:
-            causes.append(duplicate(f"{place}.name", name))
-        else:
-            if not names.is_label(name):
-                causes += [invalid_value(f"{place}.name", name, text) for text in names.check_label(name)]
-            found.add(name)
-    return frozenset(found)
 
 
 def _validate_toleration(toleration: Json, field: str, causes: list[Cause]) -> None:

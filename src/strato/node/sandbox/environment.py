@@ -48,7 +48,7 @@ class References:
                 return None
             raise ConfigProblem(f'configmap "{name}" not found')
         data = {key: value.encode() for key, value in (found.data or {}).items()}
-        return data | {key: base64.b64decode(value) for key, value in (found.binary_data or {}).items()}
+        return data | _decoded(found.binary_data or {}, f'configmap "{name}"')
 
     def secret_data(self, name: str, *, optional: bool) -> dict[str, bytes] | None:
         """Return a Secret's keys and values, decoded.
@@ -61,7 +61,14 @@ class References:
             if optional:
                 return None
             raise ConfigProblem(f'secret "{name}" not found')
-        return {key: base64.b64decode(value) for key, value in (found.data or {}).items()}
+        return _decoded(found.data or {}, f'secret "{name}"')
+
+
+def _decoded(data: Mapping[str, str], whose: str) -> dict[str, bytes]:
+    try:
+        return {key: base64.b64decode(value) for key, value in data.items()}
+    except ValueError as err:
+        raise ConfigProblem(f"{whose} has data that is no base64: {err}") from err
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,532 @@
+"""Rules of volumes, of what containers mount of them, and of persistent volumes.
+
+Most of them keep paths where they belong: a file of a volume below the volume, a sub-path below its root.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+from strato.api import names
+from strato.api.quantity import NANO, InvalidQuantity, parse
+from strato.api.status import (
+    duplicate,
+    field_not_found,
+    forbidden_field,
+    invalid_value,
+    not_supported,
+    required,
+)
+from strato.errors import Cause
+
+Json = dict[str, Any]
+
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_SOURCES = (
+    "emptyDir",
+    "hostPath",
+    "gitRepo",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "secret",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "flocker",
+    "persistentVolumeClaim",
+    "rbd",
+    "cinder",
+    "cephfs",
+    "quobyte",
+    "downwardAPI",
+    "fc",
+    "flexVolume",
+    "configMap",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "storageos",
+    "projected",
+    "scaleIO",
+    "csi",
+    "ephemeral",
+    "image",
+)
+"""In the order in which an API server looks at them: the first is the one that counts."""
+_PERSISTENT = (
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "flocker",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "cephfs",
+    "iscsi",
+    "cinder",
+    "fc",
+    "flexVolume",
+    "azureFile",
+    "vsphereVolume",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "azureDisk",
+    "scaleIO",
+    "local",
+    "storageos",
+    "csi",
+)
+_HOST_PATH_TYPES = (
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
+)
+_VOLUME_FIELDS = ("metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid")
+_OTHER_FIELDS = (
+    *("spec.nodeName", "spec.host", "spec.restartPolicy", "spec.serviceAccountName", "spec.schedulerName"),
+    *("status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"),
+)
+"""Fields of the downward API that variables may name and files may not."""
+_SUBSCRIPT = re.compile(r"(.*)\['([^']*)'\]", re.DOTALL)
+_RESOURCES = (
+    *("limits.cpu", "limits.ephemeral-storage", "limits.memory"),
+    *("requests.cpu", "requests.ephemeral-storage", "requests.memory"),
+)
+_HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
+_MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
+_MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 1 << 32
+_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_RECURSIVE = ("Disabled", "Enabled", "IfPossible")
+
+
+def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> frozenset[str]:
+    """Check a pod's volumes; return the names of those that are fine, which containers can mount."""
+    found: set[str] = set()
+    for index, volume in enumerate(volumes):
+        place, before = f"{field}[{index}]", len(causes)
+        _validate_source(volume, place, _SOURCES, causes)
+        name = volume.get("name")
+        if not name:
+            causes.append(required(f"{place}.name"))
+        elif not names.is_label(name):
+            causes += [invalid_value(f"{place}.name", name, text) for text in names.check_label(name)]
+        if name in found:
+            causes.append(duplicate(f"{place}.name", name))
+        if len(causes) == before:
+            found.add(str(name))
+    return frozenset(found)
+
+
+def _validate_source(volume: Json, field: str, order: tuple[str, ...], causes: list[Cause]) -> str:
+    """Check what a volume is made from, and return which of the kinds that is."""
+    sources = [source for source in volume if source in order and volume[source] is not None]
+    if not sources:
+        causes.append(required(field, "must specify a volume type"))
+        return ""
+    if len(sources) > 1:
+        sources.sort(key=order.index)
+    check = _CHECKS.get(sources[0])
+    if check is not None:
+        check(volume[sources[0]], f"{field}.{sources[0]}", causes)
+    causes += [
+        forbidden_field(f"{field}.{source}", "may not specify more than 1 volume type") for source in sources[1:]
+    ]
+    return sources[0]
+
+
+# Paths
+
+
+def _check_no_backsteps(path: str, field: str, causes: list[Cause]) -> None:
+    if ".." in path and ".." in path.split("/"):
+        causes.append(invalid_value(field, path, "must not contain '..'"))
+
+
+def _check_descending(path: str, field: str, causes: list[Cause]) -> None:
+    """Check a path that must lead down from where it starts."""
+    if path.startswith("/"):
+        causes.append(invalid_value(field, path, "must be a relative path"))
+    _check_no_backsteps(path, field, causes)
+
+
+def _check_file_path(path: str, field: str, causes: list[Cause]) -> None:
+    """Check the path of a file in a volume, where names that begin with two dots are the kubelet's."""
+    _check_descending(path, field, causes)
+    if path.startswith("..") and not path.startswith("../"):
+        causes.append(invalid_value(field, path, "must not start with '..'"))
+
+
+def _check_mode(body: Json, member: str, field: str, causes: list[Cause]) -> None:
+    mode = body.get(member)
+    if mode is not None and not 0 <= mode <= 0o777:
+        causes.append(invalid_value(f"{field}.{member}", mode, _MODE_TEXT))
+
+
+# Kinds of volumes
+
+
+def _check_empty_dir(body: Json, field: str, causes: list[Cause]) -> None:
+    limit = body.get("sizeLimit")
+    if limit is None:
+        return
+    try:
+        if parse(limit).nanos >= 0:
+            return
+    except InvalidQuantity as err:
+        causes.append(invalid_value(f"{field}.sizeLimit", limit, str(err)))
+        return
+    causes.append(forbidden_field(f"{field}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+
+
+def _check_host_path(body: Json, field: str, causes: list[Cause]) -> None:
+    path = body.get("path")
+    if not path:
+        causes.append(required(f"{field}.path"))
+        return
+    _check_no_backsteps(path, f"{field}.path", causes)
+    kind = body.get("type")
+    if kind is not None and kind not in _HOST_PATH_TYPES:
+        causes.append(not_supported(f"{field}.type", kind, _HOST_PATH_TYPES))
+
+
+def _check_local(body: Json, field: str, causes: list[Cause]) -> None:
+    if not body.get("path"):
+        causes.append(required(f"{field}.path"))
+        return
+    _check_no_backsteps(body["path"], f"{field}.path", causes)
+
+
+def _check_nfs(body: Json, field: str, causes: list[Cause]) -> None:
+    path = body.get("path") or ""
+    causes += [required(f"{field}.{member}") for member in ("server", "path") if not body.get(member)]
+    if not path.startswith("/"):
+        causes.append(invalid_value(f"{field}.path", path, "must be an absolute path"))
+
+
+def _check_git(body: Json, field: str, causes: list[Cause]) -> None:
+    if not body.get("repository"):
+        causes.append(required(f"{field}.repository"))
+    _check_descending(body.get("directory") or "", f"{field}.directory", causes)
+
+
+def _check_claim(body: Json, field: str, causes: list[Cause]) -> None:
+    if not body.get("claimName"):
+        causes.append(required(f"{field}.claimName"))
+
+
+def _check_config_map(body: Json, field: str, causes: list[Cause]) -> None:
+    if not body.get("name"):
+        causes.append(required(f"{field}.name"))
+    _check_mode(body, "defaultMode", field, causes)
+    _check_items(body, field, causes)
+
+
+def _check_secret(body: Json, field: str, causes: list[Cause]) -> None:
+    if not body.get("secretName"):
+        causes.append(required(f"{field}.secretName"))
+    _check_mode(body, "defaultMode", field, causes)
+    _check_items(body, field, causes)
+
+
+def _check_items(body: Json, field: str, causes: list[Cause]) -> None:
+    for index, item in enumerate(body.get("items") or ()):
+        _check_item(item, f"{field}.items[{index}]", causes)
+
+
+def _check_item(item: Json, field: str, causes: list[Cause]) -> None:
+    path = item.get("path") or ""
+    if not item.get("key"):
+        causes.append(required(f"{field}.key"))
+    if not path:
+        causes.append(required(f"{field}.path"))
+    _check_file_path(path, f"{field}.path", causes)
+    _check_mode(item, "mode", field, causes)
+
+
+def _check_downward(body: Json, field: str, causes: list[Cause]) -> None:
+    _check_mode(body, "defaultMode", field, causes)
+    for item in body.get("items") or ():
+        _check_downward_file(item, field, causes)
+
+
+def _check_downward_file(item: Json, field: str, causes: list[Cause]) -> None:
+    """Check one file; an API server blames the volume, not the item."""
+    path = item.get("path") or ""
+    if not path:
+        causes.append(required(f"{field}.path"))
+    _check_file_path(path, f"{field}.path", causes)
+    if item.get("fieldRef") is not None:
+        _check_field(item["fieldRef"], f"{field}.fieldRef", causes)
+        if item.get("resourceFieldRef") is not None:
+            text = "fieldRef and resourceFieldRef can not be specified simultaneously"
+            causes.append(invalid_value(field, "resource", text))
+    elif item.get("resourceFieldRef") is not None:
+        _check_resource(item["resourceFieldRef"], f"{field}.resourceFieldRef", causes)
+    else:
+        causes.append(required(field, "one of fieldRef and resourceFieldRef is required"))
+    _check_mode(item, "mode", field, causes)
+
+
+def _check_field(reference: Json, field: str, causes: list[Cause]) -> None:
+    version, path = reference.get("apiVersion") or "", reference.get("fieldPath") or ""
+    if not version or not path:
+        causes.append(required(f"{field}.fieldPath" if version else f"{field}.apiVersion"))
+        return
+    keyed = _SUBSCRIPT.fullmatch(path)
+    problem = ""
+    if version != "v1":
+        problem = f"unsupported pod version: {version}"
+    elif keyed is not None and keyed[1] not in ("metadata.annotations", "metadata.labels"):
+        problem = f"field label does not support subscript: {path}"
+    elif keyed is None and path not in _VOLUME_FIELDS and path not in _OTHER_FIELDS:
+        problem = f"field label not supported: {path}"
+    if problem:
+        causes.append(invalid_value(f"{field}.fieldPath", path, f"error converting fieldPath: {problem}"))
+    elif keyed is not None:
+        key = keyed[2].lower() if keyed[1] == "metadata.annotations" else keyed[2]
+        causes += [invalid_value(field, key, text) for text in names.check_qualified_name(key)]
+    elif path in _OTHER_FIELDS:
+        shown = "spec.nodeName" if path == "spec.host" else path
+        causes.append(not_supported(f"{field}.fieldPath", shown, _VOLUME_FIELDS))
+
+
+def _check_resource(reference: Json, field: str, causes: list[Cause]) -> None:
+    resource = reference.get("resource") or ""
+    if not reference.get("containerName"):
+        causes.append(required(f"{field}.containerName"))
+    elif not resource:
+        causes.append(required(f"{field}.resource"))
+    elif resource not in _RESOURCES and not resource.startswith(_HUGE_PAGES):
+        causes.append(not_supported(f"{field}.resource", resource, _RESOURCES))
+
+
+def _check_projected(body: Json, field: str, causes: list[Cause]) -> None:
+    _check_mode(body, "defaultMode", field, causes)
+    taken: set[str] = set()
+
+    def take(path: str, shown: str) -> None:
+        if path and path in taken:
+            causes.append(invalid_value(field, shown, "conflicting duplicate paths"))
+        taken.add(path)
+
+    for index, source in enumerate(body.get("sources") or ()):
+        place = f"{field}.sources[{index}]"
+        given = [member for member in _PROJECTED if source.get(member) is not None]
+        for member in given:
+            part, where = source[member], f"{place}.{member}"
+            if member in ("secret", "configMap"):
+                name = part.get("name") or ""
+                if not name:
+                    causes.append(required(f"{where}.name"))
+                for at, item in enumerate(part.get("items") or ()):
+                    _check_item(item, f"{where}.items[{at}]", causes)
+                    take(item.get("path") or "", name)
+            elif member == "downwardAPI":
+                for item in part.get("items") or ():
+                    _check_downward_file(item, where, causes)
+                    take(item.get("path") or "", item.get("path") or "")
+            elif member == "serviceAccountToken":
+                _check_token(part, where, field, causes)
+            else:
+                for path in _paths_of(part, member, where, causes):
+                    take(path, path)
+        if len(given) > 1:
+            causes.append(forbidden_field(place, "may not specify more than 1 volume type per source"))
+
+
+_PROJECTED = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate")
+
+
+def _check_token(token: Json, field: str, volume: str, causes: list[Cause]) -> None:
+    """Check a token's life and file; of the file, an API server blames the volume."""
+    seconds, path = token.get("expirationSeconds") or 0, token.get("path") or ""
+    if seconds < _MIN_TOKEN_SECONDS:
+        text = "may not specify a duration less than 10 minutes"
+        causes.append(invalid_value(f"{field}.expirationSeconds", seconds, text))
+    if seconds > _MAX_TOKEN_SECONDS:
+        text = "may not specify a duration larger than 2^32 seconds"
+        causes.append(invalid_value(f"{field}.expirationSeconds", seconds, text))
+    if not path:
+        causes.append(required(f"{volume}.path"))
+    else:
+        _check_file_path(path, f"{volume}.path", causes)
+
+
+def _paths_of(part: Json, member: str, field: str, causes: list[Cause]) -> list[str]:
+    """Check the files of a trust bundle or certificate, and return them."""
+    if member == "clusterTrustBundle":
+        path = part.get("path") or ""
+        if not path:
+            causes.append(required(f"{field}.path"))
+        _check_file_path(path, f"{field}.path", causes)
+        return [path]
+    given = [name for name in ("credentialBundlePath", "keyPath", "certificateChainPath") if part.get(name)]
+    if not given:
+        text = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
+        causes.append(required(field, text))
+    for name in given:
+        _check_file_path(part[name], f"{field}.{name}", causes)
+    return [part[name] for name in given]
+
+
+def _check_csi(body: Json, field: str, causes: list[Cause]) -> None:
+    if not body.get("driver"):
+        causes.append(required(f"{field}.driver"))
+
+
+_CHECKS = {
+    "emptyDir": _check_empty_dir,
+    "hostPath": _check_host_path,
+    "local": _check_local,
+    "nfs": _check_nfs,
+    "gitRepo": _check_git,
+    "persistentVolumeClaim": _check_claim,
+    "configMap": _check_config_map,
+    "secret": _check_secret,
+    "downwardAPI": _check_downward,
+    "projected": _check_projected,
+    "csi": _check_csi,
+}
+
+
+# Mounts
+
+
+def validate_mounts(
+    mounts: list[Json], field: str, volumes: frozenset[str], causes: list[Cause], *, privileged: bool = False
+) -> None:
+    """Check what a container mounts; of sub-paths, an API server blames all mounts, not the one."""
+    paths: set[str] = set()
+    for index, mount in enumerate(mounts):
+        get, place = mount.get, f"{field}[{index}]"
+        name, path = get("name"), get("mountPath")
+        if not name:
+            causes.append(required(f"{place}.name"))
+        if name not in volumes:
+            causes.append(field_not_found(f"{place}.name", name or ""))
+        if not path:
+            causes.append(required(f"{place}.mountPath"))
+        if path in paths:
+            causes.append(invalid_value(f"{place}.mountPath", path or "", "must be unique"))
+        paths.add(path or "")
+        sub_path, expression = get("subPath"), get("subPathExpr")
+        if sub_path:
+            _check_descending(sub_path, f"{field}.subPath", causes)
+        if expression:
+            if sub_path:
+                text = "subPathExpr and subPath are mutually exclusive"
+                causes.append(invalid_value(f"{place}.subPathExpr", expression, text))
+            _check_descending(expression, f"{field}.subPathExpr", causes)
+        propagation, recursive = get("mountPropagation"), get("recursiveReadOnly")
+        if propagation is not None:
+            _check_propagation(propagation, f"{field}.mountPropagation", causes, privileged=privileged)
+        if recursive is not None:
+            _check_recursive(mount, f"{field}.recursiveReadOnly", causes)
+
+
+def _check_propagation(propagation: str, field: str, causes: list[Cause], *, privileged: bool) -> None:
+    if propagation not in _PROPAGATIONS:
+        causes.append(not_supported(field, propagation, _PROPAGATIONS))
+    if propagation == "Bidirectional" and not privileged:
+        text = "Bidirectional mount propagation is available only to privileged containers"
+        causes.append(forbidden_field(field, text))
+
+
+def _check_recursive(mount: Json, field: str, causes: list[Cause]) -> None:
+    recursive = mount["recursiveReadOnly"]
+    if recursive not in _RECURSIVE:
+        causes.append(not_supported(field, recursive, _RECURSIVE))
+    elif recursive != "Disabled":
+        if not mount.get("readOnly"):
+            causes.append(forbidden_field(field, "may only be specified when readOnly is true"))
+        if mount.get("mountPropagation") not in (None, "None"):
+            text = "may only be specified when mountPropagation is None or not specified"
+            causes.append(forbidden_field(field, text))
+
+
+# Persistent volumes
+
+
+def validate_persistent_volume(obj: Json) -> list[Cause]:
+    """Check a persistent volume."""
+    spec = obj.get("spec") or {}
+    causes: list[Cause] = []
+    modes = spec.get("accessModes") or ()
+    if not modes:
+        causes.append(required("spec.accessModes"))
+    causes += [not_supported("spec.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:3] for mode in modes):
+        causes.append(forbidden_field("spec.accessModes", "may not use ReadWriteOncePod with other access modes"))
+    _check_capacity(spec.get("capacity") or {}, causes)
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    if policy and policy not in ("Delete", "Recycle", "Retain"):
+        field = "spec.persistentVolumeReclaimPolicy"
+        causes.append(not_supported(field, policy, ("Delete", "Recycle", "Retain")))
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None:
+        _check_volume_affinity(affinity, causes)
+    source = _validate_source(spec, "spec", _PERSISTENT, causes)
+    if source == "local" and affinity is None:
+        causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+    elif source == "csi" and not spec["csi"].get("volumeHandle"):
+        causes.append(required("spec.csi.volumeHandle"))
+    host_path = (spec.get("hostPath") or {}).get("path")
+    if host_path and policy == "Recycle" and posixpath.normpath(host_path) in ("/", "//"):
+        text = "may not be 'recycle' for a hostPath mount of '/'"
+        causes.append(forbidden_field("spec.persistentVolumeReclaimPolicy", text))
+    name = spec.get("storageClassName")
+    if name:
+        causes += [invalid_value("spec.storageClassName", name, text) for text in names.check_subdomain(name)]
+    mode = spec.get("volumeMode")
+    if mode is not None and mode not in ("Block", "Filesystem"):
+        causes.append(not_supported("spec.volumeMode", mode, ("Block", "Filesystem")))
+    return causes
+
+
+def _check_capacity(capacity: Json, causes: list[Cause]) -> None:
+    if not capacity:
+        causes.append(required("spec.capacity"))
+    if set(capacity) != {"storage"}:
+        causes.append(not_supported("spec.capacity", dict(sorted(capacity.items())), ("storage",)))
+    for name, amount in capacity.items():
+        field = f"spec.capacity[{name}]"
+        try:
+            nanos = parse(amount).nanos
+        except InvalidQuantity as err:
+            causes.append(invalid_value(field, amount, str(err)))
+            continue
+        if nanos < 0:
+            causes.append(invalid_value(field, -(-nanos // NANO), "must be a valid resource quantity"))
+        if nanos <= 0:
+            causes.append(invalid_value(field, amount, "must be greater than zero"))
+
+
+def _check_volume_affinity(affinity: Json, causes: list[Cause]) -> None:
+    terms = affinity.get("required")
+    if terms is None:
+        causes.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
+    elif not terms.get("nodeSelectorTerms"):
+        field = "spec.nodeAffinity.required.nodeSelectorTerms"
+        causes.append(required(field, "must have at least one node selector term"))
+
+
+def validate_persistent_volume_update(obj: Json, old: Json) -> list[Cause]:
+    """Check a persistent volume; what it is stays."""
+    causes = validate_persistent_volume(obj)
+    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
+    if any(new_spec.get(source) != old_spec.get(source) for source in _PERSISTENT):
+        text = "spec.persistentvolumesource is immutable after creation"
+        causes.append(forbidden_field("spec.persistentvolumesource", text))
+    if new_spec.get("volumeMode") != old_spec.get("volumeMode"):
+        causes.append(invalid_value("volumeMode", new_spec.get("volumeMode"), "field is immutable"))
+    return causes
