@@ -29,6 +29,7 @@ from strato.controllers.kube.daemonsets import node_of
 from strato.errors import NotFound, StratoError
 from strato.server import strategies
 from strato.server.embedded import in_memory_server
+from strato.testing.faults import Faults, FaultyCluster
 
 T = TypeVar("T")
 ADMIN = User("admin", ("system:masters",))
@@ -36,6 +37,9 @@ ADMIN = User("admin", ("system:masters",))
 
 class World:
     """Everything of one test."""
+
+    faults: Faults | None = None
+    """How the API server treats the controllers; set for a while by `on_server`."""
 
     def __init__(
         self,
@@ -57,6 +61,8 @@ class World:
         self._manager_informers: Informers | None = None
 
     async def start(self, cluster: Cluster | None = None) -> None:
+        if cluster is None and self.faults is not None:
+            cluster = FaultyCluster(self.server, ADMIN, self.clock, Random(5), faults=self.faults)
         for name in ("root", "default"):
             with suppress(StratoError):
                 await self.cluster.create(
@@ -106,6 +112,8 @@ class World:
         return {pod.metadata.name: pod for pod in page.items}
 
     async def until(self, condition: Callable[[], Awaitable[bool]], seconds: float = 600.0) -> None:
+        if self.faults is not None:
+            seconds *= 4
         for _ in range(int(seconds / 0.25)):
             if await condition():
                 return
@@ -130,7 +138,7 @@ class World:
         return await self.job(name)
 
     async def settle(self, seconds: float = 5.0) -> None:
-        await self.clock.sleep(seconds)
+        await self.clock.sleep(seconds if self.faults is None else seconds + 150.0)
 
     async def command(self, action: str, job: Job) -> None:
         body = {
@@ -263,6 +271,13 @@ class Kubelet:
             await self._world.cluster.delete(
                 Pod, pod.metadata.name, pod.metadata.namespace, uid=pod.metadata.uid, grace_period_seconds=0
             )
+
+
+@contextmanager
+def on_server(faults: Faults) -> Iterator[None]:
+    """Let the API server misbehave towards controllers; whoever waits for them waits longer."""
+    with mock.patch.object(World, "faults", faults):
+        yield
 
 
 @contextmanager

@@ -15,12 +15,15 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
+from strato.client.retry import is_server_trouble
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, StratoError
 
 _log = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
+
+_SERVER_DELAY_SECONDS = 30.0
 
 _TURNS_BEFORE_YIELD = 16
 """Items a worker takes before it lets others run, in case reconciling never waits."""
@@ -72,6 +75,16 @@ class RetryLimiter:
         self._failures[key] = failures + 1
         own = self._max if failures > 60 else min(self._initial * 2.0**failures, self._max)
         return max(own, self._take_token())
+
+    def server_delay(self, key: Hashable) -> float:
+        """Count a failure that is the server's, and return the seconds until ``key`` may be tried again.
+
+        It grows to half a minute only, so that what waits is done soon after the server is back, and takes nothing from
+        the bucket, which is for keys that fail by themselves.
+        """
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        return min(self._initial * 2.0 ** min(failures, 60), _SERVER_DELAY_SECONDS)
 
     def failures(self, key: Hashable) -> int:
         """Return how often in a row ``key`` has failed."""
@@ -151,9 +164,16 @@ class WorkQueue(Generic[K]):
         if self._timer is None or due < self._timer_at:
             self._set_timer()
 
-    def add_rate_limited(self, key: K, *, at_least_seconds: float = 0.0) -> None:
-        """Add ``key`` after the delay its failures ask for, or a longer one."""
-        self.add_after(key, max(self._limiter.delay(key), at_least_seconds))
+    def add_rate_limited(self, key: K) -> None:
+        """Add ``key`` after the delay its failures ask for."""
+        self.add_after(key, self._limiter.delay(key))
+
+    def add_failed(self, key: K, error: Exception) -> None:
+        """Add ``key`` again after an error: by its failures, or as the server's state asks for."""
+        if isinstance(error, ApiError) and is_server_trouble(error):
+            self.add_after(key, max(self._limiter.server_delay(key), error.retry_after_seconds or 0.0))
+        else:
+            self.add_rate_limited(key)
 
     def forget(self, key: K) -> None:
         """Reset the failures of ``key``."""
@@ -310,8 +330,7 @@ async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None
             level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
             trace = None if isinstance(error, ApiError) else error
             _log.log(level, "work failed, will retry: worker=%s key=%s: %s", name, key, error, exc_info=trace)
-            wait = error.retry_after_seconds if isinstance(error, ApiError) else None
-            queue.add_rate_limited(key, at_least_seconds=wait or 0.0)
+            queue.add_failed(key, error)
         else:
             queue.forget(key)
             if again_after_seconds is not None:

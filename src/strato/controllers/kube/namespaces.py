@@ -60,7 +60,7 @@ class NamespaceController(KeyedController):
         pods = f"/api/v1/namespaces/{key.name}/pods"
         # pods first: what they use and what guards them must not go before they have ended
         await self._empty(pods, collections.pop(pods, "pods."), contents)
-        if not contents.remaining:
+        if not contents.remaining and not contents.failures:
             for path, resource in collections.items():
                 await self._empty(path, resource, contents)
         if contents.is_empty:
