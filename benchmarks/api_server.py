@@ -32,7 +32,9 @@ async def main(home: Path) -> None:
     authenticator = Authenticator(tokens, authority)
     server, _ = open_server(clock, random.Random(1), home / "journal.db", rbac=True, bootstrap=bootstrap.objects())
     certificate, key = authority.server_files()
-    http = await serve(create_app(server, authenticator), certificate=certificate, private_key=key)
+    http = await serve(
+        create_app(server, authenticator, flows=server.state.flows), certificate=certificate, private_key=key
+    )
     token = tokens.token(bootstrap.ADMIN.name)
     address = f"https://127.0.0.1:{http.port}"
     kubeconfig.write(home / "kubeconfig", address, user="bench", token=token, ca=authority.certificate)

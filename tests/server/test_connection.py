@@ -471,15 +471,16 @@ def test_a_silent_connection_ends_in_its_time_but_not_while_it_waits_for_us() ->
         service = Echo()
         service.gates["/slow"] = asyncio.Event()
         _, wire = connect(service)
+        wire.deliver(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
         wire.deliver(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS * 5.5)
         assert not wire.closed
         service.gates["/slow"].set()
         await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
-        assert wire.written.count(b"HTTP/1.1 200") == 1
+        assert wire.written.count(b"HTTP/1.1 200") == 2
         assert not wire.closed
-        await asyncio.sleep(2)
+        await asyncio.sleep(2 + connection.LOOK_SECONDS)
         assert wire.closed
 
     in_virtual_time(main)
@@ -611,5 +612,161 @@ def test_stopping_ends_idle_connections_at_once_and_others_with_their_answer() -
         assert asyncio.get_running_loop().time() - began == pytest.approx(2)
         assert wires[1].closed
         assert connections.open == set()
+
+    in_virtual_time(main)
+
+
+class Known(Echo):
+    """Knows users by a header."""
+
+    def admit(self, head: Head) -> User:
+        if "x-user" not in head.headers:
+            raise Unauthorized("Unauthorized")
+        return User(head.headers["x-user"])
+
+
+def more(connections: Connections) -> Wire:
+    protocol = connections.make()
+    wire = Wire(protocol)
+    protocol.connection_made(wire)
+    return wire
+
+
+def ask(wire: Wire, user: str) -> bytes:
+    before = len(wire.written)
+    wire.deliver(b"GET / HTTP/1.1\r\nhost: x\r\nx-user: %b\r\n\r\n" % user.encode())
+    return bytes(wire.written[before:])
+
+
+def test_one_user_has_at_most_a_part_of_all_connections() -> None:
+    async def main() -> None:
+        connections = Connections(Known(), VirtualClock(), most=16)
+        wires = [more(connections) for _ in range(4)]
+        assert all(b" 200 " in ask(wire, "a") for wire in wires)
+        one_too_many = more(connections)
+        answer = ask(one_too_many, "a")
+        assert b" 429 " in answer
+        assert b"connection: close" in answer
+        assert one_too_many.closed
+        other = more(connections)
+        assert b" 200 " in ask(other, "b")
+        wires[0].close()
+        await settle()
+        assert b" 200 " in ask(more(connections), "a")
+        assert {user: len(held) for user, held in connections.of_users.items()} == {"a": 4, "b": 1}
+
+    in_virtual_time(main)
+
+
+def test_of_too_many_strangers_the_oldest_makes_room_and_users_stay() -> None:
+    async def main() -> None:
+        connections = Connections(Known(), VirtualClock(), most=16)
+        mine = more(connections)
+        assert b" 200 " in ask(mine, "a")
+        wires = []
+        for _ in range(50):
+            wires.append(more(connections))
+            await settle()
+        assert [wire.closed for wire in wires] == [True] * 46 + [False] * 4
+        assert b" 200 " in ask(mine, "a")
+        assert len(connections.open) == 5
+
+    in_virtual_time(main)
+
+
+def test_when_all_connections_are_taken_who_has_most_makes_room() -> None:
+    async def main() -> None:
+        connections = Connections(Known(), VirtualClock(), most=8)
+        connections.most_of_one = 6
+        held = [more(connections) for _ in range(6)]
+        for wire in held:
+            ask(wire, "a")
+        few = [more(connections) for _ in range(2)]
+        for wire in few:
+            ask(wire, "b")
+        new = more(connections)
+        await settle()
+        assert b" 200 " in ask(new, "c")
+        assert ([wire.closed for wire in held].count(True), [wire.closed for wire in few]) == (1, [False, False])
+
+    in_virtual_time(main)
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds"),
+    [
+        (b"", connection.STRANGER_SECONDS),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ", connection.STRANGER_SECONDS),
+        (
+            b"GET / HTTP/1.1\r\nhost: x\r\nx-user: a\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\nx-a: ",
+            connection.REQUEST_SECONDS,
+        ),
+        (
+            b"POST / HTTP/1.1\r\nhost: x\r\nx-user: a\r\ncontent-length: 9000\r\n\r\n",
+            connection.REQUEST_SECONDS,
+        ),
+    ],
+    ids=["nothing", "part of a head", "part of a second head", "part of a body"],
+)
+def test_who_sends_byte_by_byte_has_so_much_time(sent: bytes, seconds: float) -> None:
+    async def main() -> None:
+        connections = Connections(Known(), VirtualClock())
+        wire = more(connections)
+        wire.deliver(sent)
+        waited = 0
+        while not wire.closed:
+            await asyncio.sleep(5)
+            waited += 5
+            if sent and not wire.closed:
+                wire.deliver(b"x")
+        assert seconds <= waited <= seconds + 2 * connection.LOOK_SECONDS
+        await settle()
+        assert not connections.open
+
+    in_virtual_time(main)
+
+
+def test_a_reader_that_takes_nothing_is_let_go_and_what_it_asked_for_as_well() -> None:
+    async def main() -> None:
+        service = Echo()
+        service.stream = Source(1000)
+        connections, wire = connect(service)
+        wire.deliver(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
+        wire.protocol.pause_writing()
+        await asyncio.sleep(connection.STALLED_SECONDS - 1)
+        assert not wire.closed
+        await asyncio.sleep(1 + connection.LOOK_SECONDS)
+        assert wire.closed
+        assert service.stream.closed
+        assert not connections.open
+
+    in_virtual_time(main)
+
+
+def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
+    async def main() -> None:
+        class Large(Echo):
+            def answer(
+                self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
+            ) -> Awaitable[Response] | None:
+                answered(Response(200, bytes(4 * connection.PIECE_BYTES + 7)))
+                return None
+
+        _, wire = connect(Large())
+        write = wire.write
+
+        def paused(data: Any) -> None:
+            write(data)
+            if len(data) >= connection.PIECE_BYTES:
+                wire.protocol.pause_writing()
+
+        wire.write = paused  # type: ignore[method-assign]
+        wire.deliver(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
+        for pieces in range(1, 5):
+            await settle()
+            assert connection.PIECE_BYTES * pieces < len(wire.written) < connection.PIECE_BYTES * pieces + 1000
+            wire.protocol.resume_writing()
+        await settle()
+        assert wire.written.count(b"HTTP/1.1 200") == 2  # the next one begins when this one has been taken
 
     in_virtual_time(main)

@@ -128,6 +128,7 @@ async def open_api(
         impersonate=partial(impersonated, authorizer=server.authorizer),
         ready=Readiness(server.store, journal),
         other_metrics=other_metrics,
+        flows=server.state.flows,
     )
     http = await serve(
         app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path, clock=clock

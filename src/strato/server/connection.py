@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 
 from strato.api.wire import Pushed, Response, User
 from strato.clock import Clock
-from strato.errors import ApiError
+from strato.errors import ApiError, TooManyRequests
 from strato.server.heads import AnswerHeads, Head, header_lines
 from strato.server.outflow import GZIP_LEVEL, Pulling, Pushing, close_stream, pieces, squeezed
 from strato.server.reading import MAX_BODY_BYTES, Exchange, RequestReader, too_large
@@ -32,6 +32,21 @@ HANDSHAKE_SECONDS = 10.0
 _READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
+MOST_CONNECTIONS = 8192
+"""Connections at the same time; then those of whoever has most make room."""
+_USERS_PART = 4
+"""One user has at most one in so many of them."""
+MOST_STRANGERS = 512
+"""Connections on which nobody has proved yet who they are; then the oldest makes room."""
+STRANGER_SECONDS = 30.0
+"""How long that may take."""
+STALLED_SECONDS = 60.0
+"""How long a client may take nothing of what it has been sent."""
+LOOK_SECONDS = 15.0
+"""How often a connection is looked at for all of these."""
+_TOO_MANY = 'user "{}" has too many connections; use fewer, or close those that are not needed'
+_BUFFER_BYTES = 64 * 1024
+"""What a transport holds before it says that its client does not keep up."""
 PIECE_BYTES = 256 * 1024
 """What is written of a larger body before its reader has taken some of it."""
 _GZIP_LINES = "content-encoding: gzip\r\nvary: Accept-Encoding\r\n"
@@ -71,11 +86,17 @@ class Connections:
     Args:
         service: Answers.
         clock: Dates answers.
+        most: How many there may be at a time.
     """
 
-    def __init__(self, service: Service, clock: Clock) -> None:
+    def __init__(self, service: Service, clock: Clock, *, most: int = MOST_CONNECTIONS) -> None:
         self.service = service
+        self.most = most
+        self.most_of_one = max(1, most // _USERS_PART)
         self.open: set[Connection] = set()
+        self.strangers: dict[Connection, None] = {}
+        """Those of whoever has not said yet who they are, the oldest first."""
+        self.of_users: dict[str, dict[Connection, None]] = {}
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self._loop = asyncio.get_running_loop()
         self.heads = AnswerHeads(clock, self._loop)
@@ -86,9 +107,45 @@ class Connections:
         """Return the protocol of a new connection."""
         return Connection(self, self._loop)
 
+    def opened(self, connection: Connection) -> None:
+        """Take a new connection; where there are too many, another one makes room."""
+        if len(self.strangers) >= min(MOST_STRANGERS, self.most_of_one):
+            next(iter(self.strangers)).abort()
+        elif len(self.open) >= self.most:
+            self._make_room()
+        self.open.add(connection)
+        self.strangers[connection] = None
+
+    def _make_room(self) -> None:
+        """End the oldest connection of a stranger, or one of the user who has most, one that waits for its client."""
+        if self.strangers:
+            next(iter(self.strangers)).abort()
+        elif self.of_users:
+            most = max(self.of_users.values(), key=len)
+            next((one for one in most if one.is_idle), next(iter(most))).abort()
+
+    def admitted(self, connection: Connection, user: User) -> bool:
+        """Note whose a connection is; return False where that user has too many."""
+        self.strangers.pop(connection, None)
+        if connection.owner:
+            self._forget(connection)
+        connection.owner = user.name
+        of_user = self.of_users.setdefault(user.name, {})
+        of_user[connection] = None
+        return len(of_user) <= self.most_of_one
+
+    def _forget(self, connection: Connection) -> None:
+        of_user = self.of_users.get(connection.owner)
+        if of_user is not None:
+            of_user.pop(connection, None)
+            if not of_user:
+                del self.of_users[connection.owner]
+
     def closed(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self.open.discard(connection)
+        self.strangers.pop(connection, None)
+        self._forget(connection)
         if not self.open:
             self._all_closed.set()
 
@@ -142,9 +199,13 @@ class Connection(asyncio.BufferedProtocol):
         self._stream: Pulling | Pushing | None = None
         self._in_chunks = True
         """Whether the stream is sent in chunks of HTTP; otherwise it is written as it is."""
-        self._heard_at = self._begun_at = loop.time()
+        self._heard_at = self._begun_at = self._made_at = self._stalled_at = loop.time()
         self._under_way = 0
         self._timer: asyncio.TimerHandle | None = None
+        self.owner = ""
+        """Name of the user whose it is; empty until that is known."""
+        self._user: User | None = None
+        """Who asked last."""
 
     # -- of the loop ---------------------------------------------------------------------------------------------------
 
@@ -153,8 +214,15 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
         self._reader.peer = tls.getpeercert(binary_form=True) if tls is not None else None
-        self._server.open.add(self)
-        self._timer = self._loop.call_later(KEEP_ALIVE_SECONDS, self._look)
+        with suppress(NotImplementedError):
+            self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
+        self._server.opened(self)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is being answered."""
+        return not self._waiting
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to put what arrives."""
@@ -174,6 +242,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Stop: the client does not keep up."""
         self.is_writable = False
+        self._stalled_at = self._loop.time()
 
     def resume_writing(self) -> None:
         """Go on."""
@@ -231,7 +300,12 @@ class Connection(asyncio.BufferedProtocol):
         head, transport = exchange.head, self._transport
         if exchange.user is None and exchange.refusal is None:
             try:
-                exchange.user = self._service.admit(head)
+                user = exchange.user = self._service.admit(head)
+                if user is not self._user:
+                    self._user = user
+                    if user.name != self.owner and not self._server.admitted(self, user):
+                        exchange.keeps_alive = False
+                        raise TooManyRequests(_TOO_MANY.format(user.name), retry_after_seconds=1)
                 if max(head.length or 0, exchange.size) > MAX_BODY_BYTES:
                     raise too_large()
             except ApiError as error:
@@ -325,7 +399,7 @@ class Connection(asyncio.BufferedProtocol):
     def _first_lines(self, exchange: Exchange, response: Response, more: str) -> bytes:
         if self._is_leaving or not exchange.keeps_alive:
             more += "connection: close\r\n"
-        return self._server.heads.first_lines(response.status, response.content_type, more)
+        return self._server.heads.first_lines(response.status, response.content_type, exchange.head.answer_lines + more)
 
     def write(self, chunk: bytes) -> None:
         """Write a piece of the stream."""
@@ -388,22 +462,22 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _look(self) -> None:
-        """End a connection whose client has been silent, or has sent parts of one request, for too long."""
-        transport = self._transport
+        """End a connection whose client has been silent, slow to ask or slow to read for too long."""
+        transport, now = self._transport, self._loop.time()
         if transport is None:
             return
-        now = self._loop.time()
-        silent = now - self._heard_at
+        if not self.is_writable and now - self._stalled_at >= STALLED_SECONDS:
+            transport.abort()
+            return
         is_clients_turn = not self._is_busy and self.is_writable
+        is_silent = is_clients_turn and now - self._heard_at >= KEEP_ALIVE_SECONDS
+        is_stranger = is_clients_turn and not self.owner and now - self._made_at >= STRANGER_SECONDS
         is_slow = self._under_way > 0 and self._is_reading and now - self._begun_at >= REQUEST_SECONDS
-        if (is_clients_turn and silent >= KEEP_ALIVE_SECONDS) or is_slow:
+        if is_silent or is_stranger or is_slow:
             self._reader.is_deaf = True
             transport.close()
             return
-        wait = KEEP_ALIVE_SECONDS - silent if is_clients_turn else KEEP_ALIVE_SECONDS
-        if self._under_way:
-            wait = min(wait, max(self._begun_at + REQUEST_SECONDS - now, 1.0))
-        self._timer = self._loop.call_later(wait, self._look)
+        self._timer = self._loop.call_later(LOOK_SECONDS, self._look)
 
 
 def _takes_gzip(exchange: Exchange) -> bool:

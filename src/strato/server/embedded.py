@@ -24,7 +24,7 @@ from strato.server.registry import Registry
 from strato.server.rest.state import AdmitAll, State
 from strato.server.rest.tokens import Tokens
 from strato.server.rootca import RootCertificates
-from strato.server.seed import seed
+from strato.server.seed import seed, seed_flow_control
 from strato.server.store import Store
 
 
@@ -109,6 +109,8 @@ def _assemble(
     flows = FlowControl(store, timer)
     state = State(store, clock, rng, registry, AdmitAll(), flows)
     seed(state, bootstrap)
+    if rbac:
+        seed_flow_control(state)
     if root_certificate:
         RootCertificates(state, root_certificate)
     EventExpiry(state)

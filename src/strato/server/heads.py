@@ -26,6 +26,7 @@ class Head:
 
     __slots__ = (
         "annotations",
+        "answer_lines",
         "expects",
         "headers",
         "impersonation",
@@ -43,6 +44,8 @@ class Head:
         self.peer = peer
         """The client's certificate, DER; TLS has verified it."""
         self.method = self.path = ""
+        self.answer_lines = ""
+        """Headers of the answer that depend on who asks for what, whole lines."""
         self.query: Mapping[str, list[str]] = {}
         self.headers: dict[str, str] = {}
         """By name in lower case; of two alike the first counts."""

@@ -6,10 +6,12 @@ No framework and no router: the core routes. The protocol itself is in `strato.s
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gzip
 import io
 import logging
+import resource
 import socket
 import ssl
 import zlib
@@ -26,13 +28,16 @@ from strato.clock import Clock, SystemClock
 from strato.errors import ApiError, BadRequest, StratoError, UnsupportedMedia
 from strato.metrics import Registry
 from strato.server.bodies import INLINE_BYTES, is_slow, parsed
-from strato.server.connection import HANDSHAKE_SECONDS, Connections, Service
+from strato.server.connection import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Connections, Service
+from strato.server.flowcontrol.control import FlowControl
 from strato.server.heads import Head
 from strato.server.ownpaths import OwnPaths, Ready
 from strato.server.reading import MAX_BODY_BYTES, too_large
 
 _SHUTDOWN_SECONDS = 2
 _BACKLOG = 2048
+_OTHER_DESCRIPTORS = 512
+"""Files and sockets that are no connections of clients."""
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +74,15 @@ class App(Service):
     """Answers what comes over HTTP; made by `create_app`."""
 
     def __init__(
-        self, handler: Handler, authenticate: Authenticate, own_paths: OwnPaths, impersonate: Impersonate | None
+        self,
+        handler: Handler,
+        authenticate: Authenticate,
+        own_paths: OwnPaths,
+        impersonate: Impersonate | None,
+        flows: FlowControl | None,
     ) -> None:
+        self._flows = flows
+        self._tasks: set[asyncio.Task[None]] = set()
         self._handler = handler
         self._authenticate = authenticate
         self._impersonate = impersonate
@@ -97,7 +109,39 @@ class App(Service):
     def answer(
         self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
     ) -> Awaitable[Response] | None:
-        """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer."""
+        """Answer by calling ``answered``, at once or later, or return what has to be awaited for the answer.
+
+        With flow control a request waits for its turn while others do, unless its priority level has no room.
+        """
+        flows = self._flows
+        if flows is None:
+            return self._begin(head, user, body, answered)
+        assigned = flows.assigned(user, head.method, head.path, "watch" in head.query)
+        head.answer_lines = assigned.lines
+        dispatcher = flows.dispatcher
+        if dispatcher.has_room():
+            began = dispatcher.timer()
+            later = self._begin(head, user, body, answered)
+            dispatcher.served(assigned.flow, dispatcher.timer() - began)
+            return later
+
+        def start() -> None:
+            later = self._begin(head, user, body, answered)
+            if later is not None:
+                task = asyncio.ensure_future(_passed_on(later, answered))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+        def refuse() -> None:
+            answered(_busy())
+
+        if not dispatcher.enqueue(assigned.flow, start, refuse):
+            refuse()
+        return None
+
+    def _begin(
+        self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
+    ) -> Awaitable[Response] | None:
         try:
             headers = head.headers
             request = Request(head.method, head.path, head.query, headers, body, user, annotations=head.annotations)
@@ -145,6 +189,16 @@ def _failed(head: Head) -> ApiError:
     return ApiError("an error on the server has prevented the request from succeeding")
 
 
+async def _passed_on(later: Awaitable[Response], answered: Callable[[Response], None]) -> None:
+    answered(await later)
+
+
+def _busy() -> Response:
+    """Return what a request is answered for which there is no room, as a real API server does."""
+    headers = {"Retry-After": "1", "X-Content-Type-Options": "nosniff"}
+    return Response(429, b"Too many requests, please try again later.\n", "text/plain; charset=utf-8", headers)
+
+
 def create_app(
     handler: Handler,
     authenticate: Authenticate,
@@ -154,6 +208,7 @@ def create_app(
     authorize_path: Callable[[User, str, str], None] | None = None,
     impersonate: Impersonate | None = None,
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
+    flows: FlowControl | None = None,
 ) -> App:
     """Return what answers over HTTP.
 
@@ -164,9 +219,10 @@ def create_app(
         ready: Checks behind ``/readyz``.
         authorize_path: Raises when (user, verb, path) may not be, on ``/metrics`` and the health paths; None lets all.
         impersonate: Acts as somebody else where a request wants that; None ignores the wish.
+        flows: Priority and fairness; None serves requests as they come.
         other_metrics: More of the text at ``/metrics``, of another process; names differ from those of ``metrics``.
     """
-    return App(handler, authenticate, OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate)
+    return App(handler, authenticate, OwnPaths(metrics, ready, authorize_path, other_metrics), impersonate, flows)
 
 
 def _content_type(headers: Mapping[str, str]) -> str:
@@ -259,13 +315,27 @@ async def serve(
             tls.verify_mode = ssl.CERT_OPTIONAL
             tls.load_verify_locations(client_ca)
     bound = listener if listener is not None else bind(host, port)
-    connections = Connections(app, clock or SystemClock())
+    connections = Connections(app, clock or SystemClock(), most=_descriptors())
     loop = asyncio.get_running_loop()
     patience = HANDSHAKE_SECONDS if tls is not None else None
     listening = await loop.create_server(
         connections.make, sock=bound, ssl=tls, backlog=_BACKLOG, ssl_handshake_timeout=patience
     )
     return HttpServer(connections, listening)
+
+
+def _descriptors() -> int:
+    """Return how many connections there may be; the process may open as many files and some more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_CONNECTIONS + _OTHER_DESCRIPTORS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return MOST_CONNECTIONS
+    return min(MOST_CONNECTIONS, max(soft - _OTHER_DESCRIPTORS, soft // 2))
 
 
 def bind(host: str, port: int) -> socket.socket:

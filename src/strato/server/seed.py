@@ -8,6 +8,7 @@ from typing import Any
 from strato.api import catalog, crds
 from strato.api.kinds import Kind
 from strato.server import crd, objects
+from strato.server.flowcontrol import defaults
 from strato.server.objects import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.state import State, object_key
@@ -23,6 +24,19 @@ def seed(state: State, bootstrap: Iterable[Json]) -> None:
         ensure(state, _kind_of(obj), obj, renew=True)
     for manifest in crds.manifests():
         ensure(state, catalog.CUSTOMRESOURCEDEFINITION, manifest, renew=True)
+
+
+def seed_flow_control(state: State) -> None:
+    """Create priority levels and flow schemas where they are missing; bring up to date those that may be."""
+    for kind, manifests in (
+        (catalog.PRIORITYLEVELCONFIGURATION, defaults.LEVELS),
+        (catalog.FLOWSCHEMA, defaults.SCHEMAS),
+    ):
+        for manifest in manifests:
+            name = manifest["metadata"]["name"]
+            old = state.latest(kind, "", name) or manifest
+            is_ours = (old["metadata"].get("annotations") or {}).get(defaults.AUTO_UPDATE) == "true"
+            ensure(state, kind, manifest, renew=is_ours or name in defaults.MANDATORY)
 
 
 def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> None:
@@ -41,6 +55,8 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
         obj["spec"] = {"finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}
         metadata["labels"] = {**metadata.get("labels", {}), "kubernetes.io/metadata.name": metadata["name"]}
+    elif kind is catalog.FLOWSCHEMA:
+        obj["status"] = manifest["status"]
     elif kind is catalog.CUSTOMRESOURCEDEFINITION:
         crd.prepare(obj, state.clock.now(), old)
     if old is not None:

@@ -132,12 +132,15 @@ class FlowControl:
             self._level_uids[name] = obj["metadata"].get("uid", "")
 
     def _objects(self, kind: Kind, ours: Iterable[Any]) -> Iterator[Any]:
-        bucket = self._store.bucket(kind.resource)
+        """Yield what is stored, or what a cluster starts with; the mandatory ones as they must be."""
+        stored = {key: _decode(row.body) for key, row in self._store.bucket(kind.resource).objects.items()}
+        is_configured = bool(stored)
         for obj in ours:
-            if obj["metadata"]["name"] in defaults.MANDATORY and obj["metadata"]["name"] not in bucket.objects:
-                yield obj
-        for row in bucket.objects.values():
-            yield _decode(row.body)
+            name = obj["metadata"]["name"]
+            if name in defaults.MANDATORY or not is_configured:
+                known = stored.pop(name, obj)
+                yield {**obj, "metadata": known["metadata"]}
+        yield from stored.values()
 
 
 class _Known:
