@@ -6,7 +6,10 @@ import subprocess
 import sys
 import time
 
-CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (("breakout", ("--count", "20")),)
+CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("breakout", ("--count", "20")),
+    ("kills", ("--count", "1000")),
+)
 """Module in this package and its nightly arguments."""
 
 

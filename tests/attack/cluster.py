@@ -146,7 +146,7 @@ class Writer:
         return wrong
 
 
-async def burst(server: Server, writers: list[Writer], choose: Callable[[int], int], *, size: int) -> asyncio.Task[Any]:
+def burst(server: Server, writers: list[Writer], choose: Callable[[int], int], *, size: int) -> asyncio.Task[Any]:
     """Let all writers write at the same time until the server goes away; return what waits for that."""
 
     async def work() -> None:

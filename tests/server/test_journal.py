@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -23,8 +22,7 @@ from strato.server.journal.mark import Marked, make_mark, mark_path
 from strato.server.journal.records import START
 from strato.server.store import Change, Row, Store
 from tests.server.journal_layouts import LAST, LAYOUTS, WANTED
-
-ROOT = Path(__file__).parents[2]
+from tests.server.journal_writer import kill_and_judge
 
 
 def contents(path: Path) -> tuple[dict[str, Row], int]:
@@ -35,51 +33,12 @@ def contents(path: Path) -> tuple[dict[str, Row], int]:
     return store.bucket("things").objects, store.revision
 
 
-def crash(path: Path, seed: int, acknowledged: int) -> list[str]:
-    """Let a process write, kill it after so many acknowledgements, and return all it has said."""
-    command = [sys.executable, "-m", "tests.server.journal_writer", str(path), str(seed)]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT)
-    assert child.stdout is not None
-    lines = []
-    while acknowledged:
-        line = child.stdout.readline()
-        assert line, "the writer ended by itself"
-        lines.append(line)
-        acknowledged -= line.startswith("done")
-    child.send_signal(signal.SIGKILL)
-    lines += child.stdout.read().splitlines()
-    child.stdout.close()
-    assert child.wait() == -signal.SIGKILL
-    return lines
-
-
 def test_kill_in_the_middle_of_writes_and_folds_loses_nothing_acknowledged(tmp_path: Path) -> None:
     path, rng = tmp_path / "journal.db", random.Random(3)
     last_revision = 1
     for seed in range(6):
-        tried: dict[str, dict[int, str]] = {}
-        key_of: dict[int, str] = {}
-        done: dict[str, int] = {}
-        for line in crash(path, seed, rng.randrange(20, 400)):
-            word, revision, *rest = line.split()
-            if word == "try":
-                key, what = rest
-                tried.setdefault(key, {})[int(revision)] = what
-                key_of[int(revision)] = key
-            else:
-                key = key_of[int(revision)]
-                done[key] = max(done.get(key, 0), int(revision))
-        rows, revision = contents(path)
-        assert min(key_of) > last_revision - 1, "revisions never go back"
-        assert revision >= max(done.values())
-        for key, row in rows.items():
-            assert row.body.split()[0] == str(row.revision).encode()
-            assert row.revision >= done.get(key, 0), f"{key} lost an acknowledged write"
-        for key, last in done.items():
-            if key not in rows:
-                possible = [what for one, what in tried[key].items() if one >= last]
-                assert "delete" in possible, f"{key} is gone"
-        last_revision = revision
+        wrong, last_revision = kill_and_judge(path, seed, rng.randrange(20, 400), last_revision)
+        assert wrong == []
 
 
 async def write_all(path: Path, count: int, size: int = 100) -> None:
