@@ -133,15 +133,20 @@ class Writer:
         else:
             await cluster.patch(catalog.CONFIGMAP, key, "default", {"data": {"n": wanted, "fill": fill}})
 
-    def settle(self, stored: dict[str, str]) -> list[str]:
-        """Return what was acknowledged and is not there; take what is there as what is certain."""
+    def compare(self, stored: dict[str, str]) -> list[str]:
+        """Return what was acknowledged and is not there."""
         wrong = []
         for key in {**self.certain, **self.possible}:
             found = stored.get(key)
             allowed = [self.certain.get(key), *([self.possible[key]] if key in self.possible else [])]
             if found not in allowed:
                 wrong.append(f"{key}: found {found}, acknowledged {allowed[0]}")
-            self.certain[key] = found
+        return wrong
+
+    def settle(self, stored: dict[str, str]) -> list[str]:
+        """Return what was acknowledged and is not there; take what is there as what is certain."""
+        wrong = self.compare(stored)
+        self.certain = {key: stored.get(key) for key in {**self.certain, **self.possible}}
         self.possible = {}
         return wrong
 

@@ -381,6 +381,28 @@ async def test_a_journal_is_never_read_as_one_that_ended_earlier(
                 assert before[name] == after.get(name, b""), what
 
 
+async def test_a_process_killed_between_a_commit_and_its_mark_leaves_a_sound_journal(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    store, journal = open_store(path)
+    assert journal is not None
+    journal.start(store)
+    store.write("things", "a", b"1")
+    assert await store.settled() is None
+    await asyncio.to_thread(journal.close)
+    before = mark_path(path).read_bytes()
+    journal = SqliteJournal(path)
+    list(journal.read())
+    journal._commit([Change("things", "b", 3, b"2")])
+    journal.close()
+    mark_path(path).write_bytes(before)
+    for _ in range(2):
+        journal = SqliteJournal(path)
+        assert len(list(journal.read())) == 2
+        journal.file.fold(1 << 20)  # nothing was written since
+        journal.close()
+    assert contents(path)[1] == 3
+
+
 async def test_what_is_damaged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "journal.db"
     older = await unclean(path, monkeypatch)

@@ -120,6 +120,9 @@ class JournalFile:
             if body is not None:
                 yield resource, key, revision, body
         drop_evidence(self.path)
+        if self._mark.marked.revision < self.last_revision:
+            # killed between a commit and its mark: what is read from now on was as good as acknowledged
+            self._mark.write(self.last_revision, self._chain)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:

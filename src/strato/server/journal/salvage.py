@@ -75,6 +75,8 @@ def read_damaged(path: Path) -> Salvaged:
     except JournalDamaged as error:
         marked = None
         result.lost.append(f"{error.path}: {error.what}; writes at the end of the journal may be missing")
+    if marked is not None and found.folded is not None and marked.identity != found.folded.identity:
+        result.lost.append("this journal's own objects: database or write-ahead log are another's, whose were kept")
     if marked is not None and marked.revision > last:
         result.lost.append(f"the writes after revision {last}, up to {marked.revision}")
     result.revision = max(last, marked.revision if marked is not None else 1)
