@@ -13,7 +13,9 @@ from strato.api import catalog, defaults, status, validation
 from strato.errors import BadRequest
 
 DATA = Path(__file__).parent / "data"
-CASES = [case for name in ("kube", "volume") for case in json.loads((DATA / f"{name}_answers.json").read_text())]
+CASES = [
+    case for name in ("kube", "volume", "security") for case in json.loads((DATA / f"{name}_answers.json").read_text())
+]
 KINDS = {kind.resource: kind for kind in catalog.BUILTIN}
 IDS = [f"{case['kind']} {index}" for index, case in enumerate(CASES)]
 

@@ -16,6 +16,7 @@ from strato.api.status import (
     required,
 )
 from strato.api.validation.metadata import validate_annotations, validate_labels
+from strato.api.validation.security import validate_container_security, validate_pod_security
 from strato.api.validation.volumes import validate_mounts, validate_volumes
 from strato.errors import Cause
 
@@ -50,18 +51,18 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
     containers, init_containers = get("containers"), get("initContainers")
     seen: set[str] = set()
     claims = {claim.get("name") for claim in get("resourceClaims") or ()}
-    host_network = bool(get("hostNetwork"))
+    host_network, host_users = bool(get("hostNetwork")), get("hostUsers") is not False
     if containers:
         for index, container in enumerate(containers):
             _validate_container(
-                container, f"{field}.containers[{index}]", seen, volume_names, claims, host_network, causes
+                container, f"{field}.containers[{index}]", seen, volume_names, claims, host_network, host_users, causes
             )
     else:
         causes.append(required(f"{field}.containers"))
     if init_containers:
         for index, container in enumerate(init_containers):
             place = f"{field}.initContainers[{index}]"
-            _validate_container(container, place, seen, volume_names, claims, host_network, causes)
+            _validate_container(container, place, seen, volume_names, claims, host_network, host_users, causes)
             policy = container.get("restartPolicy")
             if policy is not None and policy not in RESTART_POLICIES:
                 causes.append(not_supported(f"{place}.restartPolicy", policy, RESTART_POLICIES))
@@ -105,6 +106,8 @@ def validate_pod_spec(spec: Json, field: str, causes: list[Cause]) -> None:
         _validate_spread(spec["topologySpreadConstraints"], f"{field}.topologySpreadConstraints", causes)
     if get("affinity"):
         _validate_affinity(spec["affinity"], f"{field}.affinity", causes)
+    if get("securityContext") or host_users is False or get("shareProcessNamespace"):
+        validate_pod_security(spec, field, causes)
 
 
 def _validate_container(
@@ -114,6 +117,7 @@ def _validate_container(
     volumes: frozenset[str],
     claims: set[Any],
     host_network: bool,
+    host_users: bool,
     causes: list[Cause],
 ) -> None:
     get = container.get
@@ -158,6 +162,8 @@ def _validate_container(
             if policy
             else required(f"{field}.imagePullPolicy")
         )
+    if get("securityContext"):
+        validate_container_security(container["securityContext"], f"{field}.securityContext", host_users, causes)
     for member in ("livenessProbe", "readinessProbe", "startupProbe"):
         probe = get(member)
         if probe:
