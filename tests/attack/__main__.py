@@ -9,6 +9,7 @@ import time
 CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("breakout", ("--count", "20")),
     ("kills", ("--count", "1000")),
+    ("evictions", ("--count", "10000")),
 )
 """Module in this package and its nightly arguments."""
 

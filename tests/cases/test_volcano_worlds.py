@@ -36,6 +36,8 @@ _TOGGLES = (
     " enabledSubJobReady enabledVictim"
 ).split()
 _FILE = Path(__file__).parent / "data" / "volcano_worlds.json"
+_FEWER = frozenset(("gangevict-15",))
+"""Worlds in which Volcano evicts all that a job can spare although less makes room enough (docs/compatibility.md)."""
 WORLDS: list[Json] = json.loads(_FILE.read_text())["worlds"]
 
 
@@ -75,6 +77,9 @@ def test_decides_as_volcano(world: Json) -> None:
     wanted = world["outcome"]
     assert ssn.plan.failures == []
     assert sorted(found["binds"]) == wanted["binds"]
-    assert sorted(found["evicted"]) == wanted["evicted"]
+    if world["id"] in _FEWER:
+        assert set(found["evicted"]) < set(wanted["evicted"])
+    else:
+        assert sorted(found["evicted"]) == wanted["evicted"]
     assert sorted(found["pipelined"]) == wanted["pipelined"]
     assert {job: found["phases"].get(job) for job in wanted["phases"]} == wanted["phases"]

@@ -335,6 +335,8 @@ def alike_pending(world: World, job: Job) -> Hashable:
     """Return what decides whether a job gets places; None when more than that does."""
     if not job.pending or not _is_plain(job) or job.key in world.for_flow:
         return None
+    if world.evictions.serve_any(job.pending):
+        return None
     tasks = list(job.pending.values())
     for task in tasks:
         if task.nominated or task.cls.uses_claims or task.cls.host_ports or task.key in world.queue_gated:

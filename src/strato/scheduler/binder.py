@@ -16,14 +16,15 @@ from typing import Any, NamedTuple
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Binding, Cluster, Patch, PatchType
-from strato.client.events import NORMAL, WARNING, EventRecorder
+from strato.client.events import NORMAL, EventRecorder
 from strato.client.retry import delay_seconds, is_outcome_unknown, may_succeed_later
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.cache.ingest import QUEUE_GATE
-from strato.scheduler.cache.tasks import BINDING, PENDING, RELEASING, RUNNING, Task
+from strato.scheduler.cache.tasks import BINDING, PENDING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.claimbinder import ClaimBinder
+from strato.scheduler.evictor import Evictor
 from strato.scheduler.plan import Bind, Eviction
 from strato.scheduler.writequeue import WriteQueue
 
@@ -77,6 +78,7 @@ class Binder:
         wake: Called when something has to be decided again.
         bound: Called for every pod that was bound; for metrics.
         staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
+        refused: Called with an eviction that does not come about.
         workers: How many binds are under way at once; a busy API server gives to each client by what it asks.
     """
 
@@ -90,6 +92,7 @@ class Binder:
         *,
         bound: Callable[[Task], None] | None = None,
         staged: Callable[[Task, str, float], None] | None = None,
+        refused: Callable[[Eviction], None] = lambda _: None,
         workers: int = 64,
     ) -> None:
         self._cluster = cluster
@@ -99,10 +102,11 @@ class Binder:
         self._wake = wake
         self._bound = bound
         self._staged = staged
+        self._refused = refused
         self._binds: WriteQueue[Bind] = WriteQueue(clock, self._bind_all, workers, batch=cluster.at_once, name="binder")
         self._lookups: WriteQueue[_Failed] = WriteQueue(clock, self._look_up, _LOOKUPS, name="binder lookup")
         self._backoffs: WriteQueue[Task] = WriteQueue(clock, self._back_in, 1, name="binder backoff")
-        self._evictions: WriteQueue[Job] = WriteQueue(clock, self._write, _EVICTIONS, name="binder eviction")
+        self._evictions: WriteQueue[Eviction] = WriteQueue(clock, self._evict, _EVICTIONS, name="binder eviction")
         self._gates: WriteQueue[tuple[Task, int]] = WriteQueue(clock, self._admit, _GATES, name="binder gate")
         self._statuses: WriteQueue[Job] = WriteQueue(clock, self._write, _STATUSES, name="binder status")
         self._attempts: dict[str, int] = {}
@@ -114,6 +118,7 @@ class Binder:
         self._aside_busy = 0
         self._admitting: dict[str, str] = {}
         self._claims = ClaimBinder(cluster, clock, world)
+        self._evictor = Evictor(cluster, clock, world, recorder, self._on_eviction_refused)
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -138,8 +143,7 @@ class Binder:
 
     def evict(self, evictions: list[Eviction]) -> None:
         """Remove pods."""
-        for eviction in evictions:
-            self._evictions.add(lambda eviction=eviction: self._evict(eviction))  # type: ignore[misc] # default binds the loop variable
+        self._evictions.extend(evictions)
 
     def write(self, job: Job) -> None:
         """Write a status when a worker is free; the job must see to it that what failed is written later."""
@@ -358,69 +362,44 @@ class Binder:
         else:
             del self._troubles[key]
 
-    async def _resync(self, task: Task) -> None:
-        """Read a task's pod anew, and let it be decided again."""
-        try:
-            fresh: Pod | None = await self._cluster.get(Pod, task.name, task.namespace)
-        except NotFound:
-            fresh = None
-        except ApiError:
-            fresh = task.pod
-        self._world.when_closed(lambda: self._take(task, fresh))
-
-    def _take(self, task: Task, fresh: Pod | None) -> None:
-        if self._world.tasks.get(task.key) is not task:
-            return
-        if fresh is None:
-            self._failures.pop(task.key, None)
-            self._world.remove_pod(task.key)
-        else:
-            self._world.set_pod(fresh)
-        self._world.openings += 1
-        self._wake()
-
     # -- evictions -----------------------------------------------------------------------------------------------------
 
-    async def _evict(self, eviction: Eviction) -> None:
-        task = eviction.task
-        message = f"Pod is evicted, because of {eviction.reason}"
-        self._recorder.event(task.pod, WARNING, "Evict", message)
-        now = format_time(self._clock.now())
-        disruption = f"{task.pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
-        if eviction.moves_to:
-            message += f"; a place for its successor is kept on {eviction.moves_to}"
-            disruption = (
-                f"{task.pod.spec.scheduler_name}: making room; {eviction.moves_to} has a place for its successor"
-            )
-        conditions = [
-            {"type": "Ready", "status": "False", "reason": "Evict", "message": message, "lastTransitionTime": now},
-            {
-                "type": "DisruptionTarget",
-                "status": "True",
-                "reason": "PreemptionByScheduler",
-                "message": disruption,
-                "lastTransitionTime": now,
-            },
-        ]
-        try:
-            await self._patch_pod(task, {"conditions": conditions})
-            await self._cluster.delete(catalog.POD, task.name, task.namespace, uid=task.uid)
-        except NotFound:
-            return
-        except ApiError as error:
-            _log.warning("eviction failed: pod=%s: %s", task.key, error)
-            if self._world.tasks.get(task.key) is task and task.status == RELEASING:
-                self._world.move(task, RUNNING, task.row)
-            await self._resync(task)
-            return
-        if task.job is not None and task.job.group is not None:
-            self._recorder.event(task.job.group, NORMAL, "Evict", eviction.reason)
+    async def _evict(self, evictions: Sequence[Eviction]) -> None:
+        """Try to evict pods; as long as the outcome is not known, again later."""
+        for eviction in evictions:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    wait = await self._evictor.evict(eviction)
+            except TimeoutError:
+                wait = _FIRST_RETRY_SECONDS
+            if wait is not None:
+                self._evictions.add_after(eviction, wait)
+
+    def _on_eviction_refused(self, eviction: Eviction) -> None:
+        """Decide again at once; and once more when the victim, who is spared for a while now, may be asked again."""
+        assert self._group is not None
+        self._refused(eviction)
+        self._wake()
+        seconds = self._world.evictions.spared_until(eviction.task.key) - self._clock.now()
+        if seconds > 0:
+            self._group.create_task(self._reconsider(seconds), name=f"spare {eviction.task.key}")
+
+    async def _reconsider(self, seconds: float) -> None:
+        def reopen() -> None:
+            self._world.version += 1
+            self._world.openings += 1
+            self._wake()
+
+        await self._clock.sleep(seconds)
+        self._world.when_closed(reopen)
 
     # -- gates ---------------------------------------------------------------------------------------------------------
 
     def admit(self, task: Task) -> None:
         """Take the queue-admission gate of a pod away, once; again when that failed and the pod is admitted anew."""
         if self._admitting.get(task.key) != task.uid:
+            if len(self._admitting) > 2 * len(self._world.queue_gated) + 1000:  # most of them have been let in
+                self._admitting = {k: uid for k, uid in self._admitting.items() if k in self._world.queue_gated}
             self._admitting[task.key] = task.uid
             self._gates.add((task, 0))
 
@@ -434,9 +413,8 @@ class Binder:
                 _log.debug("gate not taken away: pod=%s: %s", task.key, error)
                 if may_succeed_later(error) and self._world.tasks.get(task.key) is task:
                     self._gates.add_after((task, failures + 1), delay_seconds(error, failures + 1))
-                    continue
-            if self._admitting.get(task.key) == task.uid:
-                del self._admitting[task.key]
+                elif self._admitting.get(task.key) == task.uid:
+                    del self._admitting[task.key]
 
     async def _take_gate_away(self, task: Task) -> None:
         spec = {"schedulingGates": [{"$patch": "delete", "name": QUEUE_GATE}]}

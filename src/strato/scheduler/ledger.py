@@ -1,8 +1,9 @@
 """`Ledger`: who was evicted for whom, and whether it helped.
 
 Every eviction names its beneficiary; the entry stays open until the beneficiary has been bound (``started``), or has
-gone without ever running (``abandoned``). An operator who sees evictions that help nobody sees a bug or a bad
-configuration.
+gone without ever running (``abandoned``), or the API refused to delete the victim (``refused``). When the beneficiary
+got another place before its victim had gone, it is ``needless``. An operator who sees evictions that help nobody sees
+a bug or a bad configuration.
 """
 
 from __future__ import annotations
@@ -17,9 +18,13 @@ from strato.scheduler.plan import Eviction
 WAITING: Final = "waiting"
 STARTED: Final = "started"
 ABANDONED: Final = "abandoned"
+NEEDLESS: Final = "needless"
+REFUSED: Final = "refused"
 
 Settled = Callable[["Entry"], None]
 """Called with an entry when its outcome is known."""
+There = Callable[["Entry"], bool]
+"""Tells of an entry whether its victim still holds its place."""
 
 
 @dataclass(slots=True)
@@ -27,16 +32,17 @@ class Entry:
     """One eviction.
 
     Attributes:
-        victim: Key of the pod that had to go.
+        victim: Key of the pod that had to go; ``uid`` its identity.
         beneficiary: Key of the pod it went for; empty when it went for no other's sake.
         action: Who decided: ``preempt``, ``reclaim``, ….
         node: Where the victim ran.
         at: Seconds since the epoch.
-        outcome: ``waiting``, ``started`` or ``abandoned``.
+        outcome: ``waiting``, ``started``, ``needless``, ``abandoned`` or ``refused``.
         settled_at: When the outcome became known; 0 before.
     """
 
     victim: str
+    uid: str
     beneficiary: str
     action: str
     node: str
@@ -51,12 +57,16 @@ class Ledger:
     Args:
         limit: Entries kept.
         settled: Told about every outcome.
+        there: Tells whether a victim still holds its place.
     """
 
-    def __init__(self, limit: int = 10_000, settled: Settled | None = None) -> None:
+    def __init__(self, limit: int = 10_000, settled: Settled | None = None, there: There = lambda _: False) -> None:
         self._entries: deque[Entry] = deque(maxlen=limit)
         self._open: dict[str, list[Entry]] = {}
         self._settled = settled
+        self._there = there
+        self._late: list[Entry] = []
+        """Those whose beneficiary has a place although the victim has not gone."""
 
     @property
     def entries(self) -> Sequence[Entry]:
@@ -68,23 +78,50 @@ class Ledger:
         for eviction in evictions:
             task = eviction.task
             node = names[task.row] if task.row >= 0 else ""
-            entry = Entry(task.key, eviction.beneficiary, eviction.action, node, now)
+            entry = Entry(task.key, task.uid, eviction.beneficiary, eviction.action, node, now)
             self._entries.append(entry)
             if entry.beneficiary:
                 self._open.setdefault(entry.beneficiary, []).append(entry)
 
-    def started(self, key: str, now: float) -> None:
-        """Note that a pod was bound."""
+    def started(self, key: str, now: float, node: str = "") -> None:
+        """Note that a pod was bound to a node."""
         if self._open:
-            self._settle(key, STARTED, now)
+            for entry in self._open.pop(key, ()):
+                if self._there(entry) and not self._hand_on(entry, node):
+                    self._late.append(entry)
+                else:
+                    self._settle(entry, STARTED, now)
+
+    def _hand_on(self, entry: Entry, node: str = "") -> bool:
+        """Let a victim make room for somebody whose own victim's room (on a node) was taken, if there is one."""
+        for entries in self._open.values():
+            for other in entries:
+                if node in ("", other.node) and not self._there(other):
+                    entry.victim, other.victim = other.victim, entry.victim
+                    entry.uid, other.uid = other.uid, entry.uid
+                    entry.node, other.node = other.node, entry.node
+                    return True
+        return False
+
+    def refused(self, victim: str, uid: str, now: float) -> None:
+        """Note that a pod was not evicted."""
+        for entries in (self._late, *self._open.values()):
+            for entry in [entry for entry in entries if (entry.victim, entry.uid) == (victim, uid)]:
+                entries.remove(entry)
+                self._settle(entry, REFUSED, now)
+        self._open = {beneficiary: entries for beneficiary, entries in self._open.items() if entries}
 
     def look(self, known: Collection[str], now: float) -> None:
-        """Note beneficiaries that are no longer among the known pods."""
+        """Note beneficiaries that are no longer among the known pods, and victims that went in vain."""
+        if self._late:
+            for entry in [entry for entry in self._late if not self._there(entry)]:
+                self._late.remove(entry)
+                self._settle(entry, STARTED if self._hand_on(entry) else NEEDLESS, now)
         for key in [key for key in self._open if key not in known]:
-            self._settle(key, ABANDONED, now)
+            for entry in self._open.pop(key):
+                self._settle(entry, ABANDONED, now)
 
-    def _settle(self, key: str, outcome: str, now: float) -> None:
-        for entry in self._open.pop(key, ()):
-            entry.outcome, entry.settled_at = outcome, now
-            if self._settled is not None:
-                self._settled(entry)
+    def _settle(self, entry: Entry, outcome: str, now: float) -> None:
+        entry.outcome, entry.settled_at = outcome, now
+        if self._settled is not None:
+            self._settled(entry)

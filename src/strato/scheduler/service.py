@@ -33,10 +33,10 @@ from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.ledger import Ledger
+from strato.scheduler.ledger import Entry, Ledger
 from strato.scheduler.pace import Pace
 from strato.scheduler.placement import Placer, warm_up
-from strato.scheduler.plan import Failure, Plan, PodVerdict
+from strato.scheduler.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.replicas import Replicas
@@ -141,6 +141,7 @@ class Scheduler:
             self.wake,
             bound=self._on_bound,
             staged=self._on_staged,
+            refused=self._on_eviction_refused,
             workers=workers,
         )
         self._reported = asyncio.Event()
@@ -157,7 +158,7 @@ class Scheduler:
         self._decided_openings = -1
         self._decided_version = -1
         self._cycles = 0
-        self.ledger = Ledger(settled=self._measures.settled)
+        self.ledger = Ledger(settled=self._measures.settled, there=self._holds_its_place)
         """Who was evicted for whom, and whether it helped."""
         self._verdicts: dict[str, Sequence[Verdict]] = {}
         self._pods: dict[str, PodVerdict] = {}
@@ -443,7 +444,15 @@ class Scheduler:
 
     def _on_bound(self, task: Task) -> None:
         self._series.bound(task, self._clock.now())
-        self.ledger.started(task.key, self._clock.now())
+        node = self.world.nodes.names[task.row] if task.row >= 0 else ""
+        self.ledger.started(task.key, self._clock.now(), node)
+
+    def _holds_its_place(self, entry: Entry) -> bool:
+        victim = self.world.tasks.get(entry.victim)
+        return victim is not None and victim.uid == entry.uid and victim.row >= 0
+
+    def _on_eviction_refused(self, eviction: Eviction) -> None:
+        self.ledger.refused(eviction.task.key, eviction.task.uid, self._clock.now())
 
     def _on_staged(self, task: Task, stage: str, seconds: float) -> None:
         self._measures.staged(task, stage, seconds, self._clock.now())

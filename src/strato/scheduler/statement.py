@@ -29,6 +29,8 @@ class _Op(NamedTuple):
     evicted: bool = False
     beneficiary: str = ""
     moves_to: str = ""
+    before: int = RUNNING
+    """Status of a victim when it was evicted."""
 
 
 class Saved(NamedTuple):
@@ -57,6 +59,11 @@ class Statement:
         """Whether it evicts anything."""
         return any(op.kind == RELEASING for op in self._ops)
 
+    @property
+    def beneficiaries(self) -> list[Task]:
+        """Tasks that it gives a place or a promise."""
+        return [task for op in self._ops if op.kind != RELEASING for task in op.tasks]
+
     def placed(self, tasks: Sequence[Task], rows: Sequence[int], status: int, *, evicted: bool = False) -> None:
         """Take over tasks whose rows have been charged already; status is ALLOCATED or PIPELINED."""
         self._ssn.world.place_batch(tasks, rows, status)
@@ -73,14 +80,15 @@ class Statement:
 
     def evict(self, task: Task, reason: str, beneficiary: str = "", moves_to: str = "") -> None:
         """Mark a running or bound task as leaving; ``moves_to`` is the node that is kept for its successor, if any."""
+        before = task.status
         self._ssn.world.move(task, RELEASING, task.row)
-        self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary, moves_to=moves_to))
+        self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary, moves_to=moves_to, before=before))
         self._ssn.fire_removed((task,))
 
     def spare(self, task: Task) -> None:
         """Take back one eviction of this statement: the task goes on running."""
-        self._ssn.world.move(task, RUNNING, task.row)
-        self._ops = [op for op in self._ops if op.kind != RELEASING or op.tasks[0] is not task]
+        at = next(i for i, op in enumerate(self._ops) if op.kind == RELEASING and op.tasks[0] is task)
+        self._ssn.world.move(task, self._ops.pop(at).before, task.row)
         self._ssn.fire_placed((task,))
 
     def merge(self, other: Statement) -> None:
@@ -123,9 +131,9 @@ class Statement:
                 ssn.world.restatus(op.tasks, BINDING)
                 ssn.plan.binds.extend(binds(op.tasks, names))
             elif op.kind == RELEASING:
-                ssn.plan.evictions.extend(
-                    Eviction(t, op.reason, op.reason, op.beneficiary, op.moves_to) for t in op.tasks
-                )
+                (victim,) = op.tasks
+                ssn.world.begin_eviction(victim, op.beneficiary)
+                ssn.plan.evictions.append(Eviction(victim, op.reason, op.reason, op.beneficiary, op.moves_to))
             if op.evicted:
                 ssn.nominated.update((task.key, task.row) for task in op.tasks)
         self._ops = []
@@ -133,7 +141,7 @@ class Statement:
     def _proven(self) -> bool:
         """Whether every beneficiary of an eviction has a place here that is large enough in the end."""
         nodes = self._ssn.world.nodes
-        placed = {task.key: task for op in self._ops if op.kind != RELEASING for task in op.tasks}
+        placed = {task.key: task for task in self.beneficiaries}
         rows: dict[TaskClass, list[int]] = {}
         for op in self._ops:
             if op.kind == RELEASING and op.beneficiary:
@@ -162,7 +170,7 @@ class Statement:
             else:
                 for task in reversed(op.tasks):
                     if op.kind == RELEASING:
-                        ssn.world.move(task, RUNNING, task.row)
+                        ssn.world.move(task, op.before, task.row)
                     else:
                         ssn.world.move(task, PENDING)
             (ssn.fire_placed if op.kind == RELEASING else ssn.fire_removed)(op.tasks)

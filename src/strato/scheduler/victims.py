@@ -11,14 +11,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.scheduler import kernels
+from strato.scheduler.cache.ingest import says_preemptable
 from strato.scheduler.cache.nodes import Rows
 from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.tasks import RUNNING, Task
 from strato.scheduler.shards import SOFT
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.jobs import Job
     from strato.scheduler.session import Session
+
+
+def may_go(ssn: Session, task: Task) -> bool:
+    """Whether a pod gives way at all, and the API did not refuse to evict it a short while ago."""
+    return task.preemptable and not ssn.world.evictions.spares(task, ssn.now)
+
+
+def may_be_reclaimed(ssn: Session, task: Task) -> bool:
+    """Whether another queue may take a pod's place back; pods without a PodGroup have to say so."""
+    if task.status != RUNNING or not may_go(ssn, task):
+        return False
+    return task.job is not None and (not task.job.solo or says_preemptable(task.pod))
+
+
+def keeps_room(ssn: Session, task: Task) -> bool:
+    """Whether victims that were evicted for a task are still leaving, and nobody was promised their room since."""
+    nodes, tasks = ssn.world.nodes, ssn.world.tasks
+    rows = {tasks[key].row for key in ssn.world.evictions.victims_of(task.key) if key in tasks}
+    return any(row >= 0 and suffices(task, nodes.free(row)) for row in rows)
 
 
 def in_order(ssn: Session, victims: Sequence[Task], preemptor: Task) -> list[Task]:

@@ -27,6 +27,7 @@ import numpy.typing as npt
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
+from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.resources import PODS
 from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
@@ -128,11 +129,21 @@ class Flow(Allocate):
         order = {name: ssn.queue_key(ssn.world.queues[name]) for name in {job.queue_name for job in collected}}
         ranked = sorted(collected, key=lambda job: (order[job.queue_name], ssn.job_key(job)))
         jobs = [job for job in ranked if only is None or job.key in only]
+        for job in jobs:
+            if any(_waits_for_victims(ssn, task) for task in job.pending.values()):
+                with ssn.isolated(job):
+                    self._keep_promise(ssn, job, everything)
         jobs = [job for job in jobs if job.key in work and can_flow(ssn, job, work[job.key])]
         for _ in range(self.args.passes):
             runs = _runs(ssn, jobs, work)
             if not runs or not self._pass(ssn, runs, work):
                 break
+
+    def _keep_promise(self, ssn: Session, job: Job, work: dict[str, Work | Sheet]) -> None:
+        """Give a job for which others had to go its places, before others take them."""
+        if job.queue is not None and not ssn.overused(job.queue):
+            while self._visit(ssn, job, job.queue, work):
+                pass
 
     def _pass(self, ssn: Session, runs: list[Run], work: dict[str, Work]) -> bool:
         """Solve one network and carry it out; return whether anything was placed."""
@@ -177,13 +188,18 @@ class Flow(Allocate):
         return len(chosen)
 
 
+def _waits_for_victims(ssn: Session, task: Task) -> bool:
+    """Whether somebody was evicted for a task, or a node promised to it."""
+    return bool(task.nominated) or ssn.world.evictions.serve(task.key)
+
+
 def can_flow(ssn: Session, job: Job, work: Work) -> bool:
     """Whether flow has arcs for every waiting task of a job: a gang is placed by one action or the other."""
     if job.layout is not None:
         return False
     seen: set[TaskClass] = set()
     for task in work.tasks:
-        if task.nominated:
+        if _waits_for_victims(ssn, task):
             return False
         if task.cls not in seen:
             seen.add(task.cls)

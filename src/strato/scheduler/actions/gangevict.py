@@ -78,7 +78,7 @@ class GangEvict(Action):
         """Whether the queue may take from others for these tasks."""
         return True
 
-    def stands_in_the_way(self, job: Job, queue: Queue, task: Task) -> bool:
+    def stands_in_the_way(self, ssn: Session, job: Job, queue: Queue, task: Task) -> bool:
         """Whether a task may have to go for a job."""
         raise NotImplementedError
 
@@ -89,7 +89,9 @@ class GangEvict(Action):
         if not parts:
             return
         pending = parts[0][1] if ssn.job_ready(job) else [task for _, tasks in parts for task in tasks]
-        if not self.may_serve(ssn, queue, pending):
+        if any(choice.keeps_room(ssn, task) for task in job.pending.values()) or not self.may_serve(
+            ssn, queue, pending
+        ):
             return
         need: Vector = sum((task.cls.request for task in pending), ssn.world.dims.zeros())
         domains = self._domains(ssn, job)
@@ -118,11 +120,12 @@ class GangEvict(Action):
         """Evict the fewest bundles that let the job run within a domain; return whether that worked."""
         on_row = ssn.world.nodes.tasks
         rows = ssn.tree.rows[domain].tolist()
-        candidates = [t for row in rows for t in on_row[row].values() if self.stands_in_the_way(job, queue, t)]
+        candidates = [t for row in rows for t in on_row[row].values() if self.stands_in_the_way(ssn, job, queue, t)]
         evictor = Evictor(self.kind, job, domain)
-        free, chosen = _free(ssn, domain), list[Task]()
+        free, chosen, spare = _free(ssn, domain), list[Task](), list[Task]()
         for bundle in bundles.choose(ssn, evictor, candidates, need, whole=self.args.allow_whole):
             chosen += bundle.tasks
+            spare += () if bundle.whole else bundle.tasks
             free = free + bundle.request()
             if not choice.fits(need, free):
                 continue
@@ -131,6 +134,7 @@ class GangEvict(Action):
                 stmt.evict(victim, self.name, parts[0][1][0].key)
             found = _Plan(ssn, queue, job, domain, stmt).place(parts)
             if found is not None:
+                _spare_needless(ssn, stmt, spare)
                 stmt.commit()
                 ssn.nominations.update(found)
                 return True
@@ -143,10 +147,10 @@ class GangPreempt(GangEvict):
 
     name = kind = GANG_PREEMPT
 
-    def stands_in_the_way(self, job: Job, queue: Queue, task: Task) -> bool:
+    def stands_in_the_way(self, ssn: Session, job: Job, queue: Queue, task: Task) -> bool:
         """Whether a task belongs to a less important job of the queue that gives way."""
         other = task.job
-        if other is None or other is job or other.queue is not queue or not task.preemptable:
+        if other is None or other is job or other.queue is not queue or not choice.may_go(ssn, task):
             return False
         return task.status in (BOUND, RUNNING) and job.priority > other.priority and bundles.gives_way(other)
 
@@ -164,12 +168,12 @@ class GangReclaim(GangEvict):
         """Whether the queue would stay within what it deserves."""
         return ssn.preemptive(queue, tasks)
 
-    def stands_in_the_way(self, job: Job, queue: Queue, task: Task) -> bool:
+    def stands_in_the_way(self, ssn: Session, job: Job, queue: Queue, task: Task) -> bool:
         """Whether a task runs in another queue that gives back."""
         other = task.job
         if other is None or other.queue is None or other.queue is queue or not other.queue.reclaimable:
             return False
-        return task.status == RUNNING and task.preemptable and bundles.gives_way(other)
+        return choice.may_be_reclaimed(ssn, task) and bundles.gives_way(other)
 
 
 class _Plan:
@@ -259,6 +263,22 @@ def parts_of(ssn: Session, job: Job) -> list[Part]:
         sub = sheet.pop()
         out.append((sub, sheet.work[sub.key].tasks))
     return out
+
+
+def _spare_needless(ssn: Session, stmt: Statement, victims: Sequence[Task]) -> None:
+    """Let victims go on, the most important first, whose nodes have room enough for all that was promised there.
+
+    Those whose ports, claims or rules about other pods may stand in the way have to go.
+    """
+    nodes = ssn.world.nodes
+    if any(task.cls.pairwise for task in stmt.beneficiaries):
+        return
+    for victim in reversed(victims):
+        cls = victim.cls
+        if cls.pairwise or cls.uses_claims or cls.host_ports:
+            continue
+        if (nodes.future_idle_of(victim.row) >= cls.request).all():
+            stmt.spare(victim)
 
 
 def _free(ssn: Session, domain: int) -> Vector:

@@ -198,6 +198,20 @@ def place_nominated(ssn: Session, stmt: Statement, task: Task) -> bool:
     return False
 
 
+def promise(ssn: Session, queue: Queue, stmt: Statement, task: Task) -> bool:
+    """Promise a task that must not evict (now) what is free or leaving; return whether there is a place for it."""
+    if not ssn.allocatable(queue, task):
+        return False
+    row = ssn.world.nodes.row_of.get(task.nominated, -1) if task.nominated else -1
+    if row >= 0 and ssn.world.nodes.present[row] and ssn.placer.try_row(ssn, task, row, future=True):
+        rows = [row]
+    else:
+        rows = ssn.placer.place(ssn, (task,), future=True, one_by_one=ssn.one_by_one(task))
+    if rows:
+        stmt.placed((task,), rows, PIPELINED)
+    return bool(rows)
+
+
 def can_try(ssn: Session, job: Job) -> bool:
     """Whether a job is valid; says why when it is not."""
     validity = ssn.job_valid(job)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
@@ -90,15 +91,23 @@ class Preempt(Action):
         attempts: choice.Attempts,
     ) -> bool:
         """Find one task a place, with evictions if need be; return whether it has one."""
-        if not may_preempt(ssn, task) or ssn.pre_filter(task) is not None:
+        if task.pod.spec.preemption_policy == "Never" or ssn.pre_filter(task) is not None:
+            return False
+        waits = task.nominated or ssn.world.evictions.serve(task.key)
+        if waits and promise(ssn, queue, stmt, task):
+            return True
+        if not may_preempt(ssn, task):
             return False
 
         def wanted(victim: Task) -> bool:
-            if victim.status not in _EVICTABLE or not victim.preemptable or not eligible(victim):
+            if victim.status not in _EVICTABLE or not choice.may_go(ssn, victim) or not eligible(victim):
                 return False
             return victim.cls.best_effort or not task.cls.best_effort
 
         if self.args.topology_aware:
+            job = task.job  # a member of a gang may have room without evictions while others have none
+            if job is not None and 1 < job.min_available <= job.valid and promise(ssn, queue, stmt, task):
+                return True
             rows = choice.candidate_rows(ssn, task)
             groups = choice.by_shard(ssn, rows if ssn.simulates else ssn.neighbours_allow(task, rows))
             return any(self._cheapest_node(ssn, stmt, queue, task, group.tolist(), wanted) for group in groups)
@@ -215,13 +224,18 @@ def _later_first(text: str) -> str:
 
 
 def may_preempt(ssn: Session, task: Task) -> bool:
-    """Whether a task may evict others now: its policy allows it, and no earlier eviction for it is under way."""
+    """Whether a task may evict others now: its policy allows it, it waits for no victim and has no place to go to."""
+    return not waits_for_victims(ssn, task) and not _fits_nominated(ssn, task)
+
+
+def waits_for_victims(ssn: Session, task: Task) -> bool:
+    """Whether a task must not evict: its policy forbids it, or an earlier eviction for it is under way."""
     if task.pod.spec.preemption_policy == "Never":
-        return False
-    if not task.nominated:
         return True
-    row = ssn.world.nodes.row_of.get(task.nominated)
-    if row is None or not ssn.world.nodes.present[row]:
+    if ssn.world.evictions.serve(task.key):
+        return choice.keeps_room(ssn, task)
+    row = _nominated_row(ssn, task)
+    if row < 0:
         return False
     if choice.passes_filters(ssn, task, row):
         return False
@@ -231,8 +245,18 @@ def may_preempt(ssn: Session, task: Task) -> bool:
         leaving = other.pod.metadata.deletion_timestamp is not None
         ours = condition is not None and condition.reason == "PreemptionByScheduler"
         if leaving and ours and (other.pod.spec.priority or 0) < mine:
-            return False
-    return True
+            return True
+    return False
+
+
+def _fits_nominated(ssn: Session, task: Task) -> bool:
+    row = _nominated_row(ssn, task)
+    return row >= 0 and choice.passes_filters(ssn, task, row)
+
+
+def _nominated_row(ssn: Session, task: Task) -> int:
+    row = ssn.world.nodes.row_of.get(task.nominated, -1) if task.nominated else -1
+    return row if row >= 0 and ssn.world.nodes.present[row] else -1
 
 
 def pending_in_order(ssn: Session, job: Job) -> list[Task]:

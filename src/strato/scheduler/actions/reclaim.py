@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
+from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import RUNNING, Task
+from strato.scheduler.cache.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -39,7 +40,13 @@ class Reclaim(Action):
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
-            if task.pod.spec.preemption_policy == "Never" or not ssn.preemptive(queue, [task]):
+            if task.pod.spec.preemption_policy == "Never":
+                continue
+            if ssn.world.evictions.serve(task.key) and promise(ssn, queue, stmt, task):
+                continue
+            if choice.keeps_room(ssn, task):
+                continue
+            if not ssn.preemptive(queue, [task]):
                 continue
             if ssn.pre_filter(task) is None:
                 attempts.turn_to(ssn, task)
@@ -56,7 +63,7 @@ class Reclaim(Action):
         for row in attempts.rows(ssn, task):
             if row in spent:
                 continue
-            candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(t, queue)]
+            candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(ssn, t, queue)]
             if not candidates:
                 spent.add(row)
                 continue
@@ -80,8 +87,9 @@ class Reclaim(Action):
             return
 
 
-def _is_borrowed(task: Task, queue: Queue) -> bool:
+def _is_borrowed(ssn: Session, task: Task, queue: Queue) -> bool:
     """Whether a task runs in another queue that gives back."""
-    if task.status != RUNNING or not task.preemptable or task.job is None or task.job.queue is None:
+    job = task.job
+    if job is None or job.queue is None or job.queue is queue or not job.queue.reclaimable:
         return False
-    return task.job.queue is not queue and task.job.queue.reclaimable
+    return choice.may_be_reclaimed(ssn, task)

@@ -25,6 +25,6 @@ class Shuffle(Action):
         running = [task for job in jobs for task in job.tasks.values() if task.status == RUNNING]
         stmt = ssn.statement()
         for task in ssn.victim_tasks(running):
-            if task.status == RUNNING:
+            if task.status == RUNNING and not ssn.world.evictions.spares(task, ssn.now):
                 stmt.evict(task, self.name)
         stmt.commit()

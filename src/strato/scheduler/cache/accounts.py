@@ -16,6 +16,7 @@ from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest
+from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
@@ -84,6 +85,7 @@ class Accounts:
         namespaces: Labels of namespaces.
         neighbours: How many pods of what kind run where.
         labels: Node selectors over all nodes at once.
+        evictions: Which pods are being evicted, and for whom.
         reservations: Volumes and devices that placed tasks were given.
         volumes: Claims for storage and what serves them.
         devices: Claims for devices and what serves them.
@@ -144,7 +146,8 @@ class Accounts:
         self.gangs_are_whole = False
         self.pairwise: dict[TaskClass, dict[str, Task]] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
-        self.neighbours = Neighbours(self.nodes)
+        self.evictions = Evictions()
+        self.neighbours = Neighbours(self.nodes, self.evictions)
         self.shards = Shards(self.nodes)
         self.hyper_nodes = HyperNodes(self.nodes)
         self.laid_out: dict[str, Job] = {}

@@ -95,6 +95,12 @@ def fill_task(task: Task, pod: Pod) -> None:
         task.preemptable = go_bool(preemptable) is True
 
 
+def says_preemptable(pod: Pod) -> bool:
+    """Whether a pod offers its place, by annotation or label."""
+    meta = pod.metadata
+    return go_bool((meta.annotations or {}).get(PREEMPTABLE_KEY, meta.label(PREEMPTABLE_KEY))) is True
+
+
 def class_key(pod: Pod) -> Hashable:
     """Return what makes two pods equal to filters and scores; a few microseconds.
 

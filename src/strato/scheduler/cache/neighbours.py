@@ -15,6 +15,7 @@ import numpy.typing as npt
 from strato.api.core import PodAffinityTerm
 from strato.api.selectors import Selector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
+from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.nodes import JOURNAL_SIZE, NodeTable
 from strato.scheduler.cache.tasks import RELEASING, Task, TaskClass
 
@@ -41,10 +42,12 @@ class Neighbours:
 
     Args:
         table: The nodes and what runs on them.
+        evictions: Which pods are being evicted.
     """
 
-    def __init__(self, table: NodeTable) -> None:
+    def __init__(self, table: NodeTable, evictions: Evictions) -> None:
         self._table = table
+        self._evictions = evictions
         self._counted: dict[Hashable, _Counted] = {}
         self._domains: dict[str, tuple[int, int, npt.NDArray[np.int64], int]] = {}
 
@@ -63,9 +66,15 @@ class Neighbours:
         else:
             rows = {int(table.journal[p % JOURNAL_SIZE]) for p in range(found.cursor, now)}
         for row in rows:
-            found.counts[row] = sum(1 for t in table.tasks[row].values() if _stays(t) and found.matches(t))
+            found.counts[row] = sum(1 for t in table.tasks[row].values() if self._stays(t) and found.matches(t))
         found.cursor = now
         return found.counts
+
+    def _stays(self, task: Task) -> bool:
+        """Whether a pod counts as a neighbour: a leaving one does until it is gone, one on trial does not."""
+        if task.status != RELEASING or task.pod.metadata.deletion_timestamp is not None:
+            return True
+        return self._evictions.awaits(task.key, task.uid)
 
     def domains(self, label: str) -> tuple[npt.NDArray[np.int64], int]:
         """Return each row's topology domain under a label (-1 without it), and how many there are."""
@@ -91,11 +100,6 @@ class Neighbours:
         out = np.zeros(len(codes))
         out[inside] = sums[codes[inside]]
         return out
-
-
-def _stays(task: Task) -> bool:
-    """Whether a pod counts as a neighbour: leaving pods do until they are gone, evicted ones no more."""
-    return task.status != RELEASING or task.pod.metadata.deletion_timestamp is not None
 
 
 class Term:

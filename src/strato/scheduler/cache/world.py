@@ -25,9 +25,11 @@ from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import Layout
 from strato.scheduler.cache.tasks import (
     ALLOCATED_SET,
+    COMPLETED_SET,
     FAILED,
     HOLDS_RESOURCES,
     PENDING,
+    RELEASING,
     SUCCEEDED,
     Task,
     TaskClass,
@@ -106,10 +108,15 @@ class World(Accounts):
                 self._add_pod(pod, key)
             return
         node = pod.spec.node_name
-        if not node and task.status in ALLOCATED_SET:
-            return
-        status = ingest.status_of(pod)
         old = task.pod
+        if not node and (task.status in ALLOCATED_SET or old.spec.node_name):
+            return  # decided, and being written; or read before it was
+        status = ingest.status_of(pod)
+        if status != task.status and task.status == RELEASING:
+            if old.metadata.deletion_timestamp is not None and meta.deletion_timestamp is None:
+                return  # read before it was deleted, which is for good
+            if status not in COMPLETED_SET and self.evictions.awaits(key, meta.uid):
+                status = RELEASING  # until the API confirms or refuses
         same_spec = old.metadata.generation == meta.generation != 0 or task.row >= 0
         if same_spec and old.metadata.annotations == meta.annotations and old.metadata.labels == meta.labels:
             task.pod = pod
@@ -126,12 +133,26 @@ class World(Accounts):
                 if status == SUCCEEDED and self.runtimes.on:
                     self.runtimes.note(task)
                 self.move(task, status, row)
-            return
+        else:
+            task = self._replace(task, pod, key, status)
+        if status == RELEASING:
+            if meta.deletion_timestamp is not None:
+                self.evictions.confirm(key)
+        elif status in COMPLETED_SET:
+            self._stir(self.evictions.end(key))
+
+    def _replace(self, task: Task, pod: Pod, key: str, status: int) -> Task:
+        """Put a new task in the place of one whose pod changed in what makes up a task."""
         reservation = task.reservation
-        self.remove_pod(key)
+        self._drop_task(task)
         self._add_pod(pod, key)
+        new = self.tasks[key]
         if reservation is not None:
-            self.tasks[key].reservation, reservation.task = reservation, self.tasks[key]
+            new.reservation, reservation.task = reservation, new
+        if status != new.status:
+            self.move(new, status, new.row)
+        self.evictions.replace(new)
+        return new
 
     def _row_for(self, task: Task, node: str, status: int) -> int:
         if not node or status in (SUCCEEDED, FAILED):
@@ -183,9 +204,20 @@ class World(Accounts):
 
     def remove_pod(self, key: str) -> None:
         """Forget a pod; what it held is free."""
-        task = self.tasks.pop(key, None)
-        if task is None:
-            return
+        task = self.tasks.get(key)
+        if task is not None:
+            self._drop_task(task)
+            self._stir(self.evictions.end(key))
+
+    def _stir(self, key: str) -> None:
+        """Note that something changed for a pod; a decision about its job may hang on it."""
+        task = self.tasks.get(key) if key else None
+        if task is not None and task.job is not None:
+            self.stirred[task.job.key] = None
+
+    def _drop_task(self, task: Task) -> None:
+        key = task.key
+        del self.tasks[key]
         if task.row >= 0:
             self.nodes.remove(task.row, task, task.status)
         if task.cls.pairwise:
@@ -200,6 +232,22 @@ class World(Accounts):
         job = task.job
         if job is not None:
             self._leave(task, job)
+        self._open()
+
+    def begin_eviction(self, task: Task, beneficiary: str) -> None:
+        """Note that a leaving task is to be evicted; until the API says so it counts among its neighbours again."""
+        self.evictions.begin(task, beneficiary)
+        if task.row >= 0:
+            self.nodes.touch(task.row)
+
+    def refuse_eviction(self, key: str, uid: str, now: float) -> None:
+        """Let a victim go on that cannot be evicted."""
+        if not self.evictions.awaits(key, uid):
+            return
+        task = self.tasks[key]
+        self._stir(self.evictions.refuse(key, uid, now))
+        if task.status == RELEASING:
+            self.move(task, ingest.status_of(task.pod), task.row)
         self._open()
 
     def _join(self, task: Task, job: Job) -> None:
@@ -536,7 +584,7 @@ class World(Accounts):
         """Take a namespace's labels; pod affinity may select by them."""
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
-            self.neighbours = Neighbours(self.nodes)
+            self.neighbours = Neighbours(self.nodes, self.evictions)
             self._open()
 
     def remove_namespace(self, name: str) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import victims as choice
-from strato.scheduler.actions.preempt import may_preempt, pending_in_order
+from strato.scheduler.actions.preempt import pending_in_order, waits_for_victims
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.tasks import Task
@@ -146,7 +146,7 @@ class Moves:
             return []
         by_class: dict[int, list[Task]] = {}
         for task in tasks:
-            if may_preempt(ssn, task):
+            if not waits_for_victims(ssn, task):
                 by_class.setdefault(task.cls.number, []).append(task)
             elif whole:
                 return []  # an eviction for the gang is under way

@@ -107,7 +107,7 @@ class Holders:
                 for job in self._ssn.world.jobs.values()
                 if job.queue is queue and job.priority < priority and (job.counts[RUNNING] or job.counts[BOUND])
                 for task in job.tasks.values()
-                if task.status in EVICTABLE and task.preemptable and task.row >= 0
+                if task.status in EVICTABLE and task.row >= 0 and choice.may_go(self._ssn, task)
             ]
             found = self._lower[queue.name, priority] = sorted(pods, key=_cheap_and_late)
         return found
@@ -124,7 +124,7 @@ class Holders:
             Victim(other, self._prices.migration(other), moves=True)
             for row in rows[near[lack[near] > 0][:_MOST_ROWS]].tolist()
             for other in nodes.tasks[row].values()
-            if other.status == RUNNING and other.preemptable and other.job is not None
+            if other.status == RUNNING and other.job is not None and choice.may_go(ssn, other)
             if other.job is not job and other.job.priority <= job.priority
             if is_replaced(other) and not other.cls.uses_claims and not ssn.one_by_one(other)
         ]

@@ -25,7 +25,8 @@ class Pdb(Plugin):
         """Note the budgets; selectors are read when somebody is to be evicted."""
         self._objects = ssn.world.objects.get(PodDisruptionBudget, {})
         self._budgets: dict[str, list[tuple[Selector, PodDisruptionBudget]]] | None = None
-        self._gone: dict[str, Task] = {}
+        self._gone: dict[str, Task] = dict(ssn.world.evictions.unconfirmed)
+        """Evicted pods that budgets do not know of yet."""
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Count an eviction of this session against the budgets of the next ones."""
