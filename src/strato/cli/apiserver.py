@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 from strato.api import catalog
 from strato.api.defaults.queues import initial_queues
-from strato.api.wire import User
+from strato.api.wire import Handler, User
+from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, node_name
 from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
@@ -30,14 +32,29 @@ from strato.server.auth.identity import Authenticator
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.tokens import Tokens
 from strato.server.backups import Backups
+from strato.server.connection import Service
 from strato.server.embedded import open_server
 from strato.server.encryption import load_encryption
 from strato.server.http import HttpServer, create_app, serve
 from strato.server.journal import SqliteJournal
 from strato.server.readiness import Readiness
 
+if TYPE_CHECKING:
+    from strato.server.audit.log import AuditLog
+
 JOURNAL = "journal.sqlite"
 COMPONENTS = (bootstrap.SCHEDULER, bootstrap.CONTROLLERS, bootstrap.HOLLOW_NODES, bootstrap.WEBHOOK)
+
+
+@dataclass(frozen=True, slots=True)
+class Auditing:
+    """What records requests."""
+
+    log: AuditLog
+    service: Service
+    """What answers over HTTP, with requests recorded."""
+    handler: Handler
+    """The server's core, with what is asked of it recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +69,16 @@ class Api:
     """What runs beside the server until it is closed."""
     address: str
     """``https://host:port``, as this machine reaches it."""
+    auditing: Auditing | None = None
+
+    @property
+    def handler(self) -> Handler:
+        """What answers the cluster's own parts."""
+        return self.server if self.auditing is None else self.auditing.handler
 
     def client(self, user: User) -> LocalCluster:
         """Return a client for a part that lives and dies with this process."""
-        return LocalCluster(self.server, user, ahead=True)
+        return LocalCluster(self.handler, user, ahead=True)
 
     async def close(self) -> None:
         """Answer what is under way, stop listening, finish the journal."""
@@ -66,6 +89,8 @@ class Api:
         await self.http.stop()
         if self.journal is not None:
             self.journal.close()
+        if self.auditing is not None:
+            await asyncio.to_thread(self.auditing.log.close)
         self.home.pid_file.unlink(missing_ok=True)
 
 
@@ -80,6 +105,7 @@ async def open_api(
     data_dir: Path | None,
     other_metrics: Callable[[], Awaitable[bytes]] | None = None,
     storage: StorageOptions | None = None,
+    audit: AuditOptions | None = None,
 ) -> Api:
     """Open the server and write the kubeconfigs: the administrator's, a reader's, one for each component.
 
@@ -93,6 +119,7 @@ async def open_api(
         data_dir: Where the journal is; None keeps nothing.
         other_metrics: What ``/metrics`` shows of another process.
         storage: How the journal is encrypted and backed up.
+        audit: What is recorded of requests.
 
     Raises:
         UsageError: The address is taken, or files in the home cannot be used.
@@ -130,14 +157,35 @@ async def open_api(
         other_metrics=other_metrics,
         flows=server.state.flows,
     )
+    auditing = _begin_audit(server, app, clock, metrics, audit) if audit is not None and audit.policy_file else None
+    service = app if auditing is None else auditing.service
     http = await serve(
-        app, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path, clock=clock
+        service, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path, clock=clock
     )
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
     upkeep = () if journal is None else _begin_upkeep(home, server, journal, clock, storage)
-    return Api(home, server, http, journal, upkeep, address)
+    return Api(home, server, http, journal, upkeep, address, auditing)
+
+
+def _begin_audit(server: ApiServer, app: Service, clock: Clock, metrics: Registry, options: AuditOptions) -> Auditing:
+    """Open the audit log."""
+    from strato.server.audit.log import AuditLog
+    from strato.server.audit.policy import load
+    from strato.server.audit.service import AuditedHandler, AuditedService, Auditor, decode
+
+    log = AuditLog(
+        options.log_path,
+        clock,
+        decode,
+        max_age_days=options.max_age_days,
+        max_backups=options.max_backups,
+        max_megabytes=options.max_megabytes,
+    )
+    metrics.collect(log.samples)
+    auditor = Auditor(load(Path(options.policy_file)), log, clock, server.authorizer)
+    return Auditing(log, AuditedService(app, auditor), AuditedHandler(server, auditor))
 
 
 def _begin_upkeep(

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
 from strato.cli.home import Home
 from strato.cli.machine import machine_options
@@ -47,6 +48,7 @@ class StartFailed(StratoError):
 )
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @storage_options
+@audit_options
 @click.option("--config", type=click.Path(path_type=Path), default=None, help="The scheduler's configuration file.")
 @click.option(
     "--processes",
@@ -72,6 +74,7 @@ def up(
     data_dir: Path | None,
     in_memory: bool,
     storage: StorageOptions,
+    audit: AuditOptions,
     config: Path | None,
     processes: int | None,
     foreground: bool,
@@ -106,6 +109,7 @@ def up(
             data_dir=str(data_dir or home.data),
             in_memory=in_memory,
             storage=storage,
+            audit=audit,
             scheduler_config=str(config or ""),
             processes=processes or default_processes(),
         )

@@ -214,6 +214,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         tls = transport.get_extra_info("ssl_object")
         self._reader.peer = tls.getpeercert(binary_form=True) if tls is not None else None
+        name = transport.get_extra_info("peername")
+        self._reader.address = name[0] if isinstance(name, tuple) else ""
         with suppress(NotImplementedError):
             self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._server.opened(self)

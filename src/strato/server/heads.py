@@ -25,6 +25,7 @@ class Head:
     """What a request says before its body."""
 
     __slots__ = (
+        "address",
         "annotations",
         "answer_lines",
         "expects",
@@ -40,7 +41,9 @@ class Head:
         "query",
     )
 
-    def __init__(self, peer: bytes | None) -> None:
+    def __init__(self, peer: bytes | None, address: str = "") -> None:
+        self.address = address
+        """The other end of the connection."""
         self.peer = peer
         """The client's certificate, DER; TLS has verified it."""
         self.method = self.path = ""

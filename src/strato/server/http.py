@@ -282,7 +282,7 @@ class HttpServer:
 
 
 async def serve(
-    app: App,
+    app: Service,
     host: str = "127.0.0.1",
     port: int = 0,
     *,
@@ -295,7 +295,7 @@ async def serve(
     """Listen and serve in the running event loop; returns once connections are accepted.
 
     Args:
-        app: From `create_app`.
+        app: From `create_app`, maybe with an audit log around it.
         host: Address to listen on; a name is resolved.
         port: 0 picks a free one.
         certificate: PEM file of the server's certificate; plain HTTP without it.

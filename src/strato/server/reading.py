@@ -86,6 +86,8 @@ class RequestReader:
 
     def __init__(self, answerer: Answerer, waiting: deque[Exchange], refusal: Callable[[ApiError], Response]) -> None:
         self.peer: bytes | None = None
+        self.address = ""
+        """The other end of the connection."""
         """The client's certificate."""
         self.is_deaf = False
         """Whether what still comes is ignored: the connection ends with the last answer."""
@@ -145,7 +147,7 @@ class RequestReader:
         """Answer what cannot be read, after the requests before it, and end."""
         exchange = self._incoming
         if exchange is None or exchange.is_over:
-            exchange = Exchange(self._answerer, Head(self.peer))
+            exchange = Exchange(self._answerer, Head(self.peer, self.address))
             self._waiting.append(exchange)
         exchange.keeps_alive = False
         exchange.refusal = Response(status, why, "text/plain; charset=utf-8")
@@ -164,7 +166,7 @@ class RequestReader:
 
     def on_message_begin(self) -> None:
         """Begin a request."""
-        self._head = Head(self.peer)
+        self._head = Head(self.peer, self.address)
         self._url = b""
         self._head_bytes = self._hosts = 0
         self._is_in_head = True

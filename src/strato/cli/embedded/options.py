@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home
 from strato.cli.storage import StorageOptions
 
@@ -40,6 +41,7 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     data_dir: str
     in_memory: bool
     storage: StorageOptions
+    audit: AuditOptions = AuditOptions()
     scheduler_config: str
     """A file; empty is the built-in configuration."""
     processes: int

@@ -45,6 +45,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         port=options.port,
         data_dir=None if options.in_memory else Path(options.data_dir),
         storage=options.storage,
+        audit=options.audit,
         other_metrics=companion.metrics if companion is not None else None,
     )
     parts: Parts | None = None
@@ -54,7 +55,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         if options.sandbox:
             api.server.use_logs(_logs(home, clock))
         if companion is not None:
-            await companion.attach(api.server)
+            await companion.attach(api.handler)
             members.append(("parts", companion.run))
             ready: Ready = companion.ready
         else:

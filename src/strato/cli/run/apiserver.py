@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
 from strato.cli.goflags import GoCommand
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
@@ -24,6 +25,7 @@ from strato.metrics import Registry
 @click.option("--data-dir", default=None, type=click.Path(path_type=Path), help="The journal, instead of HOME/data.")
 @click.option("--in-memory", is_flag=True, help="Keep nothing on disk.")
 @storage_options
+@audit_options
 @click.option("-v", "--v", "level", type=int, default=3, metavar="LEVEL", help="5 and more logs details.")
 @click.option("--verbose", is_flag=True, help="Log details.")
 @click.pass_context
@@ -34,6 +36,7 @@ def apiserver(
     data_dir: Path | None,
     in_memory: bool,
     storage: StorageOptions,
+    audit: AuditOptions,
     level: int,
     verbose: bool,
 ) -> None:
@@ -56,7 +59,9 @@ def apiserver(
 
         random, clock = make_random(), SystemClock()
         data = None if in_memory else data_dir or home.data
-        api = await open_api(home, clock, random, Registry(), host=host, port=port, data_dir=data, storage=storage)
+        api = await open_api(
+            home, clock, random, Registry(), host=host, port=port, data_dir=data, storage=storage, audit=audit
+        )
         # of a node of the same home, which 'run node --sandbox' is: the logs lie on this machine's disk
         api.server.use_logs(DiskLogs(Layout(str(home.node)), clock))
         try:

@@ -1,0 +1,213 @@
+"""The audit log's file: one event a line, written by a thread, rotated by size and age as kube-apiserver does it.
+
+The loop never waits for the disk: events go into a bounded queue, and what does not fit is counted and dropped. A line
+is in the file whole or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from strato.clock import Clock
+from strato.errors import UsageError
+from strato.metrics import Sample
+from strato.server.audit.events import Body
+
+_MAX_EVENTS = 10_000
+_MAX_BYTES = 64 << 20
+"""Of bodies that wait in the queue."""
+_EVENT_BYTES = 1024
+"""What an event counts for beside its body."""
+_DEFAULT_MEGABYTES = 100
+_STOP_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+class AuditLog:
+    """A file of events.
+
+    Args:
+        path: The file; ``-`` is standard output.
+        clock: Dates backups.
+        decode: Returns the object that a request's body is, or None: what cannot be decoded is not recorded.
+        max_age_days: After how many days backups are deleted; 0 keeps them.
+        max_backups: How many backups are kept; 0 keeps all.
+        max_megabytes: After how many the file is rotated; 0 is 100.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        clock: Clock,
+        decode: Callable[[Body], Any],
+        *,
+        max_age_days: int = 0,
+        max_backups: int = 0,
+        max_megabytes: int = 0,
+    ) -> None:
+        self._path = None if path == "-" else Path(path)
+        self._clock, self._decode = clock, decode
+        self._max_age_days, self._max_backups = max_age_days, max_backups
+        self._max_bytes = (max_megabytes or _DEFAULT_MEGABYTES) * 1_000_000
+        self._queue: deque[tuple[Json, int]] = deque()
+        self._waiting_bytes = 0
+        self._wake, self._lock = threading.Event(), threading.Lock()
+        self._is_stopping = False
+        self.events = self.dropped = 0
+        """Events taken; and those of them that are in no file."""
+        self._file = -1
+        self._size = 0
+        try:
+            self._open()
+        except OSError as error:
+            raise UsageError(f"--audit-log-path {path}: {error.strerror}") from error
+        self._thread = threading.Thread(target=self._run, name="audit log", daemon=True)
+        self._thread.start()
+
+    def put(self, event: Json) -> None:
+        """Take an event; drop it where too many wait already."""
+        body = event.get("requestObject")
+        size = _EVENT_BYTES + (len(body.data) if isinstance(body, Body) else 0)
+        self.events += 1
+        if len(self._queue) >= _MAX_EVENTS or self._waiting_bytes + size > _MAX_BYTES:
+            with self._lock:
+                self.dropped += 1
+            return
+        with self._lock:
+            self._waiting_bytes += size
+        self._queue.append((event, size))
+        self._wake.set()
+
+    def close(self) -> None:
+        """Write what waits and end."""
+        self._is_stopping = True
+        self._wake.set()
+        self._thread.join(_STOP_SECONDS)
+
+    def samples(self) -> Iterable[Sample]:
+        """Return how many events there were, and how many were lost."""
+        yield Sample("apiserver_audit_event_total", {}, self.events)
+        yield Sample("apiserver_audit_error_total", {"plugin": "log"}, self.dropped)
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            stopping = self._is_stopping
+            while self._queue:
+                self._write_some()
+            if stopping:
+                return
+
+    def _write_some(self) -> None:
+        lines, count, size = [], 0, 0
+        while self._queue and count < 256 and size < 1 << 20:
+            event, weight = self._queue.popleft()
+            with self._lock:
+                self._waiting_bytes -= weight
+            try:
+                line = self._line(event)
+            except Exception:  # what one request sent must not end the log of all others
+                _log.exception("an event of the audit log cannot be written: id=%s", event.get("auditID"))
+                with self._lock:
+                    self.dropped += 1
+                continue
+            lines.append(line)
+            count, size = count + 1, size + len(line)
+        try:
+            if self._path is not None and self._size and self._size + size > self._max_bytes:
+                self._rotate()
+            self._append(b"".join(lines))
+        except OSError as error:
+            with self._lock:
+                self.dropped += count
+            _log.warning("the audit log cannot be written: path=%s events_lost=%d error=%s", self._path, count, error)
+
+    def _line(self, event: Json) -> bytes:
+        body = event.get("requestObject")
+        if isinstance(body, Body):
+            decoded = self._decode(body)
+            if decoded is None:
+                del event["requestObject"]
+                event["annotations"] = {**event.get("annotations", {}), "audit.k8s.io/truncated": "true"}
+            else:
+                event["requestObject"] = decoded
+        return msgspec.json.encode(event) + b"\n"
+
+    def _append(self, data: bytes) -> None:
+        if self._path is None:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+            return
+        if self._file < 0:
+            self._open()
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[os.write(self._file, rest) :]
+        except OSError:
+            os.ftruncate(self._file, self._size)  # no half lines
+            raise
+        self._size += len(data)
+
+    def _open(self) -> None:
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._size = os.fstat(self._file).st_size
+
+    def _rotate(self) -> None:
+        """Put the file aside under the time of now, begin a new one, and delete what is too old or too much."""
+        assert self._path is not None
+        moment = datetime.fromtimestamp(self._clock.now(), UTC)
+        while True:
+            stamp = f"{moment:%Y-%m-%dT%H-%M-%S}.{moment.microsecond // 1000:03d}"
+            aside = self._path.with_name(f"{self._path.stem}-{stamp}{self._path.suffix}")
+            if not aside.exists():
+                break
+            moment = datetime.fromtimestamp(moment.timestamp() + 0.001, UTC)
+        os.rename(self._path, aside)
+        os.close(self._file)
+        self._file = -1
+        self._open()
+        backups = sorted(self._backups(), reverse=True)
+        for number, backup in enumerate(backups):
+            too_many = self._max_backups and number >= self._max_backups
+            age_seconds = self._clock.now() - _time_of(backup, self._path)
+            if too_many or (self._max_age_days and age_seconds > self._max_age_days * 86400):
+                backup.unlink(missing_ok=True)
+
+    def _backups(self) -> list[Path]:
+        assert self._path is not None
+        path = self._path
+        return [
+            one
+            for one in path.parent.glob(f"{path.stem}-*{path.suffix}")
+            if _time_of(one, path) > 0  # others' files with such names stay
+        ]
+
+
+def _time_of(backup: Path, path: Path) -> float:
+    """Return when a backup was put aside; 0 when it is none."""
+    stamp = backup.name[len(path.stem) + 1 : len(backup.name) - len(path.suffix)]
+    try:
+        return datetime.strptime(f"{stamp}000+0000", "%Y-%m-%dT%H-%M-%S.%f%z").timestamp()
+    except ValueError:
+        return 0.0

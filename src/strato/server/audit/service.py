@@ -1,0 +1,259 @@
+"""Where requests are recorded: around the service behind HTTP, and around the core for the cluster's own parts."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from strato.api.wire import Handler, Pushed, Request, Response, User
+from strato.clock import Clock
+from strato.errors import ApiError
+from strato.server.audit.events import Body, Record, base_of
+from strato.server.audit.log import AuditLog
+from strato.server.audit.policy import Level, Policy
+from strato.server.bodies import is_json, read_body
+from strato.server.connection import Service
+from strato.server.heads import Head
+from strato.server.path import parse_path, verb_of
+from strato.server.rest.rights import Attributes, Authorizer, attributes_of
+
+_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_SMALL_BYTES = 64 << 10
+"""Bodies up to this size are decoded once more; that holds the interpreter for less than a millisecond."""
+_WRITES = frozenset(("POST", "PUT", "PATCH", "DELETE"))
+
+
+class Auditor:
+    """Records requests.
+
+    Args:
+        policy: Which, and how much of them.
+        log: Where to.
+        clock: Dates events.
+        authorizer: Says why a request was allowed; None: everything is.
+    """
+
+    def __init__(self, policy: Policy, log: AuditLog, clock: Clock, authorizer: Authorizer | None) -> None:
+        self._policy, self._log, self._clock, self._authorizer = policy, log, clock, authorizer
+
+    def begin(
+        self,
+        request: Request,
+        *,
+        address: str = "",
+        impersonator: User | None = None,
+        authenticated: bool = True,
+        decided: bool = True,
+    ) -> Record | None:
+        """Record that a request came; None when nothing is recorded of it.
+
+        Args:
+            request: The request, with the user it is made as.
+            address: Where it came from.
+            impersonator: Who acts as that user.
+            authenticated: Whether it is known who asks.
+            decided: Whether the user's rights decide over it, or it was refused before.
+        """
+        asked, version = _asked(request)
+        user = (impersonator or request.user) if authenticated else None
+        decision = self._policy.decide(user, asked)
+        if decision.level == Level.NONE:
+            return None
+        annotations: dict[str, str] = {}
+        if decided and self._authorizer is not None and request.user is not None:
+            allowed = self._authorizer.allows(request.user, *asked)
+            annotations["authorization.k8s.io/decision"] = "allow" if allowed else "forbid"
+            annotations["authorization.k8s.io/reason"] = self._authorizer.reason(request.user, *asked)
+        acts_as = request.user if impersonator is not None and decided else None
+        base = base_of(request.path, request.query, request.headers, address, user, acts_as, asked, version)
+        audit_id = request.headers.get("audit-id", "")
+        if not _ID.fullmatch(audit_id):
+            audit_id = str(uuid.uuid4())
+        record = Record(self._clock, audit_id, decision.level, decision.omitted, asked, base, annotations)
+        has_body = request.body and request.method in _WRITES and "content-encoding" not in request.headers
+        if decision.level == Level.REQUEST and has_body:
+            record.body = Body(request.body, request.headers.get("content-type", ""))
+        self._put(record.event("RequestReceived"))
+        return record
+
+    def finish(self, record: Record, response: Response) -> Response:
+        """Record how a request was answered; return the answer with the id of its events."""
+        response.headers = {**response.headers, "Audit-Id": record.audit_id}
+        if response.stream is None:
+            self._put(record.event("ResponseComplete", response.status, response.body))
+            return response
+        self._put(record.event("ResponseStarted", response.status))
+        status = response.status
+
+        def ended() -> None:
+            self._put(record.event("ResponseComplete", status))
+
+        stream = response.stream
+        response.stream = _PushedStream(stream, ended) if isinstance(stream, Pushed) else _Stream(stream, ended)
+        return response
+
+    def _put(self, event: dict[str, Any] | None) -> None:
+        if event is not None:
+            self._log.put(event)
+
+
+def _asked(request: Request) -> tuple[Attributes, str]:
+    """Return what a request wants and the version of the API that it speaks of."""
+    target = parse_path(request.path)
+    if target is None:
+        return Attributes(request.method.lower(), path=request.path), ""
+    verb = verb_of(request.method, bool(target.name), not target.name and request.flag("watch"))
+    return attributes_of(request, verb, target), target.version
+
+
+class AuditedService(Service):
+    """Records what comes over HTTP, what is refused at the door among it.
+
+    Args:
+        service: Answers.
+        auditor: Records.
+    """
+
+    def __init__(self, service: Service, auditor: Auditor) -> None:
+        self._service, self._auditor = service, auditor
+
+    def admit(self, head: Head) -> User:
+        """Return who asks."""
+        try:
+            return self._service.admit(head)
+        except ApiError as error:
+            known = head.impersonator is not None
+            request = Request(head.method, head.path, head.query, head.headers, b"", head.impersonator)
+            record = self._auditor.begin(request, address=head.address, authenticated=known, decided=False)
+            if record is not None:
+                self._auditor.finish(record, self._service.refusal(error))
+            raise
+
+    def answer(
+        self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
+    ) -> Awaitable[Response] | None:
+        """Answer, and record that."""
+        auditor = self._auditor
+        request = Request(head.method, head.path, head.query, head.headers, body, user)
+        record = auditor.begin(request, address=head.address, impersonator=head.impersonator)
+        if record is None:
+            return self._service.answer(head, user, body, answered)
+        head.annotations = record.annotations
+        later = self._service.answer(head, user, body, lambda response: answered(auditor.finish(record, response)))
+        return None if later is None else _finished(auditor, record, later)
+
+    def refusal(self, error: ApiError) -> Response:
+        """Return the answer that carries an error."""
+        return self._service.refusal(error)
+
+
+class AuditedHandler(Handler):
+    """Records what the cluster's own parts ask, which do not speak HTTP.
+
+    Args:
+        handler: The server's core.
+        auditor: Records.
+    """
+
+    def __init__(self, handler: Handler, auditor: Auditor) -> None:
+        self._handler, self._auditor = handler, auditor
+
+    async def handle(self, request: Request) -> Response:
+        """Answer one request, and record that."""
+        record = self._begin(request)
+        later = self._handler.handle(request)
+        return await later if record is None else await _finished(self._auditor, record, later)
+
+    async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
+        """Answer writes, begun in order, and record each."""
+        records = [self._begin(request) for request in requests]
+        responses = await self._handler.handle_all(requests)
+        for record, response in zip(records, responses, strict=True):
+            if record is not None:
+                self._auditor.finish(record, response)
+        return responses
+
+    def _begin(self, request: Request) -> Record | None:
+        record = self._auditor.begin(request)
+        if record is not None:
+            request.annotations = record.annotations
+        return record
+
+
+async def _finished(auditor: Auditor, record: Record, later: Awaitable[Response]) -> Response:
+    return auditor.finish(record, await later)
+
+
+class _Stream:
+    """A stream that says when it has ended."""
+
+    def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
+        self._stream, self._ended = stream, ended
+        self._is_told = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            chunk: bytes = await self._stream.__anext__()
+        except BaseException:
+            self._tell()
+            raise
+        return chunk
+
+    async def aclose(self) -> None:
+        """Free what is behind the stream."""
+        self._tell()
+        close = getattr(self._stream, "aclose", None)
+        if close is not None:
+            await close()
+
+    def _tell(self) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._ended()
+
+
+class _PushedStream(_Stream):
+    """One that also says when there is something; a `Pushed`."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come."""
+        return bool(self._stream.ended)
+
+    def listen(self, ready: Callable[[], None]) -> None:
+        """Call ``ready`` when there is something."""
+        self._stream.listen(ready)
+
+    def take(self) -> bytes:
+        """Return the next chunk."""
+        return bytes(self._stream.take())
+
+    def close(self) -> None:
+        """Free what is behind the stream."""
+        self._tell()
+        self._stream.close()
+
+
+def decode(body: Body) -> Any:
+    """Return the object that a request's body is; None when that is not known, or too much work.
+
+    Large JSON that the server has decoded already is put into the event as it stands.
+    """
+    if len(body.data) > _SMALL_BYTES:
+        if not (body.is_accepted and is_json(body.content_type)):
+            return None
+        return msgspec.Raw(body.data.replace(b"\n", b" ").replace(b"\r", b" "))
+    try:
+        return read_body(body.data, body.content_type)
+    except (ApiError, msgspec.MsgspecError, RecursionError):
+        return None
+
+
+__all__ = ["AuditedHandler", "AuditedService", "Auditor", "decode"]
