@@ -352,12 +352,15 @@ def test_an_image_writes_nothing_outside_of_itself(tmp_path: Path) -> None:
 
     link = {"type": tarfile.SYMTYPE, "linkname": str(tmp_path)}
     store = ImageStore(tmp_path / "store")
-    for number, members in enumerate(([member("../evil")], [member("out", **link), member("out/evil")])):
-        with tarfile.open(tmp_path / "bad.tar", "w") as archive:
-            for one in members:
-                archive.addfile(one)
-        with pytest.raises(ImageProblem, match="evil' leads out of the image"):
-            store.import_image(f"bad-{number}", tmp_path / "bad.tar")
+    with tarfile.open(tmp_path / "bad.tar", "w") as archive:
+        archive.addfile(member("../evil"))
+    with pytest.raises(ImageProblem, match="evil' leads out of the image"):
+        store.import_image("bad", tmp_path / "bad.tar")
+    with tarfile.open(tmp_path / "linked.tar", "w") as archive:
+        archive.addfile(member("out", **link))
+        archive.addfile(member("out/inside"))
+    root = Path(store.import_image("linked", tmp_path / "linked.tar").root)
+    assert [path.relative_to(root) for path in tmp_path.rglob("inside")] == [Path(*tmp_path.parts[1:], "inside")]
     with tarfile.open(tmp_path / "good.tar", "w") as archive:
         archive.addfile(member("/bin/su", mode=0o6777))
     root = Path(store.import_image("good", tmp_path / "good.tar").root)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from strato.api import quantity
 from strato.cli.connect import home_of
 from strato.cli.output import NOTHING_FOUND, fitted_table
 
@@ -18,12 +19,17 @@ def image() -> None:
 @image.command(name="import")
 @click.argument("name")
 @click.argument("source", type=click.Path(exists=True, path_type=Path))
+@click.option("--max-size", default="32Gi", show_default=True, help="Refuse an image that is larger, unpacked.")
 @click.pass_context
-def import_image(ctx: click.Context, name: str, source: Path) -> None:
-    """Import the root file system SOURCE (a directory or a tar file) under NAME."""
+def import_image(ctx: click.Context, name: str, source: Path, max_size: str) -> None:
+    """Import SOURCE under NAME: a root file system or an OCI image layout, as a directory or a tar file."""
     from strato.node.images import ImageStore
 
-    ImageStore(home_of(ctx).node).import_image(name, source)
+    try:
+        max_bytes = quantity.value(max_size)
+    except quantity.InvalidQuantity as err:
+        raise click.BadParameter(f"{max_size!r}: {err}", param_hint="--max-size") from err
+    ImageStore(home_of(ctx).node).import_image(name, source, max_bytes)
     click.echo(f"imported {name}")
 
 

@@ -1,17 +1,15 @@
 """The local image store: names of images and the root file systems behind them.
 
-There is no registry: an image is a directory or a tar archive that somebody imported. ``strato/host`` is always
-there: this machine's own root, read-only.
+There is no registry: an image is a directory, a tar archive or an OCI image layout that somebody imported.
+``strato/host`` is always there: this machine's own root, read-only.
 """
 
 from __future__ import annotations
 
-import copy
 import fcntl
 import os
 import shutil
 import stat
-import tarfile
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -19,7 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from strato.errors import UsageError, one_line
+from strato.errors import UsageError
+from strato.node.layers import unpack
+from strato.node.ocilayout import is_layout, unpack_layout
+from strato.node.rootwriter import MAX_BYTES, Attributes, BadImage, Budget, RootWriter
+from strato.node.sandbox import beneath
+from strato.node.sandbox.removal import remove_tree
 
 HOST_IMAGE = "strato/host"
 
@@ -69,53 +72,73 @@ class ImageStore:
     def __init__(self, data_dir: str | os.PathLike[str]) -> None:
         self._directory = Path(data_dir) / "images"
 
-    def import_image(self, name: str, source: str | os.PathLike[str]) -> Image:
-        """Copy a directory or unpack a tar archive as an image, in place of an older one of that name.
+    def import_image(self, name: str, source: str | os.PathLike[str], max_bytes: int = MAX_BYTES) -> Image:
+        """Copy a directory, or unpack a tar archive or an OCI layout, in place of an older image of that name.
+
+        Args:
+            name: Of the image.
+            source: Its root file system, or an OCI image layout; a directory or a tar archive of it.
+            max_bytes: Larger images are refused.
 
         Raises:
-            ImageProblem: The name is reserved, or the source is neither or cannot be read.
+            ImageProblem: The name is reserved, or the source cannot be read, leads out of the image or is too large.
         """
         if normal_name(name) == normal_name(HOST_IMAGE):
             raise ImageProblem(f"image {name!r} is this machine's own root and cannot be replaced; take another name")
         if not name or any(character.isspace() for character in name):
             raise ImageProblem(f"image name {name!r} is empty or has spaces; write for example tools:1")
         with self._alone():
-            self._bring(name, Path(source))
+            self._bring(name, Path(source), max_bytes)
         return Image(normal_name(name), str(self._path(name) / "root"))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """Hold the store: one import at a time, so that what a killed one left half done belongs to nobody."""
         self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.chmod(0o700)  # images have directories that anybody may write to
         with (self._directory / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             for left in self._directory.glob(".new-*"):
-                shutil.rmtree(left, ignore_errors=True)
+                remove_tree(str(left))
             yield
 
-    def _bring(self, name: str, path: Path) -> None:
+    def _bring(self, name: str, path: Path, max_bytes: int) -> None:
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
         try:
             if path.is_dir():
-                shutil.copytree(path, fresh / "root", symlinks=True, ignore=self._left_out)
+                self._copy(path, fresh, max_bytes)
             elif path.is_file():
-                _unpack(path, fresh / "root")
+                _unpack(path, fresh, max_bytes)
             else:
                 raise ImageProblem(f"image {name!r}: {path} is neither a directory nor a tar archive")
             target = self._path(name)
             if target.exists():
-                shutil.rmtree(target)
+                remove_tree(str(target))
             fresh.rename(target)
+        except BadImage as err:
+            raise ImageProblem(f"{path}: {err}") from err
         except OSError as err:
             raise ImageProblem(f"image {name!r}: cannot copy {path}: {err}") from err
         finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+            remove_tree(str(fresh))
 
-    def _left_out(self, directory: str, names: list[str]) -> list[str]:
-        """Name what is not copied: what has no content, and this store, which would be copied into itself for ever."""
-        here = Path(directory)
-        own = [name for name in names if name == self._directory.name and (here / name).samefile(self._directory)]
-        return own + _special_files(directory, names)
+    def _copy(self, source: Path, fresh: Path, max_bytes: int) -> None:
+        if is_layout(str(source)):
+            unpack_layout(str(source), str(fresh / "root"), Budget(max_bytes))
+            return
+        with RootWriter(str(fresh / "root"), Budget(max_bytes)) as writer:
+            waiting = [""]
+            while waiting:
+                inner = waiting.pop()
+                with os.scandir(source / inner) as entries:
+                    for entry in entries:
+                        if not self._is_own(entry):
+                            waiting += _copy_entry(writer, entry, os.path.join(inner, entry.name))
+            writer.close_directories()
+
+    def _is_own(self, entry: os.DirEntry[str]) -> bool:
+        """Whether this is the store itself, which would be copied into itself for ever."""
+        return entry.name == self._directory.name and Path(entry.path).samefile(self._directory)
 
     def find(self, name: str) -> Image | None:
         """Return an image by name, None when it is not in the store."""
@@ -142,7 +165,7 @@ class ImageStore:
             raise ImageProblem(f"{HOST_IMAGE} is this machine's own root and cannot be removed")
         if self.find(name) is None:
             raise ImageProblem(f"image {name!r} is not in the store; `strato image list` shows what is")
-        shutil.rmtree(self._path(name))
+        remove_tree(str(self._path(name)))
 
     def _path(self, name: str) -> Path:
         return self._directory / quote(normal_name(name), safe="")
@@ -173,32 +196,26 @@ def choose(store: ImageStore, name: str, command: str, env: Mapping[str, str], *
     return Choice(Image(HOST_IMAGE, ""), substituted=True)
 
 
-def _special_files(directory: str, names: list[str]) -> list[str]:
-    """Name what has no content: devices (every container has its own), pipes and sockets."""
-    modes = ((name, os.lstat(os.path.join(directory, name)).st_mode) for name in names)
-    return [name for name, mode in modes if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode))]
+def _copy_entry(writer: RootWriter, entry: os.DirEntry[str], name: str) -> list[str]:
+    """Copy a directory's entry; return it when there may be more in it. Devices, pipes and sockets have no content."""
+    found = entry.stat(follow_symlinks=False)
+    attributes = Attributes(stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid, found.st_mtime)
+    if stat.S_ISDIR(found.st_mode):
+        writer.make_directory(name, attributes)
+        return [name]
+    if stat.S_ISLNK(found.st_mode):
+        writer.make_link(name, os.readlink(entry.path), attributes)
+    elif stat.S_ISREG(found.st_mode):
+        with open(beneath.open_regular(entry.path), "rb") as source:
+            writer.write_file(name, source, os.fstat(source.fileno()).st_size, attributes)
+    return []
 
 
-def _unpack(path: Path, target: Path) -> None:
-    try:
-        with tarfile.open(path) as archive:
-            archive.extraction_filter = lambda member, _: member  # Debian 12's Python has no filters to name
-            files = (member for member in archive if not (member.isdev() or member.isfifo()))
-            archive.extractall(target, (_inside(member, target) for member in files))
-    except (tarfile.TarError, EOFError) as err:
-        raise ImageProblem(f"{path} is not a tar archive that can be read: {one_line(err)}") from err
-
-
-def _inside(member: tarfile.TarInfo, target: Path) -> tarfile.TarInfo:
-    """Return a member as it is to be written: below the target, without set-user-id and others' right to write.
-
-    Raises:
-        TarError: It leads out of the target, by its name or through a link that was written before it.
-    """
-    root = os.path.realpath(target)
-    safe = copy.copy(member)
-    safe.name = member.name.lstrip("/")
-    safe.mode = member.mode & 0o755
-    if os.path.commonpath([root, os.path.realpath(os.path.join(root, safe.name))]) != root:
-        raise tarfile.TarError(f"{member.name!r} leads out of the image")
-    return safe
+def _unpack(path: Path, fresh: Path, max_bytes: int) -> None:
+    root, layout = fresh / "root", fresh / "layout"
+    with path.open("rb") as source:
+        unpack(source, str(root), Budget(max_bytes))
+    if is_layout(str(root)):
+        root.rename(layout)
+        unpack_layout(str(layout), str(root), Budget(max_bytes))
+        remove_tree(str(layout))
