@@ -45,3 +45,8 @@ def _plain(name: str) -> str:
     if short != "ALL" and short not in NUMBERS:
         raise KeyError(name)
     return short
+
+
+def names_of(bits: int) -> frozenset[str]:
+    """Return the names of a set of bits."""
+    return frozenset(name for name, number in NUMBERS.items() if bits >> number & 1)

@@ -93,7 +93,7 @@ def become(
     """
     try:
         linux.hide_from_tracers()
-        newest = linux.last_capability()  # inside, /proc could be a volume
+        newest, held = linux.last_capability(), linux.held_capabilities()  # inside, /proc could be a volume
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
@@ -124,7 +124,7 @@ def become(
         env = dict(spec["env"])
         if "HOME" not in env:
             env["HOME"] = _home(spec["security"]["uid"] or 0)
-        _be_user(spec["security"], entry.user, newest, own_root=bool(spec["base"]))
+        _be_user(spec["security"], entry.user, newest, held, own_root=bool(spec["base"]))
         if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
             beneath.change_directory(spec["workingDir"])
         os.execvpe(argv[0], list(argv), env)
@@ -134,7 +134,7 @@ def become(
         os._exit(START_ERROR)
 
 
-def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, *, own_root: bool) -> None:
+def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, held: int, *, own_root: bool) -> None:
     """Take the container's user, groups, capabilities and filter; the last step before its program."""
     kept, uid, gid = security["capabilities"], security["uid"], security["gid"]
     program = _filter(security)
@@ -154,7 +154,8 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
     if uid is not None:
         os.setuid(uid)
     if kept is not None:
-        linux.set_capabilities(sum(1 << number for number in kept if number <= newest) if os.getuid() == 0 else 0)
+        bits = sum(1 << number for number in kept) & held
+        linux.set_capabilities(bits if os.getuid() == 0 else 0)
     linux.die_with_parent()
     if security["noNewPrivileges"]:
         linux.set_no_new_privileges()

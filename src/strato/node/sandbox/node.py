@@ -25,7 +25,7 @@ from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
 from strato.node.registration import NodeFacts, register_node
 from strato.node.restarts import Backoff
-from strato.node.sandbox import linux
+from strato.node.sandbox import capabilities, linux
 from strato.node.sandbox.cgroups import Cgroups
 from strato.node.sandbox.gpudriver import driver, look
 from strato.node.sandbox.gpupool import GpuPool, Offer
@@ -167,6 +167,7 @@ class SandboxNode:
             allocatable=_capacity(_existing(directory), cpus, memory, self._resources),
             strict_images=strict_images,
             users=UserBlocks(os.path.join(directory, "pods")),
+            held=capabilities.names_of(linux.held_capabilities()),
             profiles=os.path.join(directory, "seccomp"),
             hidden=sorted({os.path.realpath(path) for path in (directory, *hidden)}),
             dev=gpu_root + "dev",

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
-from strato.api.core import Container, Pod
+from strato.api.core import Container, LifecycleHandler, Pod
 from strato.clock import Clock
 from strato.errors import ApiError
 from strato.node.podstatus import (
@@ -28,6 +28,7 @@ from strato.node.podstatus import (
 )
 from strato.node.restarts import ALWAYS, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
+from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
 from strato.node.sandbox.probes import Prober
 from strato.node.sandbox.runtime import Ended, Launch, Run, Runtime, RuntimeProblem
 from strato.node.sandbox.sandbox import MESSAGE_BYTES, ImageMissing
@@ -306,7 +307,10 @@ class PodWorker:
     ) -> Ended:
         directory = self.sandbox.attempt(spec.name, attempt)
         record.restart_count = attempt
-        run = self._runtime.adopt(directory) or await self._launch(record, spec, attempt)
+        run = self._runtime.adopt(directory)
+        if run is None:
+            run = self._runs[spec.name] = await self._launch(record, spec, attempt)
+            await self._post_start(spec, run)
         self._runs[spec.name] = run
         container_id = f"strato://{self.uid}-{spec.name}-{attempt}"
         prober = Prober(
@@ -422,21 +426,41 @@ class PodWorker:
         record.end(self._ending(spec, record.restart_count, record.container_id, run.ended.result()))
 
     async def _pre_stop(self, record: ContainerRecord, run: Run) -> float:
-        """Run the preStop hook if it is a command or a wait; return the seconds it took."""
+        """Run the preStop hook; return the seconds it took."""
         specs = (*self.pod.spec.init_containers, *self.pod.spec.containers)
         spec = next(s for s in specs if s.name == record.name)
         hook = spec.lifecycle.pre_stop if spec.lifecycle is not None else None
         if hook is None or self._grace_seconds <= 0:
             return 0.0
         began = self._clock.monotonic()
-        if hook.sleep is not None:
-            await _ends_within(run, min(float(hook.sleep.seconds), self._grace_seconds))
-        elif hook.exec is not None:
-            try:
-                await self._runtime.exec(run, list(hook.exec.command), timeout_seconds=self._grace_seconds)
-            except RuntimeProblem as err:
-                self._say("Warning", "FailedPreStopHook", f"PreStopHook failed: {err}")
+        await self._hook(hook, spec, run, "PreStop", self._grace_seconds)
         return self._clock.monotonic() - began
+
+    async def _post_start(self, spec: Container, run: Run) -> None:
+        """Run the postStart hook; a container whose hook fails is ended."""
+        hook = spec.lifecycle.post_start if spec.lifecycle is not None else None
+        if hook is None or run.ended.done():
+            return
+        if not await self._hook(hook, spec, run, "PostStart", NO_LIMIT_SECONDS):
+            self._say("Normal", "Killing", f"FailedPostStartHook: container {spec.name} is stopped")
+            self._runtime.signal(run, kill=False)
+            if not await _ends_within(run, self._grace_seconds):
+                self._runtime.signal(run, kill=True)
+
+    async def _hook(self, hook: LifecycleHandler, spec: Container, run: Run, kind: str, seconds: float) -> bool:
+        try:
+            await run_hook(
+                hook,
+                spec,
+                run,
+                runtime=self._runtime,
+                address=self.sandbox.ip,
+                timeout_seconds=seconds,
+            )
+        except HookFailed as err:
+            self._say("Warning", f"Failed{kind}Hook", f"{kind}Hook failed: {err}")
+            return False
+        return True
 
 
 async def _ends_within(run: Run, seconds: float) -> bool:

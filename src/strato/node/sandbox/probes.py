@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from strato.api.core import Container, Probe
+from strato.api.core import Container, HTTPGetAction, Probe
 from strato.clock import Clock
 from strato.node.podstatus import ContainerRecord
 from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
@@ -111,30 +111,39 @@ class Prober:
                     command = list(probe.exec.command)
                     return await self._runtime.exec(self._run, command, timeout_seconds=probe.timeout_seconds) == 0
                 if probe.tcp_socket is not None:
-                    return await self._answers(probe.tcp_socket.host, probe.tcp_socket.port, b"")
+                    socket = probe.tcp_socket
+                    return await answers(socket.host or self._address, port_number(self._spec, socket.port), b"")
                 if probe.http_get is not None:
                     get = probe.http_get
-                    headers = "".join(f"{h.name}: {h.value}\r\n" for h in get.http_headers)
                     host = get.host or self._address
-                    request = f"GET {get.path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n"
-                    return await self._answers(get.host, get.port, request.encode())
+                    return await answers(host, port_number(self._spec, get.port), http_request(get, host))
         except (TimeoutError, OSError, RuntimeProblem):
             return False
         return True
 
-    async def _answers(self, host: str, port: int | str, request: bytes) -> bool:
-        reader, writer = await asyncio.open_connection(host or self._address, self._port(port))
-        try:
-            if not request:
-                return True
-            writer.write(request)
-            status = (await reader.readline()).split()
-            return len(status) > 1 and status[1].isdigit() and 200 <= int(status[1]) < 400
-        finally:
-            writer.close()
 
-    def _port(self, port: int | str) -> int:
-        if isinstance(port, int):
-            return port
-        named = [p.container_port for p in self._spec.ports if p.name == port]
-        return named[0] if named else int(port) if port.isdigit() else 0
+def http_request(get: HTTPGetAction, host: str) -> bytes:
+    """Return the request an action asks for."""
+    headers = "".join(f"{header.name}: {header.value}\r\n" for header in get.http_headers)
+    return f"GET {get.path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n".encode()
+
+
+async def answers(host: str, port: int, request: bytes) -> bool:
+    """Tell whether a port accepts a connection and answers the request, if there is one, with a success."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        if not request:
+            return True
+        writer.write(request)
+        status = (await reader.readline()).split()
+        return len(status) > 1 and status[1].isdigit() and 200 <= int(status[1]) < 400
+    finally:
+        writer.close()
+
+
+def port_number(spec: Container, port: int | str) -> int:
+    """Return a port given by number or by the name of one of the container's."""
+    if isinstance(port, int):
+        return port
+    named = [p.container_port for p in spec.ports if p.name == port]
+    return named[0] if named else int(port) if port.isdigit() else 0

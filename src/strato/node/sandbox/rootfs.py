@@ -116,8 +116,21 @@ class RootBuilder:
         for path in hidden:
             linux.mount("none", path, flags=still | linux.MS_NOSUID | linux.MS_NODEV)
         self._mount_proc(spec)
+        if spec["readOnlyRoot"] and self._skeleton is not None:
+            for path in PRIVATE_DIRECTORIES:
+                self._close(path)
         if spec["readOnlyRoot"] or self._skeleton is not None:
             linux.mount("none", self._root, flags=still | (0 if self._privileged else linux.MS_NODEV))
+
+    def _close(self, path: str) -> None:
+        """Make a private directory read-only, but not what is mounted in it."""
+        with beneath.opened(self._root, os.O_PATH | os.O_DIRECTORY) as root:
+            descriptor = beneath.open_at(root, path, scope=beneath.Scope.IN_ROOT)
+        try:
+            flags = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY | linux.MS_NODEV
+            linux.mount("none", f"/proc/self/fd/{descriptor}", flags=flags)
+        finally:
+            os.close(descriptor)
 
     def _hide(self, paths: list[str]) -> list[str]:
         """Cover directories of the machine with empty ones, in which mount points can still be made."""
@@ -231,7 +244,7 @@ class RootBuilder:
                 os.chmod(source, 0o1777 if "tmp" in path else 0o755)
                 self._hand_over(source)
                 with beneath.opened(source) as descriptor:
-                    self._place(descriptor, path, read_only=spec["readOnlyRoot"], mapped=False)
+                    self._place(descriptor, path, read_only=False, mapped=False)
 
     def _hand_over(self, path: str) -> None:
         """Make a directory of ours belong to the container's root."""

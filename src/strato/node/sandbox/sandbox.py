@@ -20,7 +20,7 @@ from strato.api.core import ConfigMap, Container, PersistentVolume, PersistentVo
 from strato.client.cluster import Cluster
 from strato.errors import ApiError, MethodNotAllowed, NotFound
 from strato.node.images import ImageStore, choose
-from strato.node.sandbox import beneath
+from strato.node.sandbox import beneath, capabilities
 from strato.node.sandbox.atomicwriter import write_payload
 from strato.node.sandbox.cgroups import Cgroups, Limits
 from strato.node.sandbox.environment import ConfigProblem, Place, References, command_line, environment
@@ -90,6 +90,8 @@ class Machine:
     """Where its device files are."""
     users: UserBlocks = field(default_factory=lambda: UserBlocks(""))
     """The ranges of users that pods with user namespaces of their own have."""
+    held: frozenset[str] = capabilities.ALL
+    """Capabilities that it can give to containers."""
     profiles: str = ""
     """Directory of the seccomp profiles that pods may name."""
     hidden: Sequence[str] = ()
@@ -197,7 +199,8 @@ class PodSandbox:
     def level(self) -> Level:
         """What the machine allows its pods."""
         machine = self._machine
-        return Level(machine.runtime.isolation, os.geteuid(), os.getegid(), bool(machine.bridge))
+        own_network = bool(machine.bridge)
+        return Level(machine.runtime.isolation, os.geteuid(), os.getegid(), own_network, machine.held)
 
     def refusal(self) -> Refusal | None:
         """Return why the pod cannot run on this machine, None when it can."""

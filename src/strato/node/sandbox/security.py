@@ -44,6 +44,8 @@ class Level:
     gid: int
     own_network: bool = True
     """Whether pods have a network of their own."""
+    held: frozenset[str] = capabilities.ALL
+    """Capabilities the node can give."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def refusal(pod: Pod, level: Level) -> Refusal | None:
     if not fields:
         return None
     what = {
-        "root": "the node has no network of its own for pods",
+        "root": "the node lacks the right to",
         "user": "the node runs as an ordinary user",
         "plain": "this machine allows the node no namespaces",
     }[level.isolation]
@@ -154,8 +156,6 @@ def _unsupported_of_pod(pod: Pod, level: Level) -> Iterator[str]:
 
 
 def _unsupported_of_containers(pod: Pod, level: Level) -> Iterator[str]:
-    if level.isolation == "root":
-        return
     for kind, containers in (("initContainers", pod.spec.init_containers), ("containers", pod.spec.containers)):
         for index, container in enumerate(containers):
             for name in _unsupported_of_container(pod, container, level):
@@ -164,7 +164,7 @@ def _unsupported_of_containers(pod: Pod, level: Level) -> Iterator[str]:
 
 def _unsupported_of_container(pod: Pod, container: Container, level: Level) -> Iterator[str]:
     security = container.security_context
-    has_root = level.uid == 0 and level.isolation == "plain"
+    has_root = level.uid == 0 and level.isolation != "user"
     if level.isolation == "plain" and not has_root:
         uid, gid = _user(pod, container)
         if uid not in (None, level.uid):
@@ -176,8 +176,10 @@ def _unsupported_of_container(pod: Pod, container: Container, level: Level) -> I
     if security.privileged and not has_root:
         yield "privileged"
     added = set(security.capabilities.add) if security.capabilities is not None else set()
-    named = {name.upper().removeprefix("CAP_") for name in added}
-    if named and not has_root and not (level.isolation == "user" and named <= capabilities.NAMESPACED):
+    named = {name.upper().removeprefix("CAP_") for name in added} - {"ALL"}
+    if has_root and (named & capabilities.ALL) - level.held:
+        yield "capabilities.add"
+    if added and not has_root and not (level.isolation == "user" and named <= capabilities.NAMESPACED):
         yield "capabilities.add"
     if security.read_only_root_filesystem and level.isolation == "plain":
         yield "readOnlyRootFilesystem"
