@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
 
 from strato.clock import Clock
-from strato.errors import ApiError, Conflict
+from strato.errors import ApiError, Conflict, Unavailable
 
 T = TypeVar("T")
 
+ANSWER_SECONDS = 30.0
+"""A request without an answer is given up after this long, and its worker is free for others."""
 _FIRST_DELAY_SECONDS = 0.01
 _NEVER = frozenset((400, 404, 405, 406, 410, 413, 415, 422))
 """Answers that the same request would get again: it is wrong, or its object is gone."""
@@ -38,6 +41,19 @@ async def on_conflict(
             await clock.sleep(delay * (1.0 + (0.1 * random.random() if random is not None else 0.0)))
             delay *= 2
     return await attempt()
+
+
+async def in_time(call: Awaitable[T], seconds: float = ANSWER_SECONDS) -> T:
+    """Wait for a call's answer, but not for ever.
+
+    Raises:
+        Unavailable: There was none in time; the request may have been carried out.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            return await call
+    except TimeoutError:
+        raise Unavailable(f"no answer within {seconds:g} s") from None
 
 
 def may_succeed_later(error: ApiError) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from strato.api import catalog
+from strato.api.core import Pod
 from strato.client.cluster import Cluster, Patch
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, Gone, InternalError, NotFound, TooManyRequests, Unavailable
@@ -106,10 +107,10 @@ class StatusWriter:
             if patches:
                 errors = await self._cluster.patch_all(catalog.POD, patches, subresource="status")
                 for subject, error in zip(written, errors, strict=True):
-                    self._written(subject, error)
+                    self._written(subject, await self._judged(subject, error) if error is not None else None)
             if over:
                 for subject, gone in zip(over, await asyncio.gather(*map(self._delete, over)), strict=True):
-                    self._written(subject, gone)
+                    self._written(subject, await self._judged(subject, gone) if gone is not None else None)
 
     async def _wait(self) -> None:
         """Wait for a subject; another worker may be faster."""
@@ -125,6 +126,16 @@ class StatusWriter:
         except ApiError as error:
             return error
         return None
+
+    async def _judged(self, subject: Subject, error: ApiError) -> ApiError:
+        """Tell the two conflicts apart: another pod has the name by now, or somebody wrote at the same time."""
+        if not isinstance(error, Conflict):
+            return error
+        try:
+            found = await self._cluster.get(Pod, subject.name, subject.namespace)
+        except ApiError as failure:
+            return failure
+        return error if found.metadata.uid != subject.uid else Unavailable(error.message)
 
     def _written(self, subject: Subject, error: ApiError | None) -> None:
         """Tell of a write and see to the next one."""

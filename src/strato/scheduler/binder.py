@@ -17,7 +17,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Binding, Cluster, Patch, PatchType
 from strato.client.events import NORMAL, EventRecorder
-from strato.client.retry import delay_seconds, is_outcome_unknown, may_succeed_later
+from strato.client.retry import delay_seconds, in_time, is_outcome_unknown, may_succeed_later
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.cache.ingest import QUEUE_GATE
@@ -35,8 +35,6 @@ _ATTEMPTS = 5
 _FIRST_RETRY_SECONDS = 0.05
 _FIRST_BACKOFF_SECONDS = 0.005
 _LONGEST_BACKOFF_SECONDS = 60.0
-ANSWER_SECONDS = 30.0
-"""A request without an answer is given up after this long, and its worker is free for others."""
 _EVICTIONS = 16
 _STATUSES = 16
 _GATES = 8
@@ -159,9 +157,8 @@ class Binder:
     async def _write(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await job()
-            except (ApiError, TimeoutError) as error:
+                await job()
+            except ApiError as error:
                 _log.debug("not written: %s", error)
 
     # -- binds ---------------------------------------------------------------------------------------------------------
@@ -199,10 +196,9 @@ class Binder:
         """Bind pods with one call; each that failed goes its own way."""
         began = self._clock.monotonic()
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answers = await self._cluster.bind_all([_binding(bind) for bind in binds])
-        except TimeoutError:
-            answers = [Unavailable(f"no answer within {ANSWER_SECONDS:g} s")] * len(binds)
+            answers = await in_time(self._cluster.bind_all([_binding(bind) for bind in binds]))
+        except Unavailable as silence:
+            answers = [silence] * len(binds)
         for bind, error in zip(binds, answers, strict=True):
             if error is None:
                 self._done(bind, began)
@@ -257,12 +253,9 @@ class Binder:
     async def _read(self, task: Task) -> Pod | None:
         """Return the pod of a task as the API has it; None when it is gone."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                fresh = await self._cluster.get(Pod, task.name, task.namespace)
+            fresh = await in_time(self._cluster.get(Pod, task.name, task.namespace))
         except NotFound:
             return None
-        except TimeoutError:
-            raise Unavailable(f"no answer within {ANSWER_SECONDS:g} s") from None
         return fresh if fresh.metadata.uid == task.uid else None
 
     def _is_binding(self, task: Task) -> bool:
@@ -345,10 +338,7 @@ class Binder:
         again = False
         try:
             if self._world.tasks.get(key) is task and task.status in (PENDING, BINDING):
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self.pod_condition(task, "SchedulerError", trouble.text)
-        except TimeoutError:
-            again = True
+                await self.pod_condition(task, "SchedulerError", trouble.text)
         except ApiError as error:
             again = may_succeed_later(error)
             _log.debug("condition not written: pod=%s: %s", key, error)
@@ -368,9 +358,8 @@ class Binder:
         """Try to evict pods; as long as the outcome is not known, again later."""
         for eviction in evictions:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    wait = await self._evictor.evict(eviction)
-            except TimeoutError:
+                wait = await in_time(self._evictor.evict(eviction))
+            except Unavailable:
                 wait = _FIRST_RETRY_SECONDS
             if wait is not None:
                 self._evictions.add_after(eviction, wait)
@@ -406,10 +395,8 @@ class Binder:
     async def _admit(self, tasks: Sequence[tuple[Task, int]]) -> None:
         for task, failures in tasks:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    await self._take_gate_away(task)
-            except (ApiError, TimeoutError) as failure:
-                error = failure if isinstance(failure, ApiError) else Unavailable("no answer in time")
+                await self._take_gate_away(task)
+            except ApiError as error:
                 _log.debug("gate not taken away: pod=%s: %s", task.key, error)
                 if may_succeed_later(error) and self._world.tasks.get(task.key) is task:
                     self._gates.add_after((task, failures + 1), delay_seconds(error, failures + 1))
@@ -419,7 +406,7 @@ class Binder:
     async def _take_gate_away(self, task: Task) -> None:
         spec = {"schedulingGates": [{"$patch": "delete", "name": QUEUE_GATE}]}
         body = {"metadata": {"uid": task.uid}, "spec": spec}
-        await self._cluster.patch(Pod, task.name, task.namespace, body, patch_type=PatchType.STRATEGIC)
+        await in_time(self._cluster.patch(Pod, task.name, task.namespace, body, patch_type=PatchType.STRATEGIC))
 
     # -- pod status ----------------------------------------------------------------------------------------------------
 
@@ -440,8 +427,9 @@ class Binder:
 
     async def _patch_pod(self, task: Task, status: dict[str, Any]) -> None:
         patch = Patch(task.namespace, task.name, {"metadata": {"uid": task.uid}, "status": status})
-        (error,) = await self._cluster.patch_all(
-            catalog.POD, [patch], patch_type=PatchType.STRATEGIC, subresource="status"
+        strategic = PatchType.STRATEGIC
+        (error,) = await in_time(
+            self._cluster.patch_all(catalog.POD, [patch], patch_type=strategic, subresource="status")
         )
         if error is not None:
             raise error

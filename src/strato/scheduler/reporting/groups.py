@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,10 +10,10 @@ from strato.api import catalog
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
-from strato.client.retry import delay_seconds, may_succeed_later
+from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, Unavailable
-from strato.scheduler.binder import ANSWER_SECONDS, Binder
+from strato.scheduler.binder import Binder
 from strato.scheduler.cache.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RUNNING, Job
 from strato.scheduler.cache.world import ALLOCATED_HYPERNODE
 from strato.scheduler.plan import Condition, GroupStatus, Plan
@@ -141,10 +140,9 @@ class GroupReports:
             return
         answers: Sequence[ApiError | None]
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                answers = await self._cluster.patch_all(catalog.PODGROUP, [patch for _, (patch, _) in wanted])
-        except TimeoutError:
-            answers = [Unavailable("no answer in time")] * len(wanted)
+            answers = await in_time(self._cluster.patch_all(catalog.PODGROUP, [patch for _, (patch, _) in wanted]))
+        except Unavailable as silence:
+            answers = [silence] * len(wanted)
         for (status, (_, group)), error in zip(wanted, answers, strict=True):
             if error is None:
                 if self._failures:

@@ -12,7 +12,6 @@ before. A scheduler that takes over compares with what the API holds, not with w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
@@ -21,10 +20,10 @@ from strato.api import catalog
 from strato.api.meta import Condition
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
-from strato.client.retry import delay_seconds, may_succeed_later
+from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.clock import Clock, format_time
-from strato.errors import ApiError, Unavailable
-from strato.scheduler.binder import ANSWER_SECONDS, Binder
+from strato.errors import ApiError
+from strato.scheduler.binder import Binder
 from strato.scheduler.cache.tasks import PENDING
 from strato.scheduler.cache.world import World
 from strato.scheduler.plan import Plan, PodVerdict, QueueStatus
@@ -160,10 +159,8 @@ class Reports:
             Whether it was confirmed.
         """
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
-                await write
-        except (ApiError, TimeoutError) as failure:
-            error = failure if isinstance(failure, ApiError) else Unavailable("no answer in time")
+            await in_time(write)
+        except ApiError as error:
             _log.debug("status not written: %s=%s: %s", kind, key, error)
             if may_succeed_later(error):
                 failures = self._failures[kind, key] = self._failures.get((kind, key), 0) + 1
