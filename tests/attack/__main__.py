@@ -10,6 +10,7 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("breakout", ("--count", "20")),
     ("kills", ("--count", "1000")),
     ("evictions", ("--count", "10000")),
+    ("faults", ("--count", "500")),
 )
 """Module in this package and its nightly arguments."""
 
