@@ -8,6 +8,7 @@ import time
 
 CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("breakout", ("--count", "20")),
+    ("damage", ("--count", "1000")),
     ("kills", ("--count", "1000")),
     ("evictions", ("--count", "10000")),
     ("faults", ("--count", "500")),
