@@ -130,3 +130,49 @@ def test_no_text_and_no_value_brings_an_error_of_another_kind(text: str) -> None
             cel.compile_expression(text)({"self": value})
         except (cel.UnsupportedExpression, cel.EvaluationError):
             continue
+
+
+# ── cost ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+LONG = [str(number) for number in range(2000)]
+COSTLY = {
+    "loops in loops": "self.a.all(x, self.a.all(y, x != 'b'))",
+    "loops that make lists": "self.a.map(x, self.a.map(y, self.a)) == []",
+    "membership": "self.a.all(x, !('b' in self.a) || self.a.all(y, !('b' in self.a)))",
+    "equality": "self.a.all(x, self.a == self.a)",
+    "a text that grows": "self.t.replace('x', self.t).size() > 0",
+    "texts that are joined": "self.a.join(self.t).size() > 0 && self.a.all(x, self.a.join(self.t).size() > 0)",
+    "patterns": "self.a.all(x, self.t.matches('(.*y.{100}z)|w') == false)",
+    "hidden by ||": "self.a.all(x, self.a.all(y, x != 'b')) || true",
+    "hidden by exists": "self.a.exists(x, self.a.exists(y, self.a.exists(z, z == 'no')))",
+}
+
+
+@pytest.mark.parametrize("text", COSTLY.values(), ids=COSTLY.keys())
+def test_what_costs_too_much_is_stopped(text: str) -> None:
+    program = cel.compile_expression(text)
+    value = {"self": {"a": LONG, "t": "x" * 50_000}}
+    with pytest.raises(cel.CostExceeded), cel.budget(cel.OBJECT_LIMIT):
+        [program(value) for _ in range(100)]
+
+
+def test_what_is_usual_costs_little() -> None:
+    program = cel.compile_expression("self.items.all(x, x.name.matches('^[a-z]+$') && x.name.size() < 64)")
+    with cel.budget(cel.OBJECT_LIMIT) as meter:
+        assert program({"self": {"items": [{"name": "abc"}] * 100}}) is True
+    assert cel.OBJECT_LIMIT - meter.left < 5_000
+
+
+def test_budgets_inside_one_another_are_shared() -> None:
+    program = cel.compile_expression("self.all(x, x > 0)")
+    with cel.budget(cel.OBJECT_LIMIT) as outer:
+        program({"self": [1] * 1000})
+        once = cel.OBJECT_LIMIT - outer.left
+        program({"self": [1] * 1000})
+        assert cel.OBJECT_LIMIT - outer.left == 2 * once
+
+
+def test_expressions_are_bounded_in_length_and_depth() -> None:
+    for text in ("1" + "+1" * 60_000, "(" * 5000, "!" * 5000 + "true", "[" * 5000, "a" + ".b" * 40_000):
+        with pytest.raises((cel.UnsupportedExpression, cel.EvaluationError)):
+            cel.compile_expression(text)({"a": {}})

@@ -67,3 +67,9 @@ def test_arithmetic_is_exact(left: int, right: int) -> None:
     assert total - b == a
     assert (a < b) == (Fraction(left, 1000) < Fraction(right, 10**6))
     assert isinstance(-a, Quantity)
+
+
+@pytest.mark.parametrize("text", ["9" * 5000, "1e999999999", "0." + "1" * 100_000, "1e-" + "9" * 5000])
+def test_numbers_beyond_all_measure_are_no_quantities(text: str) -> None:
+    with pytest.raises(InvalidQuantity):
+        parse(text)

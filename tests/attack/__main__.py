@@ -7,6 +7,7 @@ import sys
 import time
 
 CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("fuzz", ("--count", "1000000")),
     ("breakout", ("--count", "20")),
     ("damage", ("--count", "1000")),
     ("kills", ("--count", "1000")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from strato.errors import ApiError
 
 STRATO = (sys.executable, "-P", "-m", "strato.cli.main")
 _START_SECONDS = 120.0
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Refused(Exception):
@@ -61,6 +63,19 @@ class Server:
             return bool(json.loads(ready.read_text())["pid"] == self._process.pid)
         except (OSError, ValueError):
             return False
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time that the process has used."""
+        assert self._process is not None
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / _TICKS
 
     def kill(self) -> None:
         """Kill it at once."""

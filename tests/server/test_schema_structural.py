@@ -174,3 +174,16 @@ def test_transition_rules_compare_with_the_stored_object() -> None:
     assert [one.message for one in schema.validate({"spec": {"f": "b"}}, {"spec": {"f": "a"}})] == [
         'Invalid value: "b": immutable'
     ]
+
+
+def test_rules_that_cost_too_much_end_the_validation() -> None:
+    costly = {"rule": "self.all(x, self.all(y, x != 'no'))"}
+    items = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [costly]}
+    found = of(a=items).validate({"spec": {"a": ["x"] * 3000}})
+    assert [one.message for one in found] == [
+        "Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules will "
+        "be run due to call cost exceeds limit for rule: self.all(x, self.all(y, x != 'no'))"
+    ]
+    each = {"type": "array", "items": {**items, "x-kubernetes-validations": [costly] * 3}}
+    (one,) = of(a=each).validate({"spec": {"a": [["x"] * 200] * 50}})
+    assert one.message.endswith("running out of cost budget, no further validation rules will be run")

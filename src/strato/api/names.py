@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from functools import lru_cache
+
+from strato.api.remembering import remembered
 
 LABEL_MAX = 63
 SUBDOMAIN_MAX = 253
@@ -77,7 +78,7 @@ def _too_many(limit: int) -> str:
     return f"must be no more than {limit} characters"
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def is_label(value: str) -> bool:
     """Whether the value is an RFC 1123 label."""
     return len(value) <= LABEL_MAX and _LABEL(value) is not None
@@ -122,7 +123,7 @@ def check_path_segment(value: str) -> list[str]:
     return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in value]
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def is_qualified_name(value: str) -> bool:
     """Whether the value is ``[prefix/]name``: a label or annotation key, a resource name."""
     return not check_qualified_name(value)
@@ -148,7 +149,7 @@ def check_qualified_name(value: str) -> list[str]:
     return problems
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def is_label_value(value: str) -> bool:
     """Whether the value may be the value of a label."""
     return len(value) <= LABEL_MAX and _LABEL_VALUE(value) is not None
@@ -176,7 +177,7 @@ def check_config_key(value: str) -> list[str]:
     return problems
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def is_env_name(value: str) -> bool:
     """Whether the value may be the name of an environment variable."""
     return _PRINTABLE_ENV(value) is not None

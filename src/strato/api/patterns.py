@@ -29,7 +29,7 @@ class Pattern:
         InvalidPattern: It is none.
     """
 
-    __slots__ = ("_longest", "_search", "text")
+    __slots__ = ("_longest", "_search", "size", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -45,7 +45,9 @@ class Pattern:
         except UnicodeEncodeError as error:
             raise InvalidPattern("invalid UTF-8") from error
         self._search = compiled.search
-        self._longest = _MOST_STEPS // max(compiled.programsize, 1)
+        self.size = max(int(compiled.programsize), 1)
+        """Instructions of the program."""
+        self._longest = _MOST_STEPS // self.size
 
     def is_in(self, text: str) -> bool:
         """Return whether the pattern matches somewhere in a text; never in one that is too long for it."""

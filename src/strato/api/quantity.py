@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from functools import lru_cache, total_ordering
+from functools import total_ordering
 from typing import TypeAlias
 
+from strato.api.remembering import remembered
 from strato.errors import UsageError
 
 INT64_MAX = (1 << 63) - 1
@@ -22,6 +23,8 @@ Number: TypeAlias = str | int | float
 
 _FORM = re.compile(r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:([eE])([+-]?\d+)|([KMGTPE]i|[numkMGTPE])?)", re.ASCII)
 _WRONG_SUFFIX = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)[eEinumkKMGTP]+[+-]?\d*", re.ASCII)
+_LONGEST = 1000
+"""Characters of a quantity; reading more digits than these takes more than linear time."""
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SUFFIX_OF = {power: suffix for suffix, power in _DECIMAL.items()}
@@ -117,10 +120,12 @@ def _cap(amount: int) -> int:
     return max(-INT64_MAX, min(INT64_MAX, amount))
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _parse_text(text: str) -> Quantity:
     if text == "":
         raise InvalidQuantity(text)
+    if len(text) > _LONGEST:
+        raise InvalidQuantity(text[:40], "unable to parse quantity's suffix")
     match = _FORM.fullmatch(text)
     if match is None:
         raise InvalidQuantity(text, _complaint(text))
@@ -167,7 +172,7 @@ def parse(number: Number) -> Quantity:
     return _parse_text(repr(number) if isinstance(number, float) else str(number))
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def milli(number: Number) -> int:
     """Return thousandths, rounded up: ``milli("1.5") == 1500``. Cached.
 
@@ -177,7 +182,7 @@ def milli(number: Number) -> int:
     return parse(number).milli_value
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def value(number: Number) -> int:
     """Return whole units, rounded up: ``value("1Ki") == 1024``. Cached.
 
@@ -187,7 +192,7 @@ def value(number: Number) -> int:
     return parse(number).value
 
 
-@lru_cache(maxsize=16384)
+@remembered(16384)
 def _canonical_text(text: str) -> str:
     return _parse_text(text).canonical
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from strato.api import names
+from strato.api.remembering import remembered
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
 from strato.errors import UsageError
 
@@ -269,7 +269,7 @@ def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     return Requirement(key, operator, values)
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=4096)
 def parse_selector(text: str) -> Selector:
     """Read ``a=b,c in (d,e),!f``; empty text selects everything. Cached.
 
@@ -337,7 +337,7 @@ def _split_terms(text: str) -> list[str]:
 _UNESCAPED_OPERATOR = re.compile(r"(?:[^\\=!]|\\.|!(?!=))*")
 
 
-@lru_cache(maxsize=1024)
+@remembered(1024, longest=4096)
 def parse_field_selector(text: str) -> FieldSelector:
     r"""Read ``spec.nodeName=x,status.phase!=Failed``; ``\``, ``,`` and ``=`` in values are escaped by ``\``. Cached.
 

@@ -44,6 +44,9 @@ Decode = Callable[[bytes], Any]
 _BOOLEANS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
 
 
+_LONGEST = 128 * 1024
+_REMEMBERED = 4096
+"""Characters of selectors; longer ones are parsed each time."""
 _SHARED_BYTES = 16 * 1024
 """Heads of larger bodies are not kept: keeping one keeps the body."""
 
@@ -57,7 +60,11 @@ class Filter:
         Raises:
             BadRequest: One cannot be parsed or names a field that cannot be selected by.
         """
-        self._labels, self._fields, self._decode = _parsed(kind.group, kind.plural, label_selector, field_selector)
+        length = len(label_selector) + len(field_selector)
+        if length > _LONGEST:
+            raise BadRequest(f"a selector may have {_LONGEST} characters at most")
+        parse = _parsed if length <= _REMEMBERED else _parsed.__wrapped__
+        self._labels, self._fields, self._decode = parse(kind.group, kind.plural, label_selector, field_selector)
         self.everything = self._labels.is_empty and not self._fields.requirements
         """Whether nothing is filtered out."""
         self.name = self._fields.exact("metadata.name")

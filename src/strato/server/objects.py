@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from strato.server.strategies import strategy_of
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _decode = msgspec.json.Decoder().decode
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+_canonical: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 
 Json = dict[str, Any]
 
@@ -128,11 +130,12 @@ def unique_owners(metadata: Json) -> list[str]:
     owners = metadata.get("ownerReferences")
     if not isinstance(owners, list) or len(owners) < 2:
         return []
-    uids = [owner.get("uid") for owner in owners]
-    repeated = sorted({str(uid) for uid in uids if uids.count(uid) > 1})
+    counts = Counter(str(owner.get("uid")) for owner in owners if isinstance(owner, dict))
+    repeated = sorted(uid for uid, count in counts.items() if count > 1)
     if not repeated:
         return []
-    metadata["ownerReferences"] = [owner for at, owner in enumerate(owners) if owner not in owners[:at]]
+    unique = {_canonical(owner): owner for owner in reversed(owners)}
+    metadata["ownerReferences"] = list(reversed(unique.values()))
     return [
         ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
         f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: "

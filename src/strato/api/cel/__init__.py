@@ -4,14 +4,16 @@ Supported: literals, ``self``-style names, field and index access, ``has()``, ar
 with CEL's error-tolerant ``||`` and ``&&``, the conditional operator, lists and maps, the macros ``all``, ``exists``,
 ``exists_one``, ``filter`` and ``map``, and the functions of `functions`; quantities and semantic versions, which
 selectors of devices compare; optional values as they are given (`Optional`). Not supported: unsigned numbers, bytes,
-types as values, time and duration types, URLs, IPs, ``format``, ``?.``, cost limits. An expression that needs more is
+types as values, time and duration types, URLs, IPs, ``format``, ``?.``. An expression that needs more is
 refused when compiled (`UnsupportedExpression`), never evaluated halfway. Types are checked when values meet, not
-before: what Kubernetes' checker refuses at once fails here when it is evaluated (`EvaluationError`).
+before: what Kubernetes' checker refuses at once fails here when it is evaluated (`EvaluationError`). What an evaluation
+may cost is limited while it runs (`cost`); there is no estimate beforehand, so definitions are not refused for one.
 
 Own code, where a library would do: the one that exists (cel-python) takes a hundred times longer
 for a rule (2.5 ms), of which a job meets dozens each time it is written, and it needs two compiled packages.
 """
 
+from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget
 from strato.api.cel.parser import compile_expression
 from strato.api.cel.values import (
     Env,
@@ -25,12 +27,16 @@ from strato.api.cel.values import (
 )
 
 __all__ = [
+    "OBJECT_LIMIT",
+    "CostExceeded",
     "Env",
     "EvaluationError",
+    "Meter",
     "Optional",
     "Program",
     "UnsupportedExpression",
     "Version",
+    "budget",
     "compile_expression",
     "quantity",
     "semver",

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from strato.api.cel.cost import spend, spend_on
 from strato.api.cel.operators import at_most, equal, plus, whole
 from strato.api.cel.values import EvaluationError, Optional, Version, no_overload, quantity, semver
 from strato.api.patterns import compile_pattern
@@ -36,6 +37,9 @@ def _is(value: Any, wanted: _Takes) -> bool:
 def _call(name: str, overloads: _Overloads, *values: Any) -> Any:
     for takes, function in overloads:
         if len(takes) == len(values) and all(map(_is, values, takes)):
+            if name != "size":
+                for value in values:
+                    spend_on(value)
             try:
                 return function(*values)
             except EvaluationError:
@@ -50,11 +54,14 @@ def _table(entries: Mapping[str, _Overloads]) -> dict[str, _Function]:
 
 
 def _matches(text: str, pattern: str) -> bool:
-    return compile_pattern(pattern).is_in(text)
+    compiled = compile_pattern(pattern)
+    spend(len(text) * compiled.size // 256)
+    return compiled.is_in(text)
 
 
 def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
-    return lambda text: "".join(change(letter) if letter.isascii() else letter for letter in text)
+    letters = {code: change(chr(code)) for code in range(128)}
+    return lambda text: text.translate(letters)
 
 
 def _part(text: str, start: int, end: int) -> str:
@@ -80,7 +87,14 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
 def _joined(items: list[Any], separator: str = "") -> str:
     if any(type(item) is not str for item in items):
         raise EvaluationError("no such overload: join() of a list that holds more than strings")
+    spend((len(items) * len(separator) + sum(map(len, items))) // 64)
     return separator.join(items)
+
+
+def _replaced(text: str, old: str, new: str, times: int = -1) -> str:
+    found = text.count(old)
+    spend((found if times < 0 else min(times, found)) * len(new) // 64)
+    return text.replace(old, new, times)
 
 
 def _position(items: list[Any], wanted: Any) -> int:
@@ -186,7 +200,7 @@ METHODS = _table(
         "trim": [((str,), str.strip)],
         "split": [((str, str), _split), ((str, str, int), _split)],
         "join": [((list,), _joined), ((list, str), _joined)],
-        "replace": [((str, str, str), str.replace), ((str, str, str, int), str.replace)],
+        "replace": [((str, str, str), _replaced), ((str, str, str, int), _replaced)],
         "charAt": [((str, int), _at)],
         "substring": [((str, int), lambda text, start: _part(text, start, len(text))), ((str, int, int), _part)],
         "indexOf": [((str, str), str.find), ((str, str, int), _find), ((list, object), _position)],

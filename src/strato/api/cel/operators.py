@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from strato.api.cel.cost import spend, spend_on
 from strato.api.cel.values import EvaluationError, NoSuchKey, no_overload
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -52,7 +53,10 @@ def plus(left: Any, right: Any) -> Any:
     if kind is type(right):
         if kind is int:
             return whole(left + right)
-        if kind is float or kind is str or kind is list:
+        if kind is float:
+            return left + right
+        if kind is str or kind is list:
+            spend((len(left) + len(right)) // 64)
             return left + right
     raise no_overload("_+_", left, right)
 
@@ -106,12 +110,16 @@ def equal(left: Any, right: Any) -> bool:
     """``left == right``: what differs in kind differs, except that numbers are compared as numbers."""
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
+        if kind is str:
+            spend_on(left)
         return bool(left == right)
     if kind is bool or other is bool:
         return left is right
     if kind is list and other is list:
+        spend(min(len(left), len(right)))
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
+        spend(min(len(left), len(right)))
         return len(left) == len(right) and all(key in right and equal(left[key], right[key]) for key in left)
     return bool(left == right)
 
@@ -139,6 +147,7 @@ def at_most(left: Any, right: Any) -> bool:
 
 def is_in(item: Any, items: Any) -> bool:
     """``item in items``: an item of a list, a key of a map."""
+    spend_on(items)
     if isinstance(items, list):
         return any(equal(one, item) for one in items)
     if isinstance(items, Mapping):
@@ -153,6 +162,8 @@ def index(target: Any, key: Any) -> Any:
         EvaluationError: Not there, or nothing that has items.
     """
     if isinstance(target, Mapping):
+        if type(key) is not str:
+            spend_on(target)
         for name in (key,) if type(key) is str else target:  # names of fields are strings: no search for those
             if name in target and equal(name, key):
                 return target[name]

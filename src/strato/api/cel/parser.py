@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from strato.api.cel.cost import CALL_LIMIT, budget, spend
 from strato.api.cel.functions import FUNCTIONS, METHODS
 from strato.api.cel.operators import PRODUCTS, RELATIONS, SUMS, index, negate, truth, whole
 from strato.api.cel.values import (
@@ -30,12 +31,18 @@ _KEYWORDS = {"true": True, "false": False, "null": None}
 _MACROS = ("all", "exists", "exists_one", "existsOne", "filter", "map")
 
 
+_LONGEST = 100_000
+"""Characters of an expression, as in Kubernetes."""
+
+
 def compile_expression(text: str) -> Program:
     """Compile to a function of the names in scope.
 
     Raises:
         UnsupportedExpression: Malformed, or beyond the supported part.
     """
+    if len(text) > _LONGEST:
+        raise UnsupportedExpression(f"{text[:40]!r}…: over {_LONGEST} characters")
     parser = _Parser(text)
     try:
         program = parser.conditional()
@@ -44,9 +51,13 @@ def compile_expression(text: str) -> Program:
     if parser.peek() != ("end", ""):
         raise UnsupportedExpression(f"{text!r}: unexpected {parser.peek()[1]!r}")
 
+    size = len(parser.tokens)
+
     def evaluate(env: Env) -> Any:
         try:
-            return program(env)
+            with budget(CALL_LIMIT):
+                spend(size)
+                return program(env)
         except RecursionError:
             raise EvaluationError("nested too deeply") from None
 
@@ -58,7 +69,7 @@ class _Parser:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._tokens = list(self._scan(text))
+        self.tokens = list(self._scan(text))
         self._at = 0
         self._fields: dict[Program, tuple[Program, str]] = {}
 
@@ -73,7 +84,7 @@ class _Parser:
         return tokens
 
     def peek(self) -> tuple[str, str]:
-        return self._tokens[self._at] if self._at < len(self._tokens) else ("end", "")
+        return self.tokens[self._at] if self._at < len(self.tokens) else ("end", "")
 
     def _next(self) -> tuple[str, str]:
         token = self.peek()
@@ -166,10 +177,11 @@ class _Parser:
         if name in _MACROS:
             variable = self._name()
             self._expect(",")
+            begin = self._at
             bodies = self._items(")")
             if len(bodies) != 1 and not (name == "map" and len(bodies) == 2):
                 raise UnsupportedExpression(f"{self._text!r}: {name}() takes a variable and an expression")
-            return _macro(name, target, variable, bodies)
+            return _macro(name, target, variable, bodies, self._at - begin)
         arguments = self._items(")")
         method = METHODS.get(name)
         if method is None:
@@ -316,12 +328,15 @@ def _select(value: Program, name: str) -> Program:
     return evaluate
 
 
-def _macro(name: str, target: Program, variable: str, bodies: list[Program]) -> Program:
+def _macro(name: str, target: Program, variable: str, bodies: list[Program], size: int) -> Program:
+    """Return a loop; ``size`` tokens are evaluated for each item."""
+
     def scopes(env: Env) -> Iterator[dict[str, Any]]:
         items = target(env)
         if not isinstance(items, list | Mapping):
             raise no_overload(name, items)
         for item in items:
+            spend(size)
             yield {**env, variable: item}
 
     body = bodies[0]

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from strato.api.quantity import NANO, InvalidQuantity, canonical, parse
+from strato.api.remembering import remembered
 
 Json = dict[str, Any]
 
@@ -75,7 +76,7 @@ def default_pod_spec(spec: Json) -> None:
         _canonical_resources(resources)
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def pull_policy(image: str) -> str:
     """Return Always for the tag ``latest`` or none at all, IfNotPresent otherwise."""
     if "@" in image:

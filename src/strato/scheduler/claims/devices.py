@@ -262,7 +262,7 @@ def _holds(text: str, offer: Offered) -> bool:
         return False
     try:
         return program({"device": described(offer)}) is True
-    except cel.EvaluationError:
+    except (cel.EvaluationError, cel.CostExceeded):
         return False
 
 

@@ -172,13 +172,17 @@ def _read_options(request: Request) -> tuple[Request, Json]:
     for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
         text = request.param(name)
         if text and name not in options:
-            options[name] = int(text) if name == "gracePeriodSeconds" and text.lstrip("-").isdigit() else text
+            options[name] = int(text) if name == "gracePeriodSeconds" and _is_number(text) else text
     check_delete_options(options)
     if options.get("dryRun"):
         request = dry_run(request)
     elif request.query.get("dryRun"):
         storing.check_options(request, "DeleteOptions")
     return request, options
+
+
+def _is_number(text: str) -> bool:
+    return len(text) <= 20 and text.isascii() and text.removeprefix("-").isdigit()
 
 
 def dry_run(request: Request) -> Request:

@@ -17,6 +17,7 @@ from strato.api import cel
 from strato.api.crds.rules import all_rules
 from strato.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED
 from strato.errors import Cause
+from strato.server.schema.violations import json_type
 
 Schema = Mapping[str, Any]
 _log = logging.getLogger(__name__)
@@ -62,8 +63,27 @@ def unsupported(schema: Schema) -> list[str]:
 
 
 def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
-    """Return a cause for every rule that does not hold."""
-    return list(_evaluate(place, value, old, ""))
+    """Return a cause for every rule that does not hold; what is over the cost limit ends the evaluation."""
+    causes: list[Cause] = []
+    with cel.budget(cel.OBJECT_LIMIT) as meter:
+        try:
+            causes.extend(_evaluate(place, value, old, ""))
+        except _Stopped as stopped:
+            rest = "no further validation rules will be run"
+            text = f"validation failed due to running out of cost budget, {rest}"
+            if meter.left > 0:
+                rule = " ".join(stopped.rule.split())
+                text = f"'{stopped.__cause__}': {rest} due to call cost exceeds limit for rule: {rule}"
+            causes.append(Cause(INVALID, f'Invalid value: "{stopped.type}": {text}', stopped.field))
+    return causes
+
+
+class _Stopped(Exception):
+    """A rule at ``field``, of a value of ``type``, costs more than it may."""
+
+    def __init__(self, rule: str, field: str, type_: str) -> None:
+        super().__init__(rule)
+        self.rule, self.field, self.type = rule, field, type_
 
 
 @lru_cache(maxsize=4096)
@@ -115,6 +135,8 @@ def _check(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> Cause | 
         if program({"self": value, "oldSelf": before} if transition else {"self": value}):
             return None
         message = _message(rule, value, before)
+    except cel.CostExceeded as error:
+        raise _Stopped(text, path, json_type(value)) from error
     except cel.EvaluationError as error:
         message = f"rule evaluation error: {error}"
     field = path + (rule.get("fieldPath") or "")
@@ -131,6 +153,6 @@ def _message(rule: Mapping[str, Any], value: Any, old: Any) -> str:
         if not isinstance(program, str):
             try:
                 return str(program({"self": value, "oldSelf": old}))
-            except cel.EvaluationError:
+            except (cel.EvaluationError, cel.CostExceeded):
                 pass  # as in Kubernetes: the plain message is the fallback
     return rule.get("message") or f"failed rule: {' '.join(rule['rule'].split())}"

@@ -12,11 +12,12 @@ import binascii
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import cache
 from typing import Annotated, Any
 
 import msgspec
 
+from strato.api.remembering import remembered
 from strato.server.schema import shapes
 
 Check = Callable[[Any], bool]
@@ -66,7 +67,7 @@ def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
 # ── words of the shapes that JSON has no type for ─────────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=4096)  # thousands of objects a second carry the same few times
+@remembered(4096)  # thousands of objects a second carry the same few times
 def _read_time(text: str) -> bool:
     return datetime.fromisoformat(text).tzinfo is not None
 
@@ -79,9 +80,9 @@ def is_time(value: Any) -> bool:
         return False
 
 
-@lru_cache(maxsize=4096)
+@remembered(4096)
 def _is_quantity_text(text: str) -> bool:
-    return _QUANTITY.fullmatch(text) is not None
+    return len(text) <= 1000 and _QUANTITY.fullmatch(text) is not None
 
 
 def is_quantity(value: Any) -> bool:

@@ -1,0 +1,277 @@
+"""Send hostile requests to a real API server over HTTPS: every route, verb and type, and bytes that are no requests.
+
+A finding is: an answer of 5xx other than 501, 503, 504 and 505, a second of the server's CPU for one request, an answer
+that does not come, a server that ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import re
+import socket
+import ssl
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from strato.api import yamltext
+from tests.attack.cluster import Server
+from tests.attack.mutations import BOMBS, RAW, Json, Mutator, Sent
+
+GOLDEN = Path(__file__).parents[1] / "server/protobuf/golden/data"
+OBJECTS = Path(__file__).with_name("objects.yaml")
+CPU_SECONDS = 1.0
+_PATIENCE_SECONDS = 15.0
+_BY_CONTRACT = (501, 503, 504, 505)
+
+
+class Lost(Exception):
+    """The connection ended, or nothing came."""
+
+
+@dataclass
+class Findings:
+    """What was sent and what went wrong, one example of each kind."""
+
+    sent: int = 0
+    answers: Counter[int] = field(default_factory=Counter)
+    worst_cpu: float = 0.0
+    wrong: dict[str, str] = field(default_factory=dict)
+    times: Counter[str] = field(default_factory=Counter)
+
+    def add(self, kind: str, example: str) -> None:
+        """Note one; the first of its kind is shown."""
+        self.times[kind] += 1
+        if kind not in self.wrong:
+            self.wrong[kind] = example
+            print(f"FOUND {kind}\n  {example}", flush=True)
+
+
+class Wire:
+    """One connection, opened again when it is gone."""
+
+    def __init__(self, address: str) -> None:
+        place = urlsplit(address)
+        self._place = (place.hostname or "127.0.0.1", place.port or 443)
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname, self._tls.verify_mode = False, ssl.CERT_NONE
+        self._socket: ssl.SSLSocket | None = None
+        self._rest = b""
+
+    def close(self) -> None:
+        """End the connection."""
+        if self._socket is not None:
+            self._socket.close()
+        self._socket, self._rest = None, b""
+
+    def ask(self, data: bytes, *, is_head: bool = False) -> tuple[int, bytes]:
+        """Send bytes and return status and body; of a stream only its first part.
+
+        Raises:
+            Lost: There is no answer.
+        """
+        try:
+            if self._socket is None:
+                plain = socket.create_connection(self._place, _PATIENCE_SECONDS)
+                self._socket = self._tls.wrap_socket(plain)
+            self._socket.sendall(data)
+            return self._answer(is_head)
+        except OSError as error:
+            self.close()
+            raise Lost(str(error) or type(error).__name__) from error
+
+    def _more(self) -> None:
+        assert self._socket is not None
+        data = self._socket.recv(65536)
+        if not data:
+            raise OSError("closed without an answer")
+        self._rest += data
+
+    def _answer(self, is_head: bool) -> tuple[int, bytes]:
+        while b"\r\n\r\n" not in self._rest:
+            self._more()
+        head, _, self._rest = self._rest.partition(b"\r\n\r\n")
+        status = int(head.split(b" ", 2)[1])
+        if status == 100:
+            return self._answer(is_head)
+        lower = head.lower()
+        if b"transfer-encoding: chunked" in lower:
+            self.close()  # a stream: that it began is enough
+            return status, b""
+        length = re.search(rb"content-length: (\d+)", lower)
+        size = int(length[1]) if length and not is_head else 0
+        while len(self._rest) < size:
+            self._more()
+        body, self._rest = self._rest[:size], self._rest[size:]
+        if b"connection: close" in lower:
+            self.close()
+        return status, body
+
+
+class Fuzzer:
+    """Sends requests to one server and looks at it after each."""
+
+    def __init__(self, server: Server, rng: random.Random) -> None:
+        self.server, self.rng = server, rng
+        self.findings = Findings()
+        place = yamltext.load((server.home / "kubeconfig").read_text())
+        self._token = str(place["users"][0]["user"]["token"])
+        self.wire = Wire(place["clusters"][0]["cluster"]["server"])
+        self._log_at = 0
+        self._before = ""
+        seeds, packed = _golden()
+        self._keep_objects(seeds)
+        resources = self._resources()
+        self.mutator = Mutator(rng, resources, seeds, packed)
+
+    def _get(self, path: str) -> Json:
+        status, body = self.wire.ask(Sent("GET", path).render(self._token))
+        assert status == 200, (path, status, body[:200])
+        return dict(json.loads(body))
+
+    def _resources(self) -> list[tuple[str, str]]:
+        """Return the path of every resource and subresource that discovery knows, and some that it does not."""
+        found = [
+            (path, "") for path in ("/api", "/apis", "/openapi/v3", "/version", "/metrics", "/logs", "/x", "/api/v1/x")
+        ]
+        groups = ["/api/v1"]
+        for group in self._get("/apis")["groups"]:
+            groups += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
+        for base in groups:
+            for one in self._get(base)["resources"]:
+                plural, _, sub = one["name"].partition("/")
+                top = f"{base}/namespaces/{{namespace}}/{plural}" if one["namespaced"] else f"{base}/{plural}"
+                if not sub:
+                    found += [(top, one["kind"]), (f"{top}/{{name}}", one["kind"])]
+                    if one["namespaced"]:
+                        found.append((f"{base}/{plural}", one["kind"]))
+                else:
+                    found.append((f"{top}/{{name}}/{sub}", one["kind"]))
+        return found
+
+    def _keep_objects(self, seeds: dict[str, list[Json]]) -> None:
+        """Create objects for patches and updates to meet."""
+        for one in yamltext.load(OBJECTS.read_text()):
+            body = json.dumps(one["object"]).encode()
+            sent = Sent("POST", one["path"], [("Content-Type", "application/json")], body)
+            status, answer = self.wire.ask(sent.render(self._token))
+            assert status in (200, 201, 409), (one["path"], answer)
+            seeds.setdefault(one["object"]["kind"], []).extend([one["object"]] * 3)
+
+    def run(self, count: int) -> Findings:
+        """Send ``count`` requests."""
+        begun, shown = time.monotonic(), time.monotonic()
+        while self.findings.sent < count:
+            self._one()
+            if time.monotonic() - shown > 20:
+                shown = time.monotonic()
+                rate = self.findings.sent / (shown - begun)
+                print(
+                    f"{self.findings.sent} of {count} requests, {rate:.0f}/s, {len(self.findings.wrong)} findings",
+                    flush=True,
+                )
+            if not self.server.is_alive():
+                self.findings.add("the server ended", self.server.log.read_text()[-500:])
+                break
+        return self.findings
+
+    def _one(self) -> None:
+        found, rng = self.findings, self.rng
+        found.sent += 1
+        before = self.server.cpu_seconds()
+        if rng.random() < 0.01:
+            data, is_head, shown = self._hardly_http()
+            must_answer = False
+        else:
+            sent = self.mutator.request()
+            data, is_head = sent.render(self._token), sent.method == "HEAD"
+            must_answer = True
+            shown = f"{sent.method} {sent.target[:300]} {sent.headers} {sent.body[:1500]!r}"
+        try:
+            status, _ = self.wire.ask(data, is_head=is_head)
+        except Lost as error:
+            if must_answer or "timed out" in str(error):
+                found.add(f"no answer: {error}", f"{shown}\n  after {self._before}")
+            return
+        finally:
+            self._before = shown
+            if not must_answer:
+                self.wire.close()
+        found.answers[status] += 1
+        cpu = self.server.cpu_seconds() - before
+        found.worst_cpu = max(found.worst_cpu, cpu)
+        if cpu > CPU_SECONDS:
+            found.add(
+                f"over {CPU_SECONDS:.0f} s of CPU: {data.split(b' ', 1)[0].decode('latin-1')}", f"{cpu:.2f} s: {shown}"
+            )
+        if status >= 500 and status not in _BY_CONTRACT:
+            found.add(f"{status}: {self._reason()}", shown)
+
+    def _hardly_http(self) -> tuple[bytes, bool, str]:
+        data = self.rng.choice(RAW)
+        if self.rng.random() < 0.5:
+            data = self.mutator.broken(data)
+        self.wire.close()
+        # what is unfinished would be waited for: the end of the connection is the end of the request
+        return data + b"\r\n\r\n" * 3 + b"x" * 100 + b"\r\n\r\n", False, repr(data)
+
+    def _reason(self) -> str:
+        """Return the last exception in the server's log and where it arose."""
+        log = self.server.log.read_bytes()
+        new, self._log_at = log[self._log_at :].decode("utf-8", "replace"), len(log)
+        places = re.findall(r'File "[^"]*/strato/([^"]+)", line (\d+)', new)
+        errors = re.findall(r"^(\w+(?:\.\w+)*(?:Error|Exception|Interrupt)\b[^\n]{0,80})", new, re.MULTILINE)
+        return f"{errors[-1] if errors else '?'} at {':'.join(places[-1]) if places else '?'}"
+
+
+def _golden() -> tuple[dict[str, list[Json]], dict[str, bytes]]:
+    """Return objects that set nearly every field, in JSON and protobuf, by kind."""
+    seeds: dict[str, list[Json]] = {}
+    packed: dict[str, bytes] = {}
+    for path in sorted(GOLDEN.glob("*.json")):
+        obj = json.loads(path.read_text())
+        if isinstance(obj, dict) and isinstance(obj.get("kind"), str):
+            seeds.setdefault(obj["kind"], []).append(obj)
+            pb = path.with_suffix(".pb")
+            if pb.exists():
+                packed[obj["kind"]] = pb.read_bytes()
+    return seeds, packed
+
+
+async def attack(count: int, seed: int) -> Findings:
+    """Run a server of its own and send it ``count`` requests."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = Server(Path(folder) / "home")
+        await server.start()
+        try:
+            return await asyncio.to_thread(Fuzzer(server, random.Random(seed)).run, count)
+        finally:
+            server.end()
+
+
+def main() -> int:
+    """Run the campaign."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100_000, help="requests")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    found = asyncio.run(attack(options.count, options.seed))
+    print(f"\n{found.sent} requests with {len(BOMBS)} kinds of bombs; most CPU for one: {found.worst_cpu:.2f} s")
+    print("status   answers")
+    for status, times in sorted(found.answers.items()):
+        print(f"{status:>6}   {times:>7}")
+    print(f"findings: {len(found.wrong)}")
+    for kind, example in found.wrong.items():
+        print(f"- {found.times[kind]} × {kind}\n  {example[:600]}")
+    return int(bool(found.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
