@@ -46,10 +46,13 @@ from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.removal import TreeRemover
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
+from strato.node.sandbox.storage import disk_of, evictions, measure_all
 from strato.node.sandbox.userblocks import UserBlocks
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
+STORAGE_SECONDS = 10.0
+"""How often a kubelet looks at its pods' use of the disk, too."""
 HOSTS_DELAY_SECONDS = 0.02
 """How long changes of ``/etc/hosts`` are collected before they are written."""
 _RETRY_SECONDS = 1.0
@@ -102,6 +105,7 @@ class SandboxNode:
         hidden: Directories of the machine that no container on its root may see, beside ``data_dir``: the cluster's.
         backoff: Waits between restarts of a container.
         refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
+        storage_seconds: Between two looks at how much of the disk the pods use.
         kubelet_port: Where the composition root serves the logs to an API server; 0 is nowhere.
     """
 
@@ -128,6 +132,7 @@ class SandboxNode:
         hidden: Sequence[str | os.PathLike[str]] = (),
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
+        storage_seconds: float = STORAGE_SECONDS,
         kubelet_port: int = 0,
     ) -> None:
         self.name = name
@@ -140,6 +145,7 @@ class SandboxNode:
         self._clock = clock
         self._backoff = backoff
         self._refresh_seconds = refresh_seconds
+        self._storage_seconds = storage_seconds
         directory = os.path.abspath(data_dir)
         self._runtime = ProcessRuntime(directory, isolation)
         self._own_informer = informers is None
@@ -244,6 +250,7 @@ class SandboxNode:
                 group.create_task(heartbeats.run())
                 group.create_task(sync.run())
                 group.create_task(self._remove_strangers())
+                group.create_task(self._watch_storage())
                 group.create_task(self._remover.run(self._clock))
         finally:
             await self._close()
@@ -352,6 +359,24 @@ class SandboxNode:
     def _report_pods(self) -> None:
         for worker in self._workers.values():
             self._writer.submit(worker)
+
+    async def _watch_storage(self) -> None:
+        """Evict pods that use more of the disk than they may, or most of one that is nearly full."""
+        layout = self._machine.layout
+        while True:
+            await self._clock.sleep(self._storage_seconds)
+            workers = {uid: worker for uid, worker in self._workers.items() if not worker.record.reason}
+            places = [(worker.pod, layout.pod(uid), layout.memory_home(uid)) for uid, worker in workers.items()]
+            try:
+                disk = disk_of(layout.data_dir)
+                # in a thread: a pod decides how many files there are to look at
+                usages = await asyncio.to_thread(measure_all, places)
+            except OSError as err:
+                _log.warning("the pods' use of the disk cannot be measured: %s", err)
+                continue
+            for eviction in evictions(usages, disk):
+                if eviction.uid in self._workers:
+                    self._workers[eviction.uid].evict(eviction.message)
 
     # Pods come and go
 

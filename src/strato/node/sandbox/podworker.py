@@ -157,6 +157,7 @@ class PodWorker:
         self._refresh_seconds = refresh_seconds
         self._runs: dict[str, Run] = {}
         self._doomed = asyncio.Event()
+        self._evicted = asyncio.Event()
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
         self.stopped = False
         """Whether all processes of a doomed pod are gone: the API object may go."""
@@ -171,23 +172,30 @@ class PodWorker:
             self._grace_seconds = grace_seconds
             self._doomed.set()
 
+    def evict(self, message: str) -> None:
+        """End the pod, which uses more of the machine than it may; its status and an event say why."""
+        if not (self._evicted.is_set() or self._doomed.is_set() or self._is_over()):
+            self.record.reason, self.record.message = "Evicted", message
+            self._say("Warning", "Evicted", message)
+            self._evicted.set()
+
     async def run(self) -> None:
         """Live the pod's life; returns when it is finished or, if deleted, when all of it has stopped."""
         await self._confirm()
         serving = asyncio.create_task(self._serve(), name=f"pod {self.namespace}/{self.name}")
-        doomed = asyncio.create_task(self._doomed.wait())
+        ends = [asyncio.create_task(event.wait()) for event in (self._doomed, self._evicted)]
         try:
-            await asyncio.wait({serving, doomed}, timeout=self._deadline_left(), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({serving, *ends}, timeout=self._deadline_left(), return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
                 serving.result()
-            elif not self._doomed.is_set():
+            elif not (self._doomed.is_set() or self._evicted.is_set()):
                 self.record.reason = "DeadlineExceeded"
                 self.record.message = "Pod was active on the node longer than the specified deadline"
                 self._say("Warning", "DeadlineExceeded", self.record.message)
         finally:
-            for task in (serving, doomed):
+            for task in (serving, *ends):
                 task.cancel()
-            await asyncio.gather(serving, doomed, return_exceptions=True)
+            await asyncio.gather(serving, *ends, return_exceptions=True)
         if self._doomed.is_set():
             await self._confirm()
         await self._stop_all()
