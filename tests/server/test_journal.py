@@ -241,6 +241,50 @@ def test_a_full_disk_is_named_with_what_to_do(tmp_path: Path, monkeypatch: pytes
     assert str(caught.value) == f"{path}: database or disk is full; {words}"
 
 
+async def test_copies_made_while_much_is_written_are_each_the_state_of_one_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journals, "_LOG_LIMIT_BYTES", 100_000)
+    monkeypatch.setattr(journals, "_FOLD_BYTES", 20_000)
+    store, journal = open_store(tmp_path / "journal.db")
+    assert journal is not None
+    journal.file.db.execute("PRAGMA wal_autocheckpoint=20")
+    journal.start(store)
+    history: list[tuple[int, str, bytes | None]] = []
+    stopped = False
+
+    async def write(rng: random.Random, writer: int) -> None:
+        while not stopped:
+            key = f"{writer}/{rng.randrange(6)}"
+            body = None if store.bucket("things").latest(key) and rng.random() < 0.3 else rng.randbytes(500)
+            history.append((store.next_revision(), key, body))
+            store.write("things", key, body, b"gone" if body is None else None)
+            assert await store.settled() is None
+
+    writers = [asyncio.ensure_future(write(random.Random(number), number)) for number in range(5)]
+    revisions = []
+    for number in range(8):
+        path = tmp_path / f"copy-{number}" / "journal.db"
+        path.parent.mkdir()
+        marked = await journal.copy_to(path)
+        make_mark(mark_path(path), marked)
+        wanted: dict[str, Row] = {}
+        for revision, key, body in history:
+            if revision <= marked.revision:
+                wanted.pop(key, None)
+                if body is not None:
+                    wanted[key] = Row(body, revision)
+        assert contents(path) == (wanted, marked.revision)
+        revisions.append(marked.revision)
+        written = len(history)
+        await until(lambda written=written: len(history) > written + 50)  # type: ignore[misc]  # a default binds it
+    assert revisions == sorted(set(revisions))
+    stopped = True
+    await asyncio.gather(*writers)
+    await asyncio.to_thread(journal.close)
+    assert contents(tmp_path / "journal.db")[1] == store.revision
+
+
 def test_a_file_in_use_is_refused_and_who_has_it_is_named(tmp_path: Path) -> None:
     first = SqliteJournal(tmp_path / "journal.db")
     with pytest.raises(JournalError, match=f"in use by process {os.getpid()} .*python"):

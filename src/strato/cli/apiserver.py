@@ -127,6 +127,7 @@ async def open_api(
     storage = storage or StorageOptions()
     encryption = load_encryption(Path(storage.encryption_key_file)) if storage.encryption_key_file else None
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    home.path.chmod(0o700)  # one that somebody else made, too: it holds the cluster's keys
     home.pid_file.write_text(f"{os.getpid()}\n")
     tokens = Tokens(home.tokens)
     identities = kubeconfigs(home)
