@@ -27,7 +27,7 @@ from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyReques
 from strato.scheduler.backlog import Backlog
 from strato.scheduler.cache.tasks import BINDING, HOLDS_RESOURCES, PENDING, RELEASING
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, parse_config
+from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.evictor import Evictor
 from strato.scheduler.ledger import NEEDLESS, Ledger
@@ -54,6 +54,7 @@ MODES = {
     "reclaim": 'actions: "enqueue, allocate, reclaim, backfill"' + _TIERS % "capacity",
     "gangpreempt": 'actions: "enqueue, allocate, gangpreempt"' + _TIERS % "drf",
     "gangreclaim": 'actions: "enqueue, allocate, gangreclaim"' + _TIERS % "capacity",
+    "pods": EMBEDDED_TEXT,
     "flow": 'actions: "enqueue, flow"' + _TIERS % "drf" + _FLOW,
 }
 """Configurations by name; each round has one of them."""
@@ -217,10 +218,16 @@ class Round:
         objects += [worlds.group(f"low{j}", 0, phase="Running", queue=low_queue) for j in range(jobs)]
         for i in range(nodes):
             for k in range(self.capacity):
-                pod = worlds.pod(f"low-{i}-{k}", f"low{(i + k) % jobs}", phase="Running", nodeName=f"n{i}", priority=0)
+                pod = self._pod(f"low-{i}-{k}", f"low{(i + k) % jobs}", phase="Running", nodeName=f"n{i}", priority=0)
                 self._born(pod, 1)
         self.most = nodes * self.capacity
         return objects
+
+    def _pod(self, name: str, group: str, **more: Any) -> Json:
+        """Return a pod of a group, or without one where the round is about such pods."""
+        if self.mode == "pods":
+            return worlds.pod(name, scheduler="default-scheduler", **more)
+        return worlds.pod(name, group, **more)
 
     def _born(self, pod: Json, size: int) -> None:
         self.api.generation += 1
@@ -231,7 +238,7 @@ class Round:
 
     def _start(self) -> None:
         """Start a scheduler on what the API has now; requests of the one before are lost."""
-        self.world = World(("volcano",))
+        self.world = World(("volcano", "default-scheduler"))
         worlds.feed(self.world, *self.fixed, *self.api.pods.values())
         self.api.untold.clear()
         self.api.told = dict(self.api.pods)
@@ -420,7 +427,7 @@ class Round:
         self.fixed.append(made)
         worlds.feed(self.world, made)
         for i in range(members):
-            pod = worlds.pod(f"{group}-{i}", group, cpu=str(size), priority=100)
+            pod = self._pod(f"{group}-{i}", group, cpu=str(size), priority=100)
             self._born(pod, size)
         self.counts["important pods"] += members
 
@@ -456,7 +463,7 @@ class Round:
             self.counts["replaced"] += 1
             name = self.rng.choice(gone)
             job = next(o["metadata"]["name"] for o in self.fixed if o["kind"] == "PodGroup")
-            self._born(worlds.pod(name, job, priority=0), 1)
+            self._born(self._pod(name, job, priority=0), 1)
 
     def restart(self) -> None:
         """Kill the scheduler and start another."""

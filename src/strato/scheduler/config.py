@@ -37,6 +37,23 @@ tiers:
 """
 """The built-in configuration (spec scheduler-core 2.4)."""
 
+EMBEDDED_TEXT = """\
+actions: "enqueue, allocate, preempt, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+    enablePreemptable: false
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+"""The configuration of the embedded cluster, where this is the default scheduler too: pods make room by priority."""
+
 
 @dataclass(frozen=True, slots=True)
 class PluginOption:
@@ -146,6 +163,11 @@ def reread(config: Config) -> Config:
 def default_config() -> Config:
     """Return the built-in configuration."""
     return parse_config(DEFAULT_TEXT, "built-in scheduler configuration")
+
+
+def embedded_config() -> Config:
+    """Return the embedded cluster's configuration."""
+    return parse_config(EMBEDDED_TEXT, "scheduler configuration of the embedded cluster")
 
 
 def config_from(

@@ -390,7 +390,11 @@ class Scheduler:
     def _plugin_names(self) -> frozenset[str]:
         """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""
         names = {option.name for tier in self._config.tiers for option in tier}
-        return frozenset(names | {kinds.SHARDING} if self.world.shards.on else names)
+        if self.world.shards.on:
+            names.add(kinds.SHARDING)
+        if "preempt" in self._config.actions and not self.world.solo.isdisjoint(self.world.names):
+            names.add(kinds.PREEMPTION)
+        return frozenset(names)
 
     async def _absent_kinds(self) -> frozenset[Kind]:
         """Return the kinds that this API server does not serve and that one may do without."""

@@ -63,6 +63,7 @@ def build(
     """
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.config import embedded_config
     from strato.scheduler.flow.loading import load
 
     informers = Informers(client(bootstrap.ADMIN), clock, random)
@@ -71,7 +72,7 @@ def build(
         informers,
         clock,
         random,
-        config=Path(options.scheduler_config) if options.scheduler_config else None,
+        config=Path(options.scheduler_config) if options.scheduler_config else embedded_config(),
         names=SCHEDULERS,
         metrics=metrics,
         audit_seconds=AUDIT_SECONDS,

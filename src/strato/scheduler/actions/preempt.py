@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
+from strato.scheduler.actions.podpreempt import preempt_for_pod
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
@@ -102,8 +103,15 @@ class Preempt(Action):
         def wanted(victim: Task) -> bool:
             if victim.status not in _EVICTABLE or not choice.may_go(ssn, victim) or not eligible(victim):
                 return False
+            job, mine = victim.job, task.job
+            if job is not None and job.solo and mine is not None and job.priority >= mine.priority:
+                return False
             return victim.cls.best_effort or not task.cls.best_effort
 
+        if task.job is not None and task.job.solo:
+            if promise(ssn, queue, stmt, task):
+                return True
+            return preempt_for_pod(ssn, stmt, queue, task)
         if self.args.topology_aware:
             job = task.job  # a member of a gang may have room without evictions while others have none
             if job is not None and 1 < job.min_available <= job.valid and promise(ssn, queue, stmt, task):

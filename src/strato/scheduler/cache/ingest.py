@@ -28,6 +28,7 @@ VOLCANO_GROUP_ANNOTATION = "scheduling.volcano.sh/group-name"
 ROLE_KEY = "volcano.sh/task-spec"
 TASK_PRIORITY_ANNOTATION = "volcano.sh/task-priority"
 PREEMPTABLE_KEY = "volcano.sh/preemptable"
+MIRROR_KEY = "kubernetes.io/config.mirror"
 QUEUE_GATE = "scheduling.volcano.sh/queue-allocation-gate"
 
 _DEFAULTS = {CPU: 100, MEMORY: 200 * 1024 * 1024}
@@ -93,6 +94,8 @@ def fill_task(task: Task, pod: Pod) -> None:
     preemptable = annotations.get(PREEMPTABLE_KEY, labels.get(PREEMPTABLE_KEY))
     if preemptable is not None:
         task.preemptable = go_bool(preemptable) is True
+    if MIRROR_KEY in annotations:
+        task.preemptable = False  # a static pod: its kubelet would start it again
 
 
 def says_preemptable(pod: Pod) -> bool:

@@ -18,6 +18,9 @@ from strato.scheduler.cache.world import World
 SHARDING = "core:sharding"
 """Stands among the plugins' names for the scheduler's own sharing out of nodes."""
 
+PREEMPTION = "core:preemption"
+"""Stands there for the preemption of pods without a PodGroup."""
+
 Take = Callable[[World, Any], None]
 """Takes an object as the API has it now; raises ValueError when a quantity in it cannot be read."""
 Drop = Callable[[World, str, str], None]
@@ -104,7 +107,7 @@ KINDS: tuple[WorldKind, ...] = (
         lambda w, _, name: w.remove_shard(name),
         frozenset((SHARDING,)),
     ),
-    _keep(catalog.PODDISRUPTIONBUDGET, "pdb"),
+    _keep(catalog.PODDISRUPTIONBUDGET, "pdb", PREEMPTION),
     _keep(catalog.NUMATOPOLOGY, "numa-aware", optional=True),
 )
 """The table."""

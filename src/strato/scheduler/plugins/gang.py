@@ -147,6 +147,9 @@ def spare_minimum(candidates: Sequence[Task]) -> list[Task]:
         job = task.job
         if job is None:
             continue
+        if job.solo:  # a pod without a group is no gang
+            victims.append(task)
+            continue
         have = left.get(job.key, job.ready)
         if have > job.min_available:
             left[job.key] = have - 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.api.policy import PodDisruptionBudget
-from strato.api.selectors import InvalidSelector, Selector, from_label_selector
+from strato.scheduler.budgets import Budgets
 from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import PERMIT, Plugin
 
@@ -23,8 +22,7 @@ class Pdb(Plugin):
 
     def open(self, ssn: Session) -> None:
         """Note the budgets; selectors are read when somebody is to be evicted."""
-        self._objects = ssn.world.objects.get(PodDisruptionBudget, {})
-        self._budgets: dict[str, list[tuple[Selector, PodDisruptionBudget]]] | None = None
+        self._budgets = Budgets(ssn.world)
         self._gone: dict[str, Task] = dict(ssn.world.evictions.unconfirmed)
         """Evicted pods that budgets do not know of yet."""
 
@@ -38,38 +36,12 @@ class Pdb(Plugin):
             for task in tasks:
                 self._gone.pop(task.key, None)
 
-    def _by_namespace(self) -> dict[str, list[tuple[Selector, PodDisruptionBudget]]]:
-        if self._budgets is None:
-            self._budgets = {}
-            for view in self._objects.values():
-                assert isinstance(view, PodDisruptionBudget)
-                try:
-                    selector = from_label_selector(view.spec.selector)
-                except InvalidSelector:
-                    continue
-                if selector.requirements:
-                    self._budgets.setdefault(view.metadata.namespace, []).append((selector, view))
-        return self._budgets
-
     def victim_tasks(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the tasks that budgets allow to go, in order, each eviction counted."""
-        budgets = self._by_namespace()
-        allowed: dict[str, int] = {}
-        victims = []
-        for task in (*self._gone.values(), *tasks):
-            labels = task.pod.metadata.labels
-            if not labels:
-                continue
-            violated = False
-            for selector, view in budgets.get(task.namespace, ()):
-                if task.name in view.status.disrupted_pods or not selector.matches(labels):
-                    continue
-                key = str(view.key)
-                allowed[key] = allowed.get(key, view.status.disruptions_allowed) - 1
-                violated = violated or allowed[key] < 0
-            if not violated and task.key not in self._gone:
-                victims.append(task)
-        return victims
+        asked = [task for task in tasks if task.pod.metadata.labels]
+        violated = self._budgets.violated_by(self._gone.values(), asked)
+        pairs = zip(asked, violated, strict=True)
+        return [task for task, violates in pairs if not violates and task.key not in self._gone]
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Candidates that budgets allow to go."""

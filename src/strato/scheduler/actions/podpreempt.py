@@ -1,0 +1,119 @@
+"""Preemption for a pod without a PodGroup, as kube-scheduler does it: the node whose victims cost least.
+
+On each node all pods of lower priority are thought away; where the pod then fits, as many as possible are let stay,
+those first whose going would break a PodDisruptionBudget, then the more important. What guards gangs and critical pods
+(plugins) keeps its say.
+
+Source: kube-scheduler's plugin DefaultPreemption.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from strato.scheduler import victims as choice
+from strato.scheduler.budgets import Budgets
+from strato.scheduler.cache.jobs import Queue
+from strato.scheduler.cache.tasks import BOUND, RUNNING, Task
+
+if TYPE_CHECKING:
+    from strato.scheduler.session import Session
+    from strato.scheduler.statement import Statement
+
+_EVICTABLE = frozenset((BOUND, RUNNING))
+_MIN_CANDIDATES = 100
+"""Nodes with victims that are compared at least; a tenth of all nodes when that is more (kube-scheduler's default)."""
+
+
+class _Choice(NamedTuple):
+    """The victims of one node, the most important first."""
+
+    row: int
+    victims: list[Task]
+    violations: int
+
+
+def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> bool:
+    """Evict from the node where it costs least and promise the task its place; return whether there is one.
+
+    Args:
+        ssn: The session.
+        stmt: Receives evictions and the promise.
+        queue: The task's.
+        task: The pod.
+    """
+    budgets = Budgets(ssn.world)
+    most = max(_MIN_CANDIDATES, ssn.world.nodes.size // 10)
+    for rows in choice.by_shard(ssn, choice.candidate_rows(ssn, task)):
+        found: list[_Choice] = []
+        first = ssn.rng.randrange(len(rows)) if len(rows) else 0
+        for row in (*rows[first:].tolist(), *rows[:first].tolist()):
+            one = _on_row(ssn, queue, task, row, budgets)
+            if one is not None:
+                found.append(one)
+                if len(found) >= most:
+                    break
+        if found:
+            best = min(found, key=_cost)
+            for victim in best.victims:
+                stmt.evict(victim, "preempt", task.key)
+            stmt.pipeline(task, best.row, evicted=True)
+            return True
+    return False
+
+
+def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets) -> _Choice | None:
+    """Return whose place the task would take on a row; None when nobody's would do."""
+    nodes, mine = ssn.world.nodes, task.pod.spec.priority or 0
+    lower = [t for t in nodes.tasks[row].values() if _gives_way(ssn, t, queue) and _priority(t) < mine]
+    lower = ssn.movable(task, lower) if lower else []
+    if not lower or not choice.suffices(task, nodes.free(row), lower):
+        return None
+    trial = ssn.statement()
+    for victim in lower:
+        trial.evict(victim, "preempt", task.key)
+    here = np.array([row], np.int64)
+
+    def works() -> bool:
+        fits = ssn.allocatable(queue, task) and choice.passes_filters(ssn, task, row)
+        return bool(fits) and ssn.neighbours_allow(task, here).size > 0
+
+    try:
+        if not works():
+            return None
+        important = sorted(lower, key=lambda t: (-_priority(t), t.pod.status.start_time or "~"))
+        violating = budgets.violated_by(ssn.world.evictions.unconfirmed.values(), important)
+        victims, violations = list[Task](), 0
+        for breaks in (True, False):
+            for victim in (t for t, violates in zip(important, violating, strict=True) if violates is breaks):
+                trial.spare(victim)
+                if not works():
+                    trial.evict(victim, "preempt", task.key)
+                    victims.append(victim)
+                    violations += breaks
+        victims.sort(key=lambda t: -_priority(t))
+        return _Choice(row, victims, violations) if victims else None
+    finally:
+        trial.discard(remember=False)
+
+
+def _gives_way(ssn: Session, task: Task, queue: Queue) -> bool:
+    job = task.job
+    return task.status in _EVICTABLE and job is not None and job.queue is queue and choice.may_go(ssn, task)
+
+
+def _priority(task: Task) -> int:
+    """Return how important a pod is: its own priority, or its group's when that is higher."""
+    own = task.pod.spec.priority or 0
+    return own if task.job is None else max(own, task.job.priority)
+
+
+def _cost(found: _Choice) -> tuple[int, int, int, int, tuple[int, ...]]:
+    """Return what the victims of a node cost; less is better (kube-scheduler's pickOneNodeForPreemption)."""
+    priorities = [_priority(victim) for victim in found.victims]
+    highest = max(priorities)
+    earliest = min(v.pod.status.start_time or "~" for v in found.victims if _priority(v) == highest)
+    later_first = tuple(-ord(letter) for letter in earliest)
+    return found.violations, highest, sum(p + (1 << 31) for p in priorities), len(priorities), later_first
