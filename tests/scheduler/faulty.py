@@ -54,7 +54,7 @@ async def leading(
     scheduler = Scheduler(cluster, informers, clock, Random(1), **options)
     task = asyncio.get_running_loop().create_task(scheduler.run())
     try:
-        await asyncio.wait_for(scheduler.ready.wait(), 60)
+        await asyncio.wait_for(scheduler.ready.wait(), 600)
         yield scheduler
     finally:
         task.cancel()

@@ -167,7 +167,7 @@ def test_outage_loses_no_condition_and_no_status(seconds: float) -> None:
     play(story)
 
 
-async def everything_is_told(s: Setting) -> None:
+async def everything_is_told(s: Setting, *, events: bool = True) -> None:
     assert (await s.nodes())["running"] == "n"
     for name in ("w0", "w1", "w2", "big"):
         pod = await s.admin.get(Pod, name, "ns")
@@ -178,9 +178,10 @@ async def everything_is_told(s: Setting) -> None:
     group = await s.admin.get(PodGroup, "g", "ns")
     assert [c.type for c in group.status.conditions] == ["Unschedulable"]
     queue = await s.admin.get(Queue, "default")
-    assert queue.status.allocated["cpu"] == "1"
-    events = (await s.admin.list(catalog.EVENT, "ns")).items
-    assert {e["reason"] for e in events} >= {"FailedScheduling", "Scheduled", "Unschedulable"}
+    assert queue.status.allocated.get("cpu") == "1"
+    if events:
+        reasons = {event["reason"] for event in (await s.admin.list(catalog.EVENT, "ns")).items}
+        assert reasons >= {"FailedScheduling", "Scheduled", "Unschedulable"}
 
 
 def test_who_leads_after_an_outage_writes_what_the_one_before_could_not() -> None:
