@@ -15,7 +15,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,8 @@ from tests.attack.cluster import Refused, Server, Writer, burst
 DATABASE, WAL, MARK, SHM = "journal.sqlite", "journal.sqlite-wal", "journal.sqlite.mark", "journal.sqlite-shm"
 _FRAME_BYTES, _WAL_HEADER_BYTES = PAGE_BYTES + 24, 32
 _WAYS_OUT = ("strato restore", "strato doctor --salvage")
+HOWS = ("killed", "folded", "large", "stopped")
+"""How journals are left behind: killed in the WAL's first round, with much folded, after large writes; stopped."""
 _SERVED = 4
 """One damage in so many is judged by a server too."""
 
@@ -292,10 +294,12 @@ async def judge_server(left: Left, files: Files, directory: Path) -> str:
     return f"the server lost {wrong[0]}" if wrong else ""
 
 
-async def run(count: int, seed: int, directory: Path, *, served: int = _SERVED) -> tuple[list[str], str]:
-    """Apply so many damages; return what was found, and the table."""
+async def run(
+    count: int, seed: int, directory: Path, *, served: int = _SERVED, hows: Sequence[str] = HOWS
+) -> tuple[list[str], str]:
+    """Apply so many damages to journals left behind in these ways; return what was found, and the table."""
     rng = random.Random(seed)
-    journals = [await build(directory, how, rng.randrange(1 << 30)) for how in ("killed", "folded", "large", "stopped")]
+    journals = [await build(directory, how, rng.randrange(1 << 30)) for how in hows]
     targets = [(file, kind) for file in (DATABASE, WAL, MARK) for kind in KINDS] + [(SHM, "garbage")]
     findings: list[str] = []
     counts: Counter[tuple[str, str, str]] = Counter()
@@ -303,9 +307,10 @@ async def run(count: int, seed: int, directory: Path, *, served: int = _SERVED) 
     servers = 0
     for number in range(count):
         file, kind = targets[number % len(targets)]
-        left, other = rng.sample([one for one in journals if file != WAL or WAL in one.files], 2)
+        left = rng.choice([one for one in journals if file != WAL or WAL in one.files])
         if file == DATABASE and rng.random() < 0.5:
-            left, other = journals[-1], rng.choice(journals[:-1])  # without a WAL, which may have each page anew
+            left = journals[-1]  # without a WAL, which may have each page anew
+        other = rng.choice([one for one in journals if one is not left])
         files = damaged(left, other, file, kind, rng)
         result = judge(left, files, directory / "scratch")
         outcome = result.outcome if result.outcome in ("whole", "refused") else "finding"
