@@ -193,7 +193,9 @@ def asker(server: ApiServer) -> Ask:
         query = {name: [value] for name, _, value in (part.partition("=") for part in text.split("&") if part)}
         answer = await server.handle(Request(method, path, query, {"content-type": media}, body, ADMIN))
         assert answer.status < 300, answer.body
-        return len(answer.body)
+        if answer.stream is None:
+            return len(answer.body)
+        return sum([len(chunk) async for chunk in answer.stream])
 
     return ask
 

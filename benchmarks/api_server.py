@@ -23,11 +23,14 @@ from strato.server.auth.tokens import Tokens  # noqa: E402
 from strato.server.embedded import open_server  # noqa: E402
 from strato.server.http import create_app, serve  # noqa: E402
 
+OTHERS = {"view": bootstrap.VIEWER, "flood": bootstrap.CONTROLLERS}
+"""More users, by the ends of the names of their kubeconfigs."""
+
 
 async def main(home: Path) -> None:
     clock = SystemClock()
     tokens = Tokens(home / "tokens.json")
-    tokens.ensure([bootstrap.ADMIN])
+    tokens.ensure([bootstrap.ADMIN, *OTHERS.values()])
     authority = CertificateAuthority(home / "pki", clock)
     authenticator = Authenticator(tokens, authority)
     server, _ = open_server(clock, random.Random(1), home / "journal.db", rbac=True, bootstrap=bootstrap.objects())
@@ -38,6 +41,9 @@ async def main(home: Path) -> None:
     token = tokens.token(bootstrap.ADMIN.name)
     address = f"https://127.0.0.1:{http.port}"
     kubeconfig.write(home / "kubeconfig", address, user="bench", token=token, ca=authority.certificate)
+    for name, user in OTHERS.items():
+        path, token = home / f"kubeconfig-{name}", tokens.token(user.name)
+        kubeconfig.write(path, address, user=user.name, token=token, ca=authority.certificate)
     print(f"ready {time.monotonic() - BEGAN} {time.process_time()}", flush=True)
     await asyncio.Event().wait()
 

@@ -8,6 +8,7 @@ import time
 
 CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("fuzz", ("--count", "1000000")),
+    ("flood", ("--count", "1400")),
     ("breakout", ("--count", "20")),
     ("damage", ("--count", "1000")),
     ("kills", ("--count", "1000")),

@@ -16,7 +16,7 @@ class Client:
     """Sends and reads JSON."""
 
     def __init__(self, server: ApiServer, user: User = ADMIN) -> None:
-        self._server, self._user = server, user
+        self.server, self._user = server, user
 
     async def send(
         self, method: str, path: str, body: Any = None, media: str = "application/json", **query: str
@@ -24,7 +24,7 @@ class Client:
         """Return the answer as it is."""
         sent = b"" if body is None else json.dumps(body).encode()
         asked = {name: [value] for name, value in query.items()}
-        return await self._server.handle(Request(method, path, asked, {"content-type": media}, sent, self._user))
+        return await self.server.handle(Request(method, path, asked, {"content-type": media}, sent, self._user))
 
     async def ask(
         self, method: str, path: str, body: Any = None, media: str = "application/json", *, code: int = 0, **query: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.wire import Request
+from strato.api.wire import Request, Response
 from strato.clock import VirtualClock
 from strato.errors import NotAcceptable
 from strato.server.discovery import Discovery, sort_versions
@@ -114,13 +115,17 @@ def test_v3_stale_hash_is_sent_on_and_known_tag_is_not_modified() -> None:
         service.handle(Request("GET", "/openapi/v3/api/v1", headers={"accept": "application/x-protobuf"}))
 
 
-def test_v2_protobuf_holds_the_same_definitions_as_json() -> None:
+async def test_v2_protobuf_holds_the_same_definitions_as_json() -> None:
     service = OpenApi(Catalogue())
-    plain = service.handle(Request("GET", "/openapi/v2"))
+
+    async def get(**headers: str) -> Response:
+        answer = service.handle(Request("GET", "/openapi/v2", headers=headers))
+        assert answer is not None
+        return answer if isinstance(answer, Response) else await answer
+
     accept = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
-    packed = service.handle(Request("GET", "/openapi/v2", headers={"accept": accept}))
-    assert plain is not None
-    assert packed is not None
+    (plain, again), packed = await asyncio.gather(get(), get()), await get(accept=accept)
+    assert again.body is plain.body  # made once, however many ask for it meanwhile
     names = set(json.loads(plain.body)["definitions"])
     fields = dict(_fields(packed.body))
     found = {dict(_fields(one))[1].decode() for number, one in _fields(fields[9]) if number == 1}

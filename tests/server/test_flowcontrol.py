@@ -225,6 +225,31 @@ def test_of_too_many_waiting_requests_the_flows_own_are_refused() -> None:
     in_virtual_time(main)
 
 
+def test_requests_and_slices_that_give_rise_to_the_next_one_are_served_once() -> None:
+    """As a connection does that was sent several requests, and a list that is one slice after another."""
+
+    async def main() -> None:
+        served, flow = Served(), Flow(level(), "a")
+        served.ask(flow, 0.005)
+        left = 10
+
+        def start() -> None:
+            nonlocal left
+            served.timer.seconds += 0.001
+            served.order.append("request")
+            left -= 1
+            if left:
+                served.dispatcher.enqueue(flow, start, start)
+
+        served.dispatcher.enqueue(flow, start, start)
+        served.work(flow, 0.001, 10)
+        await turns(30)
+        assert Counter(served.order) == {"a": 11, "request": 10}
+        assert served.dispatcher.has_room()
+
+    in_virtual_time(main)
+
+
 def test_who_has_waited_for_too_long_is_refused() -> None:
     clock = VirtualClock()
 

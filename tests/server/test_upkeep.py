@@ -6,11 +6,14 @@ import asyncio
 import json
 import random
 from collections.abc import Callable, Coroutine
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from strato.clock import VirtualClock, format_time, run_virtual
+from strato.server import crd, expiry
+from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server, open_server
 from strato.server.expiry import EventExpiry
 from strato.server.registry import Registry
@@ -112,3 +115,67 @@ async def test_a_namespace_that_goes_away_is_left_alone() -> None:
     await client.ask("DELETE", "/api/v1/namespaces/new")
     await client.ask("DELETE", "/api/v1/namespaces/new/configmaps/kube-root-ca.crt")
     assert await names(client, "/api/v1/namespaces/new/configmaps") == []
+
+
+def test_many_events_that_end_together_are_deleted_some_at_a_time() -> None:
+    async def main(clock: VirtualClock, client: Client) -> None:
+        for number in range(3 * expiry.AT_ONCE):
+            await make_event(client, f"e{number}")
+        await asyncio.sleep(60 * MINUTE - 1)
+        left = [len(await names(client, EVENTS))]
+        while left[-1]:
+            await asyncio.sleep(0.001)
+            left.append(len(await names(client, EVENTS)))
+        assert max(before - after for before, after in pairwise(left)) == expiry.AT_ONCE
+
+    in_virtual_time(main)
+
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+WIDGETS = "/apis/example.com/v1/namespaces/default/widgets"
+
+
+def widget_definition() -> dict[str, Any]:
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    spec = {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "widgets", "kind": "Widget"},
+        "versions": [version],
+    }
+    return {"metadata": {"name": "widgets.example.com"}, "spec": spec}
+
+
+def test_objects_go_with_their_definition_some_at_a_time_and_new_ones_stay() -> None:
+    async def main(clock: VirtualClock, client: Client) -> None:
+        del clock
+        store = client.server.store
+        await client.ask("POST", DEFINITIONS, widget_definition())
+        for number in range(5 * crd.AT_ONCE):
+            body = {"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": f"w{number}"}}
+            await client.ask("POST", WIDGETS, body)
+        await client.ask("DELETE", f"{DEFINITIONS}/widgets.example.com")
+        left = [len(store.bucket("widgets.example.com").objects)]
+        await client.ask("POST", DEFINITIONS, widget_definition())
+        await client.ask("POST", WIDGETS, {**body, "metadata": {"name": "new"}})
+        for _ in range(50):
+            await asyncio.sleep(0)
+            left.append(len(store.bucket("widgets.example.com").objects))
+        assert left[0] >= 3 * crd.AT_ONCE
+        assert max(before - after for before, after in pairwise(left)) <= crd.AT_ONCE
+        assert list(store.bucket("widgets.example.com").keys()) == ["default/new"]
+
+    in_virtual_time(main)
+
+
+def test_objects_that_a_crash_left_of_a_definition_are_deleted_at_the_next_start() -> None:
+    async def main() -> None:
+        store = Store()
+        store.write("widgets.example.com", "default/w", b'{"metadata":{"name":"w","resourceVersion":"2"}}')
+        ApiServer(store, VirtualClock(), random.Random(1))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not store.bucket("widgets.example.com").objects
+
+    run_virtual(VirtualClock(), main())

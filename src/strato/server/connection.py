@@ -226,6 +226,11 @@ class Connection(asyncio.BufferedProtocol):
         """Whether nothing is being answered."""
         return not self._waiting
 
+    @property
+    def unread_bytes(self) -> int:
+        """What is held for the client until it reads on."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to put what arrives."""
         del sizehint
@@ -341,7 +346,8 @@ class Connection(asyncio.BufferedProtocol):
         """Send the answer of the request whose turn it is."""
         exchange.is_over = True
         body = response.body
-        if self._transport is None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
             if response.stream is not None:
                 self._server.spawn(close_stream(response.stream))
         elif response.stream is not None:

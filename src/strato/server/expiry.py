@@ -18,6 +18,9 @@ from strato.server.store import Change
 LIFE_SECONDS = 3600.0
 _AT_LEAST_SECONDS = 30.0
 """Shortest pause between two rounds: many events end together."""
+AT_ONCE = 64
+"""Events deleted before others are served."""
+_BETWEEN_SECONDS = 0.005
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
@@ -37,6 +40,8 @@ class EventExpiry:
         self._state = state
         self._due: deque[_Due] = deque(sorted(self._stored()))
         self._timer: asyncio.TimerHandle | None = None
+        self._are_left = False
+        """Whether more have ended than were deleted at once."""
         for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
             state.store.on_publish(kind.resource, self._observe)
         self._arm()
@@ -58,12 +63,16 @@ class EventExpiry:
     def _arm(self) -> None:
         if self._timer is None and self._due:
             pause = max(_AT_LEAST_SECONDS, self._due[0].instant - self._state.clock.now())
+            if self._are_left:
+                pause = _BETWEEN_SECONDS
             self._timer = asyncio.get_running_loop().call_later(pause, self._expire)
 
     def _expire(self) -> None:
         self._timer = None
         store, now = self._state.store, self._state.clock.now()
-        while self._due and self._due[0].instant <= now and store.failure is None:
+        for _ in range(AT_ONCE):
+            if not self._due or self._due[0].instant > now or store.failure is not None:
+                break
             due = self._due.popleft()
             bucket = store.bucket(due.resource)
             row = bucket.objects.get(due.key)
@@ -71,4 +80,5 @@ class EventExpiry:
             if row is not None and row.revision == due.revision and due.key not in bucket.pending:
                 last = at_revision(row.body, store.next_revision())
                 store.write(due.resource, due.key, None, last)
+        self._are_left = bool(self._due) and self._due[0].instant <= now and store.failure is None
         self._arm()

@@ -264,7 +264,7 @@ class HttpServer:
     """A running server; made by `serve`."""
 
     def __init__(self, connections: Connections, listener: asyncio.Server) -> None:
-        self._connections = connections
+        self.connections = connections
         self._listener = listener
         self._stopped = asyncio.Event()
         self.port: int = listener.sockets[0].getsockname()[1]
@@ -277,7 +277,7 @@ class HttpServer:
     async def stop(self) -> None:
         """Stop listening, end watches at once and everything else within two seconds, and wait for it."""
         self._listener.close()
-        await self._connections.close(_SHUTDOWN_SECONDS)
+        await self.connections.close(_SHUTDOWN_SECONDS)
         self._stopped.set()
 
 

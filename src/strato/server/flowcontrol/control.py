@@ -49,8 +49,9 @@ class FlowControl:
         self._schemas: list[Schema] = []
         self._by_user: dict[User, _Known] = {}
         self._is_read = False
-        self._own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
-        self._own_flow = Flow(self._own, "", _UNLIMITED)
+        own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
+        self.own = Flow(own, "", _UNLIMITED)
+        """Of the cluster's own parts."""
         for kind in (catalog.FLOWSCHEMA, catalog.PRIORITYLEVELCONFIGURATION):
             store.on_publish(kind.resource, self._observe)
 
@@ -65,7 +66,7 @@ class FlowControl:
     def flow_of(self, request: Request) -> Flow:
         """Return the flow that work on a collection belongs to; the cluster's own parts come before all others."""
         if request.ahead:
-            return self._own_flow
+            return self.own
         return self.assigned(request.user, request.method, request.path, request.flag("watch")).flow
 
     def collect(self) -> Iterable[Sample]:

@@ -65,6 +65,8 @@ class Flow:
         self.epoch = 0
         self.requests: deque[_Waiting] = deque()
         self.slices: deque[Callable[[], None]] = deque()
+        self.has_turn_for_requests = self.has_turn_for_slices = False
+        """Whether it is among those who are served next."""
         self.free_seats = seats
         self.unseated: deque[asyncio.Future[None]] = deque()
         """Who waits for a seat."""
@@ -179,10 +181,14 @@ class Dispatcher:
             self._schedule()
         flow.requests.append(_Waiting(start, refuse, asyncio.get_running_loop().time()))
         level.waiting += 1
-        if len(flow.requests) == 1:
+        self._await_requests(flow)
+        return True
+
+    def _await_requests(self, flow: Flow) -> None:
+        if flow.requests and not flow.has_turn_for_requests:
+            flow.has_turn_for_requests = True
             self._arrive(flow)
             self._requests.push(flow)
-        return True
 
     # -- work on collections ------------------------------------------------------------------------------------------
 
@@ -191,7 +197,11 @@ class Dispatcher:
         if not self._is_due:
             self._schedule()
         flow.slices.append(work)
-        if len(flow.slices) == 1:
+        self._await_slices(flow)
+
+    def _await_slices(self, flow: Flow) -> None:
+        if flow.slices and not flow.has_turn_for_slices:
+            flow.has_turn_for_slices = True
             self._arrive(flow)
             self._slices.push(flow)
 
@@ -263,6 +273,7 @@ class Dispatcher:
 
     def _serve_request(self) -> float:
         flow = self._requests.pop()
+        flow.has_turn_for_requests = False
         waiting = flow.requests.popleft()
         flow.level.waiting -= 1
         flow.level.served += 1
@@ -270,17 +281,16 @@ class Dispatcher:
         try:
             return self._measured(flow, waiting.refuse if is_late else waiting.start)
         finally:
-            if flow.requests:
-                self._requests.push(flow)
+            self._await_requests(flow)
 
     def _serve_slice(self) -> float:
         flow = self._slices.pop()
+        flow.has_turn_for_slices = False
         self.slices += 1
         try:
             return self._measured(flow, flow.slices.popleft())
         finally:
-            if flow.slices:
-                self._slices.push(flow)
+            self._await_slices(flow)
 
     def _measured(self, flow: Flow, work: Callable[[], None]) -> float:
         level = flow.level

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Mapping
 from hashlib import sha512
 from typing import Any, Protocol
 
@@ -40,9 +41,12 @@ class OpenApi:
         self._groups: dict[str, Sources] = {}
         self._hashes: dict[str, str] = {}
         self._bodies: dict[str, bytes] = {}
+        self._building = asyncio.Lock()
 
-    def handle(self, request: Request) -> Response | None:
+    def handle(self, request: Request) -> Response | Awaitable[Response] | None:
         """Answer a request below ``/openapi``; None when it is not one or names nothing served.
+
+        The document of everything is made in a thread: it takes tenths of a second.
 
         Raises:
             NotAcceptable: The client takes none of the forms there are.
@@ -97,7 +101,7 @@ class OpenApi:
         body = self._body(name, lambda: msgspec.json.encode(documents.version_three(self._groups[name])))
         return Response(200, body, headers=headers)
 
-    def _version_two(self, request: Request) -> Response:
+    def _version_two(self, request: Request) -> Response | Awaitable[Response]:
         accept = request.headers.get("accept", "")
         protobuf = any(name in accept for name in _V2_PROTOBUF)
         tag = sha512("".join(self._hashes.values()).encode()).hexdigest().upper()
@@ -105,11 +109,24 @@ class OpenApi:
         content_type = _V2_PROTOBUF_TYPE if protobuf else "application/json"
         if request.headers.get("if-none-match") == headers["ETag"]:
             return Response(304, b"", content_type, headers)
-        body = self._body("v2.pb" if protobuf else "v2", lambda: self._build_two(protobuf))
+        name = "v2.pb" if protobuf else "v2"
+        body = self._bodies.get(name)
+        if body is None:
+            return self._built_two(name, protobuf, content_type, headers)
         return Response(200, body, content_type, headers)
 
-    def _build_two(self, protobuf: bool) -> bytes:
-        everything = [source for members in self._groups.values() for source in members]
+    async def _built_two(self, name: str, protobuf: bool, content_type: str, headers: dict[str, str]) -> Response:
+        async with self._building:
+            body, revision = self._bodies.get(name), self._revision
+            if body is None:
+                everything = [source for members in self._groups.values() for source in members]
+                body = await asyncio.to_thread(self._build_two, everything, protobuf)
+                if self._revision == revision:
+                    self._bodies[name] = body
+        return Response(200, body, content_type, headers)
+
+    @staticmethod
+    def _build_two(everything: Sources, protobuf: bool) -> bytes:
         document = documents.version_two(everything)
         return gnostic.encode_document(document) if protobuf else msgspec.json.encode(document)
 
