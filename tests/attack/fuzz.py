@@ -17,13 +17,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from strato.api import yamltext
 from tests.attack.cluster import Server
-from tests.attack.mutations import BOMBS, RAW, Json, Mutator, Sent
+from tests.attack.mutations import RAW, Json, Mutator, Sent
 
 GOLDEN = Path(__file__).parents[1] / "server/protobuf/golden/data"
 OBJECTS = Path(__file__).with_name("objects.yaml")
@@ -125,13 +126,13 @@ class Fuzzer:
         self._token = str(place["users"][0]["user"]["token"])
         self.wire = Wire(place["clusters"][0]["cluster"]["server"])
         self._log_at = 0
-        self._before = ""
         seeds, packed = _golden()
         self._keep_objects(seeds)
         resources = self._resources()
         self.mutator = Mutator(rng, resources, seeds, packed)
 
-    def _get(self, path: str) -> Json:
+    def get(self, path: str) -> Json:
+        """Return what the server says at a path."""
         status, body = self.wire.ask(Sent("GET", path).render(self._token))
         assert status == 200, (path, status, body[:200])
         return dict(json.loads(body))
@@ -142,10 +143,10 @@ class Fuzzer:
             (path, "") for path in ("/api", "/apis", "/openapi/v3", "/version", "/metrics", "/logs", "/x", "/api/v1/x")
         ]
         groups = ["/api/v1"]
-        for group in self._get("/apis")["groups"]:
+        for group in self.get("/apis")["groups"]:
             groups += [f"/apis/{version['groupVersion']}" for version in group["versions"]]
         for base in groups:
-            for one in self._get(base)["resources"]:
+            for one in self.get(base)["resources"]:
                 plural, _, sub = one["name"].partition("/")
                 top = f"{base}/namespaces/{{namespace}}/{plural}" if one["namespaced"] else f"{base}/{plural}"
                 if not sub:
@@ -177,50 +178,55 @@ class Fuzzer:
                     f"{self.findings.sent} of {count} requests, {rate:.0f}/s, {len(self.findings.wrong)} findings",
                     flush=True,
                 )
-            if not self.server.is_alive():
-                self.findings.add("the server ended", self.server.log.read_text()[-500:])
+            if not self.is_alive():
                 break
         return self.findings
 
+    def is_alive(self) -> bool:
+        """Whether the server runs; a finding where it does not."""
+        if not self.server.is_alive():
+            self.findings.add("the server ended", self.server.log.read_text()[-500:])
+        return self.server.is_alive()
+
     def _one(self) -> None:
-        found, rng = self.findings, self.rng
+        if self.rng.random() < 0.01:
+            data, shown = self._hardly_http()
+            self._ask(data, shown, must_answer=False)
+            self.wire.close()
+        else:
+            self.send(self.mutator.request())
+
+    def send(self, sent: Sent) -> int:
+        """Send one request, look at the server after it, and return the status; 0 where there is no answer."""
+        shown = f"{sent.method} {sent.target[:300]} {sent.headers} {sent.body[:1500]!r}"
+        return self._ask(sent.render(self._token), shown, is_head=sent.method == "HEAD")
+
+    def _ask(self, data: bytes, shown: str, *, is_head: bool = False, must_answer: bool = True) -> int:
+        found = self.findings
         found.sent += 1
         before = self.server.cpu_seconds()
-        if rng.random() < 0.01:
-            data, is_head, shown = self._hardly_http()
-            must_answer = False
-        else:
-            sent = self.mutator.request()
-            data, is_head = sent.render(self._token), sent.method == "HEAD"
-            must_answer = True
-            shown = f"{sent.method} {sent.target[:300]} {sent.headers} {sent.body[:1500]!r}"
         try:
             status, _ = self.wire.ask(data, is_head=is_head)
         except Lost as error:
             if must_answer or "timed out" in str(error):
-                found.add(f"no answer: {error}", f"{shown}\n  after {self._before}")
-            return
-        finally:
-            self._before = shown
-            if not must_answer:
-                self.wire.close()
+                found.add(f"no answer: {error}", shown)
+            return 0
         found.answers[status] += 1
         cpu = self.server.cpu_seconds() - before
         found.worst_cpu = max(found.worst_cpu, cpu)
         if cpu > CPU_SECONDS:
-            found.add(
-                f"over {CPU_SECONDS:.0f} s of CPU: {data.split(b' ', 1)[0].decode('latin-1')}", f"{cpu:.2f} s: {shown}"
-            )
+            found.add(f"over {CPU_SECONDS:.0f} s of CPU: {shown[:12]}", f"{cpu:.2f} s: {shown}")
         if status >= 500 and status not in _BY_CONTRACT:
             found.add(f"{status}: {self._reason()}", shown)
+        return status
 
-    def _hardly_http(self) -> tuple[bytes, bool, str]:
+    def _hardly_http(self) -> tuple[bytes, str]:
         data = self.rng.choice(RAW)
         if self.rng.random() < 0.5:
             data = self.mutator.broken(data)
         self.wire.close()
         # what is unfinished would be waited for: the end of the connection is the end of the request
-        return data + b"\r\n\r\n" * 3 + b"x" * 100 + b"\r\n\r\n", False, repr(data)
+        return data + b"\r\n\r\n" * 3 + b"x" * 100 + b"\r\n\r\n", repr(data)
 
     def _reason(self) -> str:
         """Return the last exception in the server's log and where it arose."""
@@ -245,13 +251,13 @@ def _golden() -> tuple[dict[str, list[Json]], dict[str, bytes]]:
     return seeds, packed
 
 
-async def attack(count: int, seed: int) -> Findings:
-    """Run a server of its own and send it ``count`` requests."""
+async def attack(count: int, seed: int, run: Callable[[Fuzzer, int], Findings] = Fuzzer.run) -> Findings:
+    """Start a server and send it ``count`` requests."""
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder) / "home")
         await server.start()
         try:
-            return await asyncio.to_thread(Fuzzer(server, random.Random(seed)).run, count)
+            return await asyncio.to_thread(lambda: run(Fuzzer(server, random.Random(seed)), count))
         finally:
             server.end()
 
@@ -262,8 +268,12 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100_000, help="requests")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    found = asyncio.run(attack(options.count, options.seed))
-    print(f"\n{found.sent} requests with {len(BOMBS)} kinds of bombs; most CPU for one: {found.worst_cpu:.2f} s")
+    return report(asyncio.run(attack(options.count, options.seed)))
+
+
+def report(found: Findings) -> int:
+    """Print what was found; return 1 when that is anything."""
+    print(f"\n{found.sent} requests; most CPU for one: {found.worst_cpu:.2f} s")
     print("status   answers")
     for status, times in sorted(found.answers.items()):
         print(f"{status:>6}   {times:>7}")

@@ -118,3 +118,90 @@ async def test_each_unknown_field_is_a_warning_header_of_its_own() -> None:
         '299 - "unknown field \\"foo\\""',
         '299 - "unknown field \\"bar\\""',
     ]
+
+
+# ── bodies that once were answered 500, or held the server ────────────────────────────────────────────────────────
+
+_DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "i"}]}}
+_DEPLOYMENT = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "d"},
+    "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE},
+}
+_JSON_PATCH, _STRATEGIC = "application/json-patch+json", "application/strategic-merge-patch+json"
+_QUOTA = {
+    "apiVersion": "v1",
+    "kind": "ResourceQuota",
+    "metadata": {"name": "q"},
+    "spec": {"hard": {"pods": "9" * 5000}},
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "media", "code"),
+    [
+        pytest.param("PUT", f"{_DEPLOYMENTS}/d/scale", {"spec": 5}, "", 400, id="a scale whose spec is a number"),
+        pytest.param(
+            "PUT", f"{_DEPLOYMENTS}/d/scale", {"metadata": [1]}, "", 400, id="a scale whose metadata is a list"
+        ),
+        pytest.param("PUT", f"{_DEPLOYMENTS}/d/scale", [], "", 400, id="a scale that is a list"),
+        pytest.param(
+            "PATCH", f"{_DEPLOYMENTS}/d/scale", {"spec": "x"}, _STRATEGIC, 422, id="a scale patched to no scale"
+        ),
+        pytest.param("PATCH", f"{_PODS}/p", [{"op": "remove", "path": ""}], _JSON_PATCH, 422, id="all is removed"),
+        pytest.param(
+            "PATCH", f"{_PODS}/p", [{"op": "add", "path": "", "value": None}], _JSON_PATCH, 400, id="null for all"
+        ),
+        pytest.param(
+            "PATCH", f"{_PODS}/p", [{"op": "add", "path": "", "value": [1]}], _JSON_PATCH, 422, id="a list for all"
+        ),
+        pytest.param(
+            "PATCH", f"{_PODS}/p", {"metadata": {"finalizers": [{}, []]}}, _STRATEGIC, 422, id="unhashable items"
+        ),
+        pytest.param(
+            "POST", "/api/v1/namespaces/default/resourcequotas", _QUOTA, "", 400, id="a quantity of 5,000 digits"
+        ),
+        pytest.param("HEAD", f"{_PODS}/p", None, "", 405, id="HEAD"),
+        pytest.param("DELETE", f"{_PODS}/p?gracePeriodSeconds=\u00b2", None, "", 400, id="another script's digits"),
+        pytest.param("GET", f"{_PODS}?labelSelector={'a,' * 80_000}", None, "", 400, id="a selector of 160 kB"),
+    ],
+)
+async def test_what_was_a_500_is_refused(method: str, path: str, body: Any, media: str, code: int) -> None:
+    server = in_memory_server(VirtualClock())
+    assert (await ask(server, "POST", _PODS, _POD)).status == 201
+    assert (await ask(server, "POST", _DEPLOYMENTS, _DEPLOYMENT)).status == 201
+    path, _, query = path.partition("?")
+    name, _, value = query.partition("=")
+    sent = b"" if body is None else json.dumps(body).encode()
+    headers = {"content-type": media or "application/json"}
+    asked = {name: [value]} if name else {}
+    answer = await server.handle(Request(method, path, asked, headers, sent, User("admin")))
+    assert answer.status == code, answer.body
+
+
+async def test_keys_of_yaml_that_stand_twice_are_refused_when_asked_for() -> None:
+    server = in_memory_server(VirtualClock())
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  k: '1'\n  k: '2'\n"
+    headers = {"content-type": "application/yaml"}
+
+    async def create(mode: str) -> Response:
+        return await server.handle(Request("POST", _MAPS, {"fieldValidation": [mode]}, headers, body, User("admin")))
+
+    refused = await create("Strict")
+    assert refused.status == 400
+    assert 'key \\"k\\" already set in map' in refused.body.decode()
+    warned = await create("Warn")
+    assert warned.status == 201
+    assert "already set in map" in str(warned.headers)
+    assert json.loads(warned.body)["data"] == {"k": "2"}
+
+
+async def test_repeated_owners_take_linear_time() -> None:
+    server = in_memory_server(VirtualClock())
+    owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": str(n % 5_000)} for n in range(10_000)]
+    body = {**_MAP, "metadata": {"name": "m", "ownerReferences": owners}}
+    answer = await ask(server, "POST", _MAPS, body)
+    assert answer.status == 201
+    assert len(json.loads(answer.body)["metadata"]["ownerReferences"]) == 5_000

@@ -214,6 +214,8 @@ class ApiServer(Handler):
                         verb = ""
                         raise NotFound("the server could not find the requested resource")
                     resource = served_there.kind.plural
+                    if request.method == "HEAD":  # Kubernetes has routes for GET alone
+                        raise MethodNotAllowed(_NOT_ALLOWED)
                     action = self._action(path, served_there, verb)
                     self._note(request, path, served_there, verb, action)
                     answer = action(request, path, served_there)

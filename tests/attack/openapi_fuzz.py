@@ -1,0 +1,94 @@
+"""Send what schemathesis makes of our own OpenAPI documents to a real API server: bodies that fit, and that nearly do.
+
+What counts as a finding is said in `tests.attack.fuzz`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import Case, GenerationMode
+
+from tests.attack.fuzz import Findings, Fuzzer, attack, report
+from tests.attack.mutations import Sent
+
+_HEALTH = list(HealthCheck)
+_NAMESPACES, _NAMES = ("default", "default", ""), ("a", "a", "fuzz-1", "")
+"""What stands for a path's parameters; empty means what was made for it."""
+
+
+def operations(fuzzer: Fuzzer) -> Iterator[Any]:
+    """Yield every operation of every document."""
+    for path in sorted(fuzzer.get("/openapi/v3")["paths"]):
+        document = fuzzer.get(f"/openapi/v3/{path}")
+        for found in schemathesis.openapi.from_dict(document).get_all_operations():
+            yield found.ok()
+
+
+def run(fuzzer: Fuzzer, count: int) -> Findings:
+    """Send about ``count`` requests, twenty or more to each operation."""
+    found = list(operations(fuzzer))
+    share = max(20, count // len(found))
+    shown = time.monotonic()
+    fuzzer.rng.shuffle(found)
+    for number, operation in enumerate(found):
+        if fuzzer.findings.sent >= count or not fuzzer.is_alive():
+            break
+        try:
+            _send(fuzzer, operation, GenerationMode.NEGATIVE if number % 2 else GenerationMode.POSITIVE, share)
+        except Unsatisfiable:  # nothing is wrong for an operation that takes anything
+            _send(fuzzer, operation, GenerationMode.POSITIVE, share)
+        if time.monotonic() - shown > 20:
+            shown = time.monotonic()
+            print(f"{fuzzer.findings.sent} of {count} requests, operation {number} of {len(found)}", flush=True)
+    return fuzzer.findings
+
+
+def _send(fuzzer: Fuzzer, operation: Any, mode: GenerationMode, share: int) -> None:
+    @seed(fuzzer.rng.randrange(1 << 30))
+    @settings(max_examples=share, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=_HEALTH)
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def one(case: Case) -> None:
+        fuzzer.send(_sent(fuzzer, case))
+
+    one()
+
+
+def _sent(fuzzer: Fuzzer, case: Case) -> Sent:
+    """Return a case as a request, mostly about objects that are there."""
+    namespace, name = fuzzer.rng.choice(_NAMESPACES), fuzzer.rng.choice(_NAMES)
+    case.path_parameters = {
+        **(case.path_parameters or {}),
+        **({"namespace": namespace} if namespace else {}),
+        **({"name": name} if name else {}),
+    }
+    query = {key: value for key, value in dict(case.query or {}).items() if key != "watch"}
+    target = case.formatted_path + (f"?{urlencode(query, doseq=True)}" if query else "")
+    headers, body = [], b""
+    if case.media_type:
+        headers.append(("Content-Type", case.media_type))
+        body = case.body if isinstance(case.body, bytes) else json.dumps(case.body, default=str).encode()
+    return Sent(case.method.upper(), target, headers, body)
+
+
+def main() -> int:
+    """Run the campaign."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=20_000, help="requests")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    return report(asyncio.run(attack(options.count, options.seed, run)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
