@@ -218,6 +218,32 @@ async def test_a_journal_closed_while_it_fails_keeps_what_was_acknowledged(
     assert set(contents(path)[0]) == {"a"}
 
 
+@pytest.mark.parametrize("is_idle", [False, True])
+async def test_a_journal_damaged_while_it_is_written_is_written_no_more(tmp_path: Path, is_idle: bool) -> None:
+    path = tmp_path / "journal.db"
+    store, journal = open_store(path)
+    assert journal is not None
+    if is_idle:
+        journal._commit([Change("things", "b", 2, b"x" * 100_000)])  # to be folded
+    else:
+        journal.file.log_bytes = 0
+    database = journal.file.db
+    database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    database.execute("PRAGMA cache_size=0")
+    content = path.read_bytes()
+    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    database.execute("PRAGMA shrink_memory")
+    journal.start(store)
+    if not is_idle:
+        store.write("things", "a", b"1")
+    why = await failing(journal)
+    assert "is damaged" in why
+    assert "strato doctor --salvage" in why
+    with pytest.raises(JournalError, match="not written any more"):
+        await journal.copy_to(tmp_path / "copy")
+    await asyncio.to_thread(journal.close)
+
+
 async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path: Path) -> None:
     store, journal = open_store(tmp_path / "journal.db")
     assert journal is not None

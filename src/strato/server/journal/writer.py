@@ -15,12 +15,13 @@ import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Container, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from strato.errors import Unavailable
 from strato.server.encryption import Encryption, require_plain
+from strato.server.journal.errors import WAY_OUT, JournalError
 from strato.server.journal.file import JournalFile
 from strato.server.journal.mark import Marked
 from strato.server.journal.records import Record, Stored
@@ -63,6 +64,11 @@ class Task(NamedTuple):
         except Exception as error:
             self.done.set_exception(error)
 
+    def refuse(self) -> None:
+        """Say that it will never be done; twice is as good as once."""
+        with contextlib.suppress(InvalidStateError):
+            self.done.set_exception(JournalError("the journal is not written any more"))
+
 
 class SqliteJournal:
     """A journal in one file.
@@ -91,6 +97,8 @@ class SqliteJournal:
         self._store: Store | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = threading.Event()
+        self._has_ended = False
+        """Whether the thread will do nothing more."""
         self._fold_from = 0
         """Size of the log from which a busy journal tries again what failed; 0 when the last fold did not fail."""
         self.failure: Unavailable | None = None
@@ -191,10 +199,17 @@ class SqliteJournal:
         while not last:
             batch, last = self._next_batch()
             if batch and not self._write(batch):
-                return
+                break
             self._sync_mark(is_idle=not batch)
-            if self.file.log_bytes and (not batch or self.file.log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)):
-                self._try_to_fold()
+            is_due = not batch or self.file.log_bytes > max(_LOG_LIMIT_BYTES, self._fold_from)
+            if self.file.log_bytes and is_due and not self._try_to_fold():
+                break
+        self._has_ended = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                item = self._batches.get_nowait()
+                if isinstance(item, Task):
+                    item.refuse()
 
     def _sync_mark(self, *, is_idle: bool) -> None:
         """Flush the mark when that is due; while it cannot be it is only further behind."""
@@ -235,16 +250,21 @@ class SqliteJournal:
             return error
         return None
 
-    def _try_to_fold(self) -> None:
-        """Fold; what cannot be folded stays in the log, where it is as durable."""
+    def _try_to_fold(self) -> bool:
+        """Fold; what cannot be folded stays in the log, where it is as durable. False: nothing more may be written."""
         try:
             self.file.fold(_FOLD_BYTES)
             self._fold_from = 0
         except Exception as error:
             self.file.roll_back()
+            if _is_damage(error):
+                _log.error("the journal %s cannot be written: %s", self.path, error)
+                self._tell(self._fail, _unavailable(self.path, error))
+                return False
             if not self._fold_from:
                 _log.warning("the journal %s cannot be folded: %s", self.path, error)
             self._fold_from = self.file.log_bytes + _FOLD_BYTES
+        return True
 
     def _fail(self, error: Unavailable) -> None:
         assert self._store is not None
@@ -290,7 +310,10 @@ class SqliteJournal:
         """Call something on the journal's thread, between two commits."""
         assert self._thread is not None, "the journal has been started"
         future: Future[Any] = Future()
-        self._batches.put(Task(work, future))
+        task = Task(work, future)
+        self._batches.put(task)
+        if self._has_ended:
+            task.refuse()
         return await asyncio.wrap_future(future)
 
     def _commit(self, part: list[Change]) -> None:
@@ -316,6 +339,8 @@ def _is_damage(error: Exception) -> bool:
 
 def _unavailable(path: Path, error: Exception) -> Unavailable:
     """Return what writers are answered who may try again; what they wrote may still be committed."""
+    if _is_damage(error):
+        return Unavailable(f"the journal {path} is damaged: {error}; stop the cluster, then {WAY_OUT}")
     return Unavailable(f"the journal {path} cannot be written: {error}", retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
