@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test lint e2e e2e-kube e2e-cluster attack attack-slice chart bench bench-kube clean
+.PHONY: demo test lint e2e e2e-kube e2e-cluster attack attack-slice audit lock chart bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -62,6 +62,14 @@ chart: $(VENV)/.dev ## Check that Helm renders what strato install applies (need
 	@command -v helm >/dev/null || test -x $(CACHE)/strato-kube/bin/helm || \
 		GOBIN=$(CACHE)/strato-kube/bin go install helm.sh/helm/v3/cmd/helm@v3.16.4
 	$(BIN)/python -m pytest tests/cli/test_install.py
+
+audit: $(VENV)/.base ## Check the locked dependencies against the public database of vulnerabilities.
+	$(BIN)/python -m pip install --quiet --group supply
+	$(BIN)/python tools/audit.py deploy/requirements.lock
+
+lock: $(VENV)/.base ## Choose the dependencies of the image anew: versions, hashes and the list of what is in it (SBOM).
+	$(BIN)/python -m pip install --quiet --group supply
+	$(BIN)/python tools/lock.py
 
 bench: $(VENV)/.dev ## Run every benchmark; see benchmarks/README.md.
 	$(BIN)/python -m benchmarks

@@ -111,7 +111,7 @@ def _plain(schema: dict[str, Any]) -> Any:
 def _write(name: str, content: object) -> None:
     data = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
     (TARGET / name).write_bytes(gzip.compress(data, 9, mtime=0))
-    print(f"{name}: {len(data)} bytes, {(TARGET / name).stat().st_size} compressed")  # noqa: T201 - a tool talks
+    print(f"{name}: {len(data)} bytes, {(TARGET / name).stat().st_size} compressed")
 
 
 if __name__ == "__main__":

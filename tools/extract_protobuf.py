@@ -61,7 +61,7 @@ def main() -> None:
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     TARGET.write_bytes(gzip.compress(data, 9, mtime=0))
     size = TARGET.stat().st_size
-    print(f"{len(messages)} messages, {len(kinds)} kinds: {len(data)} bytes, {size} compressed")  # noqa: T201 - a tool talks
+    print(f"{len(messages)} messages, {len(kinds)} kinds: {len(data)} bytes, {size} compressed")
 
 
 def _sources(folder: Path | None, version: str) -> Iterator[Path]:
