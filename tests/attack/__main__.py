@@ -15,6 +15,7 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("kills", ("--count", "1000")),
     ("evictions", ("--count", "10000")),
     ("faults", ("--count", "500")),
+    ("paths", ("--count", "120000")),
 )
 """Module in this package and its nightly arguments."""
 
