@@ -14,6 +14,7 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("damage", ("--count", "1000")),
     ("kills", ("--count", "1000")),
     ("evictions", ("--count", "10000")),
+    ("fastpaths", ("--count", "100000")),
     ("faults", ("--count", "500")),
     ("paths", ("--count", "120000")),
 )

@@ -14,6 +14,7 @@ from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock
 from strato.server import objects as objects_module
 from strato.server.embedded import in_memory_server
+from strato.server.metaforms import form_of
 from strato.server.rest import quickcreate
 from strato.server.store import Change
 
@@ -379,3 +380,22 @@ async def test_most_of_a_thousand_alike_take_the_short_way(monkeypatch: pytest.M
         for kind in KINDS:
             assert (await side.take((kind, 0, {"name": f"n{number}"}))).status == 201
     assert sorted(seen) == sorted([*KINDS] * 2)
+
+
+def many_annotations(text: str) -> bytes:
+    metadata = {"name": "p", "annotations": {f"k{number}": text for number in range(300)}}
+    return json.dumps(metadata, separators=(",", ":")).encode()
+
+
+def test_a_form_takes_no_more_annotations_than_there_may_be() -> None:
+    small, large = many_annotations("a"), many_annotations("a" * 1000)
+    form = form_of(small, "default", frozenset())
+    assert form is not None
+    assert form.match(small, 0, len(small)) is not None
+    assert form.match(large, 0, len(large)) is None
+
+
+@pytest.mark.parametrize(("letters", "code"), [(130_000, 201), (140_000, 422)])
+async def test_annotations_are_measured_in_bytes(client: Client, letters: int, code: int) -> None:
+    status, _ = await client.pod("p", annotations={"k": "ü" * letters})
+    assert status == code

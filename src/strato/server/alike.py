@@ -157,7 +157,7 @@ class AlikeObjects:
         """Return the form of a new object and what differs, when both object and metadata are as others were."""
         for formed in self._forms.get((served, namespace), ()):
             if body.startswith(formed.before) and body.endswith(formed.after):
-                match = formed.form.accepts.fullmatch(body, len(formed.before), len(body) - len(formed.after))
+                match = formed.form.match(body, len(formed.before), len(body) - len(formed.after))
                 if match is not None:
                     return (formed, match) if formed.plan.stamp() == formed.known.stamp else None
         return None

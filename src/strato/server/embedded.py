@@ -35,11 +35,22 @@ def in_memory_server(
     chain: Chain | None = None,
     logs: LogSource | None = None,
     tokens: Tokens | None = None,
+    shortcuts: bool = True,
 ) -> ApiServer:
-    """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything."""
+    """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything.
+
+    Without ``shortcuts`` each write goes the general way, to which tests hold the short ones.
+    """
     store = Store()
     return _assemble(
-        store, clock, rng or random.Random(0), counting_timer(), chain=chain or Chain(), logs=logs, tokens=tokens
+        store,
+        clock,
+        rng or random.Random(0),
+        counting_timer(),
+        chain=chain or Chain(),
+        logs=logs,
+        tokens=tokens,
+        shortcuts=shortcuts,
     )
 
 
@@ -104,6 +115,7 @@ def _assemble(
     metrics: Metrics | None = None,
     tokens: Tokens | None = None,
     root_certificate: str = "",
+    shortcuts: bool = True,
 ) -> ApiServer:
     registry = Registry(covered=chain.covers)
     flows = FlowControl(store, timer)
@@ -128,4 +140,5 @@ def _assemble(
         metrics=metrics,
         tokens=tokens,
         flows=flows,
+        shortcuts=shortcuts,
     )

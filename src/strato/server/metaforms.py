@@ -13,6 +13,7 @@ import re
 
 import msgspec
 
+from strato.api.validation.metadata import ANNOTATIONS_MAX_BYTES
 from strato.server.objects import Json, encode
 
 _MEMBERS = frozenset(("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers"))
@@ -36,6 +37,13 @@ class Form(msgspec.Struct, frozen=True, gc=False):
     """Metadata as they are sent, one group for each place that differs."""
     pieces: tuple[bytes, ...]
     """What is stored around the groups, but for the closing brace; empty: it is as it was sent."""
+
+    def match(self, body: bytes, start: int, end: int) -> re.Match[bytes] | None:
+        """Return what differs in metadata that are sent between two places of a body; None when they do not fit.
+
+        Each part that may differ is short enough, and so are all together where the whole text is.
+        """
+        return self.accepts.fullmatch(body, start, end) if end - start <= ANNOTATIONS_MAX_BYTES else None
 
     def begin(self, match: re.Match[bytes]) -> bytes:
         """Return how accepted metadata begin when they are stored; the server's own members follow."""

@@ -81,7 +81,7 @@ def validate_labels(labels: Json, field: str, causes: list[Cause]) -> None:
 
 def validate_annotations(annotations: Json, field: str, causes: list[Cause]) -> None:
     """Check keys and the total size of annotations; appends to ``causes``."""
-    size = sum(map(len, annotations)) + sum(map(len, annotations.values()))
+    size = sum(map(len, annotations)) + sum(map(_length_bytes, annotations.values()))
     if size <= ANNOTATIONS_MAX_BYTES and all(map(names.is_qualified_name, annotations)):
         return
     for key in annotations:
@@ -89,6 +89,10 @@ def validate_annotations(annotations: Json, field: str, causes: list[Cause]) -> 
             causes += [invalid_value(field, key, text) for text in complaints]
     if size > ANNOTATIONS_MAX_BYTES:
         causes.append(Cause(TOO_LONG, f"Too long: may not be more than {ANNOTATIONS_MAX_BYTES} bytes", field))
+
+
+def _length_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 def _validate_owners(owners: list[Json], field: str, causes: list[Cause]) -> None:

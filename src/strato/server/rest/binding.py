@@ -39,7 +39,7 @@ class Binder:
         now = format_time(state.clock.now())
         if state.rights.restrict(request.user, kind):
             state.rights.check(storing.question(request, target, kind, "CREATE", None, None), target.name)
-        if body is not None:
+        if body is not None and state.shortcuts:
             done = quickbind.bound(state, request, target, body, now)
             if done is not None:
                 state.store.write(kind.resource, key, done)

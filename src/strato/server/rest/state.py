@@ -74,7 +74,11 @@ class State:
         registry: Registry,
         admission: Admission,
         flows: FlowControl | None = None,
+        *,
+        shortcuts: bool = True,
     ) -> None:
+        self.shortcuts = shortcuts
+        """Whether writes may go the short ways; without, each goes the general one, which decides the same."""
         self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
         self.layouts = Layouts()
