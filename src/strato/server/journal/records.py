@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
@@ -27,18 +28,17 @@ decode = msgspec.msgpack.Decoder(list[Record]).decode
 
 
 def row_checksum(resource: str, key: str, revision: int, body: bytes) -> int:
-    """Return the checksum of a row of ``objects``: 40 bits, of which SQLite can add up eight million in an integer."""
-    digest = blake2b(f"{resource}\0{key}\0{revision}\0".encode(), digest_size=5)
-    digest.update(body)
-    return int.from_bytes(digest.digest(), "big")
+    """Return the checksum of a row of ``objects``: 32 bits, of which SQLite can add up two thousand million."""
+    return crc32(body, crc32(f"{resource}\0{key}\0{revision}\0".encode()))
 
 
 def log_checksum(previous: bytes, revision: int, changes: bytes) -> bytes:
-    """Return the checksum of a row of ``log`` that follows the one with checksum ``previous``."""
-    digest = blake2b(previous, digest_size=CHECKSUM_BYTES)
-    digest.update(b"%d\0" % revision)
-    digest.update(changes)
-    return digest.digest()
+    """Return the checksum of a row of ``log`` that follows the one with checksum ``previous``.
+
+    CRC-32 reads what may be megabytes: five times as fast as BLAKE2b, which chains the rows.
+    """
+    row = b"%d %d %d\0" % (revision, len(changes), crc32(changes))
+    return blake2b(previous + row, digest_size=CHECKSUM_BYTES).digest()
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
