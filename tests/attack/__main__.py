@@ -17,6 +17,7 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("fastpaths", ("--count", "100000")),
     ("faults", ("--count", "500")),
     ("paths", ("--count", "120000")),
+    ("rights", ("--count", "100000")),
 )
 """Module in this package and its nightly arguments."""
 

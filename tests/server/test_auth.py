@@ -89,6 +89,14 @@ def test_kubeconfig_is_private_yaml(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+RBAC = "rbac.authorization.k8s.io"
+EDITOR = User("ed")
+EDITING = {
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "ed"},
+    "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"},
+    "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "ed"}],
+}
 QUESTIONS = [
     ("a viewer reads pods", bootstrap.VIEWER, {"verb": "list", "resource": "pods"}, True),
     ("a viewer reads no secrets", bootstrap.VIEWER, {"verb": "get", "resource": "secrets"}, False),
@@ -109,6 +117,15 @@ QUESTIONS = [
         True,
     ),
     ("hollow nodes read no secrets", bootstrap.HOLLOW_NODES, {"verb": "get", "resource": "secrets"}, False),
+    ("an editor writes deployments", EDITOR, {"verb": "patch", "group": "apps", "resource": "deployments"}, True),
+    (
+        "an editor writes no statuses",
+        EDITOR,
+        {"verb": "patch", "group": "apps", "resource": "deployments", "subresource": "status"},
+        False,
+    ),
+    ("an editor writes no endpoints", EDITOR, {"verb": "update", "resource": "endpoints"}, False),
+    ("an editor makes no roles", EDITOR, {"verb": "create", "group": RBAC, "resource": "roles"}, False),
     ("nobody knows the anonymous", ANONYMOUS, {"verb": "get", "resource": "pods"}, False),
     ("the anonymous see health", ANONYMOUS, {"verb": "get", "path": "/healthz"}, True),
     ("the anonymous see no metrics", ANONYMOUS, {"verb": "get", "path": "/metrics"}, False),
@@ -118,7 +135,7 @@ QUESTIONS = [
 
 @pytest.mark.parametrize(("user", "question", "want"), [q[1:] for q in QUESTIONS], ids=[q[0] for q in QUESTIONS])
 def test_bootstrap_policy(user: User, question: dict[str, str], want: bool) -> None:
-    assert Authorizer(Policy.of(bootstrap.objects())).allows(user, **question) is want
+    assert Authorizer(Policy.of([*bootstrap.objects(), EDITING])).allows(user, **question) is want
 
 
 def test_a_role_binding_holds_in_its_namespace_and_a_change_is_seen() -> None:

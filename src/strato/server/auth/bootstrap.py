@@ -48,7 +48,6 @@ _VOLCANO = (
 )
 _CORE_EDIT = (
     "configmaps",
-    "endpoints",
     "events",
     "persistentvolumeclaims",
     "pods",
@@ -61,6 +60,7 @@ _CORE_EDIT = (
 _CORE_VIEW = (
     *(name for name in _CORE_EDIT if name != "secrets"),
     "bindings",
+    "endpoints",
     "limitranges",
     "namespaces",
     "namespaces/status",
@@ -82,6 +82,11 @@ def _rule(verbs: Sequence[str], groups: Sequence[str] | str, resources: Sequence
     groups = (groups,) if isinstance(groups, str) else groups
     resources = (resources,) if isinstance(resources, str) else resources
     return {"verbs": list(verbs), "apiGroups": list(groups), "resources": list(resources)}
+
+
+def _scaled(*resources: str) -> tuple[str, ...]:
+    """Return resources, each with its scale."""
+    return tuple(f"{resource}{below}" for resource in resources for below in ("", "/scale"))
 
 
 def _paths(*paths: str) -> Json:
@@ -167,8 +172,19 @@ def _user_roles() -> list[Json]:
         _rule(_ALL, "", _CORE_EDIT),
         _rule(("get", "list", "watch", "create"), "", ("pods/log", "pods/exec", "pods/attach", "pods/portforward")),
         _rule(("create",), "", ("pods/eviction", "serviceaccounts/token")),
-        _rule(_ALL, ("apps", "batch", "autoscaling", "policy", "networking.k8s.io"), "*"),
-        _rule(_ALL, ("batch.volcano.sh", "bus.volcano.sh", "flow.volcano.sh"), "*"),
+        _rule(("impersonate",), "", "serviceaccounts"),
+        _rule(_ALL, "events.k8s.io", "events"),
+        # no statuses: those are the controllers'
+        _rule(_ALL, "apps", ("daemonsets", *_scaled("deployments", "replicasets", "statefulsets"))),
+        _rule(_ALL, "batch", ("cronjobs", "jobs")),
+        _rule(_ALL, "autoscaling", "horizontalpodautoscalers"),
+        _rule(_ALL, "policy", "poddisruptionbudgets"),
+        _rule(_ALL, "networking.k8s.io", ("ingresses", "networkpolicies")),
+        _rule(_ALL, "coordination.k8s.io", "leases"),
+        _rule(_ALL, "resource.k8s.io", ("resourceclaims", "resourceclaimtemplates")),
+        _rule(_ALL, "batch.volcano.sh", ("cronjobs", *_scaled("jobs"))),
+        _rule(_ALL, "bus.volcano.sh", "commands"),
+        _rule(_ALL, "flow.volcano.sh", ("jobflows", "jobtemplates")),
         _rule(_ALL, "scheduling.volcano.sh", "podgroups"),
     )
     admins = (
