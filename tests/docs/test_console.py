@@ -20,6 +20,7 @@ from strato.api import catalog
 from strato.cli.main import cli
 from strato.clock import VirtualClock, run_virtual
 from strato.scheduler.config import parse_config
+from strato.server.audit.policy import load as load_audit_policy
 from strato.server.embedded import in_memory_server
 from tests.server.asking import Client
 
@@ -103,8 +104,12 @@ MANIFESTS = [
 
 
 @pytest.mark.parametrize("text", MANIFESTS)
-def test_a_manifest_of_the_pages_is_taken(text: str) -> None:
+def test_a_manifest_of_the_pages_is_taken(text: str, tmp_path: Path) -> None:
     documents = list(yaml.safe_load_all(text))
+    if documents[0].get("apiVersion") == "audit.k8s.io/v1":
+        (tmp_path / "policy.yaml").write_text(text)
+        load_audit_policy(tmp_path / "policy.yaml")
+        return
     if "actions" in documents[0] or "configurations" in documents[0]:
         parse_config(text)
         return
