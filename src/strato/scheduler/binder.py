@@ -369,7 +369,7 @@ class Binder:
         assert self._group is not None
         self._refused(eviction)
         self._wake()
-        seconds = self._world.evictions.spared_until(eviction.task.key) - self._clock.now()
+        seconds = self._world.evictions.spared_seconds(eviction.task.key, self._clock.now())
         if seconds > 0:
             self._group.create_task(self._reconsider(seconds), name=f"spare {eviction.task.key}")
 

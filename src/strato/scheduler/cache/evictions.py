@@ -96,12 +96,13 @@ class Evictions:
     def spares(self, task: Task, now: float) -> bool:
         """Whether the API refused to evict a pod a short while ago."""
         refusal = self._refusals.get(task.key)
-        return refusal is not None and refusal.uid == task.uid and now < refusal.until
+        return refusal is not None and refusal.uid == task.uid and self.spared_seconds(task.key, now) > 0
 
-    def spared_until(self, key: str) -> float:
-        """Return until when a pod is spared, in seconds since the epoch; 0 for those that are not."""
+    def spared_seconds(self, key: str, now: float) -> float:
+        """Return how long a pod is spared yet; 0 for those that are not."""
         refusal = self._refusals.get(key)
-        return refusal.until if refusal is not None else 0.0
+        left = refusal.until - now if refusal is not None else 0.0
+        return left if left <= _LONGEST_SPARED_SECONDS else 0.0  # longer: the clock was set back meanwhile
 
     def serve(self, beneficiary: str) -> bool:
         """Whether victims that were evicted for a pod are still leaving: it must not take more meanwhile."""
