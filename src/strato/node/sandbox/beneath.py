@@ -139,15 +139,15 @@ def locate(root: int, path: str) -> tuple[list[str], list[str]]:
 
 
 def open_regular(path: str) -> int:
-    """Open a regular file for reading; a link, pipe or device in its place is refused and never opened.
+    """Open a regular file for reading; a link, pipe or device in its place counts as none and is never opened.
 
     Raises:
-        OSError: It is not there, or no regular file.
+        FileNotFoundError: It is not there.
     """
     found = os.open(path, _STEP)
     try:
         if not stat.S_ISREG(os.fstat(found).st_mode):
-            raise _error(errno.EINVAL, path)
+            raise _error(errno.ENOENT, path)
         return os.open(f"/proc/self/fd/{found}", os.O_RDONLY | os.O_CLOEXEC)
     finally:
         os.close(found)

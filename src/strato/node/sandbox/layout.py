@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from strato.node.sandbox import beneath
 from strato.node.sandbox.removal import remove_tree
 
 
@@ -68,9 +69,9 @@ class PodPlace:
     def identity(self) -> dict[str, str]:
         """Return what `write_identity` noted, empty when it did not come to that."""
         try:
-            with open(os.path.join(self.home, "pod.json")) as file:
+            with open(beneath.open_regular(os.path.join(self.home, "pod.json")), "rb") as file:
                 found: dict[str, str] = json.load(file)
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, ValueError):
             return {}
         return found
 
@@ -84,9 +85,9 @@ class PodPlace:
     def gpus(self) -> list[str]:
         """Return what `write_gpus` noted, empty when it did not come to that."""
         try:
-            with open(os.path.join(self.home, "gpus.json")) as file:
+            with open(beneath.open_regular(os.path.join(self.home, "gpus.json")), "rb") as file:
                 found: list[str] = json.load(file)
-        except (FileNotFoundError, json.JSONDecodeError):
+        except (FileNotFoundError, ValueError):
             return []
         return found
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from strato.errors import StratoError
-from strato.node.sandbox import linux
+from strato.node.sandbox import beneath, linux
 from strato.node.sandbox.container import START_ERROR
 from strato.node.sandbox.security import Security
 from strato.node.sandbox.spawner import MAX_MESSAGE_BYTES, SOCKET_FD
@@ -353,9 +353,9 @@ class ProcessRuntime:
 
 def _read_json(path: str) -> dict[str, Any] | None:
     try:
-        with open(path, "rb") as file:
+        with open(beneath.open_regular(path), "rb") as file:
             body: dict[str, Any] = json.load(file)
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, ValueError):  # or not written to its end
         return None
     return body
 
