@@ -137,7 +137,7 @@ class RootBuilder:
         found = list(paths)
         if self._shows_owners:
             found += [*_SECRETS, *_host_keys()]
-        hidden = []
+        hidden: list[str] = []
         for path in found:
             target = self._root + path
             try:
@@ -145,7 +145,7 @@ class RootBuilder:
             except OSError:
                 continue
             if stat.S_ISDIR(mode):
-                linux.mount("hidden", target, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
+                linux.bind(self._empty(f"hidden-{len(hidden)}"), target, recursive=False)
                 assert self._skeleton is not None
                 self._skeleton.add(path.strip("/"))
                 hidden.append(target)
@@ -243,8 +243,21 @@ class RootBuilder:
                 os.makedirs(source, exist_ok=True)
                 os.chmod(source, 0o1777 if "tmp" in path else 0o755)
                 self._hand_over(source)
+                if path.count("/") == 1:  # in the skeleton, where nothing can be a link
+                    target = self._root + path
+                    os.mkdir(target)
+                    linux.bind(source, target, recursive=False)
+                    linux.set_mount_attributes(target, 0 if self._privileged else linux.MOUNT_ATTR_NODEV)
+                    self._skeleton.add(path[1:])
+                    continue
                 with beneath.opened(source) as descriptor:
                     self._place(descriptor, path, read_only=False, mapped=False)
+
+    def _empty(self, name: str) -> str:
+        """Return an empty directory of ours; a mount of it costs less than a file system."""
+        path = os.path.join(self._scratch, name)
+        os.makedirs(path, exist_ok=True)
+        return path
 
     def _hand_over(self, path: str) -> None:
         """Make a directory of ours belong to the container's root."""
@@ -264,7 +277,7 @@ class RootBuilder:
         groups = self._root + _CGROUPS
         if not os.path.isdir(groups):
             return
-        linux.mount("cgroup", groups, "tmpfs", flags, "mode=755")
+        linux.bind(self._empty("cgroup"), groups, recursive=False)
         for path in spec["cgroups"]:
             group = os.path.dirname(path)
             hierarchy = os.path.relpath(path, _CGROUPS).split("/")[0]

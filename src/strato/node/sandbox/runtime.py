@@ -169,12 +169,22 @@ class ProcessRuntime:
     def _spawn(self) -> None:
         os.makedirs(self._data_dir, exist_ok=True)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        program = f"import sys; sys.path.insert(0, {_SOURCE!r}); from strato.node.sandbox.spawner import main; main()"
+        # What is in the command line, containers read of their PID 1; the environment they do not.
+        program = (
+            "import os, sys; sys.path.insert(0, os.environ['STRATO_SOURCE']); "
+            "from strato.node.sandbox.spawner import main; main()"
+        )
+        environment = {
+            "PATH": os.defpath,
+            "LC_ALL": "C.UTF-8",
+            "STRATO_SOURCE": _SOURCE,
+            "STRATO_LOCK": os.path.join(self._data_dir, "spawner.lock"),
+        }
         log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", "-B", "-c", program, os.path.join(self._data_dir, "spawner.lock")],
-            {"PATH": os.defpath, "LC_ALL": "C.UTF-8"},
+            [sys.executable, "-I", "-S", "-B", "-c", program],
+            environment,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_OPEN, 1, self._log_path(), log_flags, 0o600),

@@ -22,6 +22,8 @@ _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
 _LOAD, _AND, _RETURN, _JUMP = 0x20, 0x54, 0x06, 0x05
 _EQUAL, _GREATER, _AT_LEAST = 0x15, 0x25, 0x35
+_LONGEST_JUMP = 255
+"""Of a comparison, in instructions."""
 _NUMBER_OFFSET, _ARCH_OFFSET, _ARGS_OFFSET = 0, 4, 16
 _NAMESPACE_FLAGS = 0x7E020000
 """Mount, UTS, IPC, user, PID, network and control group namespaces in ``clone``'s flags."""
@@ -188,18 +190,29 @@ def assemble(rules: Mapping[int, Sequence[Rule]], default: int, machine: str = "
         program += [_code(_AT_LEAST, _X32_BIT, 0, 1), _code(_RETURN, refuse(errno.ENOSYS))]
     newer = default if default in (ALLOW, LOG) else refuse(errno.ENOSYS)
     program += [_code(_GREATER, last, 0, 1), _code(_RETURN, newer)]
-    for first, end, found in _intervals(rules):
-        if len(found) == 1 and not found[0].conditions:
-            program += [
-                _code(_GREATER, end, 3, 0),
-                _code(_AT_LEAST, first, 1, 0),
-                _code(_RETURN, default),
-                _code(_RETURN, found[0].action),
-            ]
-        else:
-            body = _decide(found, default)
-            program += [_code(_EQUAL, first, 1, 0), _code(_JUMP, len(body)), *body]
-    return b"".join([*program, _code(_RETURN, default)])
+    intervals = _intervals(rules)
+    program += _search(intervals, default) if intervals else [_code(_RETURN, default)]
+    return b"".join(program)
+
+
+def _search(intervals: Sequence[tuple[int, int, Sequence[Rule]]], default: int) -> list[bytes]:
+    """Return a binary search for the call's number: installing a program, the kernel tries it with every number."""
+    if len(intervals) > 1:
+        middle = len(intervals) // 2
+        left, right = _search(intervals[:middle], default), _search(intervals[middle:], default)
+        number = intervals[middle][0]
+        if len(left) <= _LONGEST_JUMP:
+            return [_code(_AT_LEAST, number, len(left), 0), *left, *right]
+        return [_code(_AT_LEAST, number, 0, 1), _code(_JUMP, len(left)), *left, *right]
+    first, end, rules = intervals[0]
+    if len(rules) == 1 and not rules[0].conditions:
+        return [
+            _code(_GREATER, end, 1, 0),
+            _code(_AT_LEAST, first, 1, 0),
+            _code(_RETURN, default),
+            _code(_RETURN, rules[0].action),
+        ]
+    return [_code(_EQUAL, first, 1, 0), _code(_RETURN, default), *_decide(rules, default)]
 
 
 def _intervals(rules: Mapping[int, Sequence[Rule]]) -> list[tuple[int, int, Sequence[Rule]]]:

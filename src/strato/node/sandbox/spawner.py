@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import sys
 import time
 from typing import Any, NoReturn
 
@@ -39,8 +38,8 @@ Request = dict[str, Any]
 
 
 def main() -> None:
-    """Serve until the node hangs up. ``argv[1]`` is the lock file."""
-    lock = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Serve until the node hangs up. The environment names the lock file."""
+    lock = os.open(os.environ["STRATO_LOCK"], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
     linux.set_process_name("strato-spawner")
     unmapped = _unmapped_owners()
