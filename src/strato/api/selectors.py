@@ -318,23 +318,16 @@ def _escape(value: str) -> str:
 
 def _split_terms(text: str) -> list[str]:
     """Split at commas that no backslash protects."""
-    terms, current, position = [], "", 0
-    while position < len(text):
-        char = text[position]
-        if char == "\\" and position + 1 < len(text):
-            current += text[position : position + 2]
-            position += 2
-            continue
-        if char == ",":
-            terms.append(current)
-            current = ""
-        else:
-            current += char
-        position += 1
-    return [*terms, current]
+    terms, begin = [], 0
+    for comma in _COMMA_OR_ESCAPED.finditer(text):
+        if comma[0] == ",":
+            terms.append(text[begin : comma.start()])
+            begin = comma.end()
+    return [*terms, text[begin:]]
 
 
-_UNESCAPED_OPERATOR = re.compile(r"(?:[^\\=!]|\\.|!(?!=))*")
+_COMMA_OR_ESCAPED = re.compile(r"\\.|,", re.DOTALL)
+_OPERATOR_OR_ESCAPED = re.compile(r"\\.|!=|==?", re.DOTALL)
 
 
 @remembered(1024, longest=4096)
@@ -348,32 +341,24 @@ def parse_field_selector(text: str) -> FieldSelector:
     for term in _split_terms(text):
         if term == "":
             continue
-        match = _UNESCAPED_OPERATOR.match(term)
-        assert match is not None  # the pattern matches the empty text
-        field, rest = match[0], term[match.end() :]
-        for mark in ("!=", "==", "="):
-            if rest.startswith(mark):
-                value = _unescape(rest[len(mark) :])
-                requirements.append(FieldRequirement(field, value, negated=mark == "!="))
-                break
-        else:
+        found = next((one for one in _OPERATOR_OR_ESCAPED.finditer(term) if one[0][0] != "\\"), None)
+        if found is None:
             raise InvalidSelector(f"invalid selector: '{text}'; can't understand '{term}'")
+        value = _unescape(term[found.end() :])
+        requirements.append(FieldRequirement(term[: found.start()], value, negated=found[0] == "!="))
     return FieldSelector(tuple(requirements))
 
 
 def _unescape(value: str) -> str:
-    result, position = "", 0
-    while position < len(value):
-        char = value[position]
-        if char == "\\":
-            position += 1
-            escaped = value[position : position + 1]
-            if escaped not in ("\\", ",", "="):
-                raise InvalidSelector(f"invalid field selector: invalid escape sequence: \\{escaped}")
-            result += escaped
-        elif char in ",=":
-            raise InvalidSelector(f"invalid field selector: unescaped character in value: {char}")
-        else:
-            result += char
-        position += 1
-    return result
+    parts, begin = [], 0
+    for found in _SPECIAL.finditer(value):
+        if found[0][0] != "\\":
+            raise InvalidSelector(f"invalid field selector: unescaped character in value: {found[0]}")
+        if found[0][1:] not in ("\\", ",", "="):
+            raise InvalidSelector(f"invalid field selector: invalid escape sequence: {found[0]}")
+        parts += [value[begin : found.start()], found[0][1:]]
+        begin = found.end()
+    return "".join([*parts, value[begin:]])
+
+
+_SPECIAL = re.compile(r"\\.?|[,=]", re.DOTALL)

@@ -44,7 +44,7 @@ Decode = Callable[[bytes], Any]
 _BOOLEANS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
 
 
-_LONGEST = 128 * 1024
+_LONGEST = 64 * 1024
 _REMEMBERED = 4096
 """Characters of selectors; longer ones are parsed each time."""
 _SHARED_BYTES = 16 * 1024

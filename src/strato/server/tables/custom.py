@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from strato.api.kinds import Column, Kind
@@ -12,8 +13,12 @@ from strato.server.tables.columns import Layout, Obj, age, definition, name, sin
 
 Find = Callable[[Any], list[Any]]
 
+_LONGEST = 1000
+"""Characters of a path."""
+_MOST_VALUES = 10_000
+"""Values that a step may find."""
 _STEP = re.compile(
-    r"""\.\.(?P<deep>[\w\-]+)|\.(?P<field>(?:[\w\-]|\\.)+|\*)|\[(?P<index>-?\d+)\]|\[(?P<all>\*)\]
+    r"""\.\.(?P<deep>[\w\-]+)|\.(?P<field>(?:[\w\-]|\\.)+|\*)|\[(?P<index>-?\d{1,9})\]|\[(?P<all>\*)\]
     |\[['"](?P<key>[^'"]*)['"]\]|\[\?\(@\.(?P<left>[\w.\-]+)\s*(?P<op>==|!=)\s*(?P<right>"[^"]*"|'[^']*'|[\w.\-]+)\)\]""",
     re.VERBOSE,
 )
@@ -81,22 +86,25 @@ def _text(value: Any) -> str:
 def compile_path(path: str) -> Find:
     """Compile a JSONPath: fields, indices, ``[*]``, ``['key']``, ``..field`` and ``[?(@.a=="b")]``.
 
-    A path that cannot be read finds nothing.
+    A path that cannot be read, or is too long, finds nothing.
     """
     steps: list[Callable[[Any], Iterable[Any]]] = []
-    body = path.strip().removeprefix("{").removesuffix("}")
-    at = 0
+    body = path.strip().removeprefix("{").removesuffix("}") if len(path) <= _LONGEST else "too long"
+    at = descents = 0
     while at < len(body):
         match = _STEP.match(body, at)
         if match is None:
             return lambda _: []
         steps.append(_step(match))
+        descents += match["deep"] is not None
+        if descents > 1:  # each would multiply what the one before found
+            return lambda _: []
         at = match.end()
 
     def find(obj: Any) -> list[Any]:
         values = [obj]
         for step in steps:
-            values = [found for value in values for found in step(value)]
+            values = list(islice((found for value in values for found in step(value)), _MOST_VALUES))
         return values
 
     return find
