@@ -16,6 +16,8 @@ CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("evictions", ("--count", "10000")),
     ("fastpaths", ("--count", "100000")),
     ("faults", ("--count", "500")),
+    ("failover", ("--count", "200")),
+    ("soak", ("--minutes", "60")),
     ("paths", ("--count", "120000")),
     ("rights", ("--count", "100000")),
 )
