@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from strato.api import names
@@ -57,6 +58,7 @@ _SOURCES = (
     "image",
 )
 """In the order in which an API server looks at them: the first is the one that counts."""
+_ORDER = {source: place for place, source in enumerate(_SOURCES)}
 _PERSISTENT = (
     "hostPath",
     "gcePersistentDisk",
@@ -81,6 +83,7 @@ _PERSISTENT = (
     "storageos",
     "csi",
 )
+_PERSISTENT_ORDER = {source: place for place, source in enumerate(_PERSISTENT)}
 _HOST_PATH_TYPES = (
     "",
     "BlockDevice",
@@ -114,7 +117,7 @@ def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> fr
     found: set[str] = set()
     for index, volume in enumerate(volumes):
         place, before = f"{field}[{index}]", len(causes)
-        _validate_source(volume, place, _SOURCES, causes)
+        _validate_source(volume, place, _ORDER, causes)
         name = volume.get("name")
         if not name:
             causes.append(required(f"{place}.name"))
@@ -127,20 +130,20 @@ def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> fr
     return frozenset(found)
 
 
-def _validate_source(volume: Json, field: str, order: tuple[str, ...], causes: list[Cause]) -> str:
+def _validate_source(volume: Json, field: str, order: Mapping[str, int], causes: list[Cause]) -> str:
     """Check what a volume is made from, and return which of the kinds that is."""
     sources = [source for source in volume if source in order and volume[source] is not None]
     if not sources:
         causes.append(required(field, "must specify a volume type"))
         return ""
     if len(sources) > 1:
-        sources.sort(key=order.index)
+        sources.sort(key=order.__getitem__)
     check = _CHECKS.get(sources[0])
     if check is not None:
         check(volume[sources[0]], f"{field}.{sources[0]}", causes)
-    causes += [
-        forbidden_field(f"{field}.{source}", "may not specify more than 1 volume type") for source in sources[1:]
-    ]
+    if len(sources) > 1:
+        text = "may not specify more than 1 volume type"
+        causes += [forbidden_field(f"{field}.{source}", text) for source in sources[1:]]
     return sources[0]
 
 
@@ -475,7 +478,7 @@ def validate_persistent_volume(obj: Json) -> list[Cause]:
     affinity = spec.get("nodeAffinity")
     if affinity is not None:
         _check_volume_affinity(affinity, causes)
-    source = _validate_source(spec, "spec", _PERSISTENT, causes)
+    source = _validate_source(spec, "spec", _PERSISTENT_ORDER, causes)
     if source == "local" and affinity is None:
         causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
     elif source == "csi" and not spec["csi"].get("volumeHandle"):
