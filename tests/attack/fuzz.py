@@ -257,7 +257,11 @@ async def attack(count: int, seed: int, run: Callable[[Fuzzer, int], Findings] =
         server = Server(Path(folder) / "home")
         await server.start()
         try:
-            return await asyncio.to_thread(lambda: run(Fuzzer(server, random.Random(seed)), count))
+            fuzzer = await asyncio.to_thread(Fuzzer, server, random.Random(seed))
+            try:
+                return await asyncio.to_thread(run, fuzzer, count)
+            finally:
+                fuzzer.wire.close()
         finally:
             server.end()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any
 
 from strato.errors import StratoError
@@ -18,6 +18,7 @@ CALL_LIMIT = 1_000_000
 """What one evaluation may cost."""
 OBJECT_LIMIT = 2_000_000
 """What all rules of one object may cost together."""
+_EXCEEDED = "operation cancelled: actual cost limit exceeded"
 _FREE = 64
 """Texts and lists up to this length are part of the token that names them."""
 
@@ -29,28 +30,47 @@ class CostExceeded(StratoError):
 class Meter:
     """What is left of a budget."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "start")
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, start: int, spent: int) -> None:
+        self.start = start
+        self.left = start - spent
 
 
 _meter: ContextVar[Meter | None] = ContextVar("cost", default=None)
 
 
+def open_meter(units: int, first: int = 0) -> tuple[Meter, Meter | None, Token[Meter | None]]:
+    """Begin a budget and pay ``first`` from it; `close_meter` takes what is returned.
+
+    Raises:
+        CostExceeded: There is not enough for the first step.
+    """
+    outer = _meter.get()
+    start = units if outer is None else min(units, outer.left)
+    if start < first:
+        if outer is not None:
+            outer.left = -1
+        raise CostExceeded(_EXCEEDED)
+    meter = Meter(start, first)
+    return meter, outer, _meter.set(meter)
+
+
+def close_meter(meter: Meter, outer: Meter | None, token: Token[Meter | None]) -> None:
+    """End a budget; what was spent is taken from the one around."""
+    _meter.reset(token)
+    if outer is not None:
+        outer.left -= meter.start - meter.left
+
+
 @contextmanager
 def budget(units: int) -> Iterator[Meter]:
     """Let all evaluations inside cost no more than ``units`` together, or than is left of the budget around."""
-    outer = _meter.get()
-    start = units if outer is None else min(units, max(outer.left, 0))
-    meter = Meter(start)
-    token = _meter.set(meter)
+    meter, outer, token = open_meter(units)
     try:
         yield meter
     finally:
-        _meter.reset(token)
-        if outer is not None:
-            outer.left -= start - meter.left
+        close_meter(meter, outer, token)
 
 
 def spend(units: int) -> None:
@@ -64,7 +84,7 @@ def spend(units: int) -> None:
         return
     meter.left -= units
     if meter.left < 0:
-        raise CostExceeded("operation cancelled: actual cost limit exceeded")
+        raise CostExceeded(_EXCEEDED)
 
 
 def spend_on(value: Any) -> None:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from strato.api.cel.cost import CALL_LIMIT, budget, spend
+from strato.api.cel.cost import CALL_LIMIT, close_meter, open_meter, spend
 from strato.api.cel.functions import FUNCTIONS, METHODS
 from strato.api.cel.operators import PRODUCTS, RELATIONS, SUMS, index, negate, truth, whole
 from strato.api.cel.values import (
@@ -54,12 +54,13 @@ def compile_expression(text: str) -> Program:
     size = len(parser.tokens)
 
     def evaluate(env: Env) -> Any:
+        meter, outer, token = open_meter(CALL_LIMIT, size)
         try:
-            with budget(CALL_LIMIT):
-                spend(size)
-                return program(env)
+            return program(env)
         except RecursionError:
             raise EvaluationError("nested too deeply") from None
+        finally:
+            close_meter(meter, outer, token)
 
     return evaluate
 
