@@ -104,6 +104,12 @@ def _parsed(group: str, plural: str, labels: str, fields: str) -> tuple[Selector
     return selector, field_selector, _decoder(frozenset(r.field for r in field_selector.requirements))
 
 
+def labels_of(body: bytes) -> Mapping[str, str]:
+    """Return the labels of a stored object; the rest of it is not decoded."""
+    labels: Mapping[str, str] = _decoder(frozenset())(body).metadata.labels or {}
+    return labels
+
+
 @lru_cache(maxsize=128)
 def _decoder(fields: frozenset[str]) -> Decode:
     """Return a decoder of just the labels and the fields, a tenth of the work of decoding a pod."""

@@ -21,6 +21,7 @@ from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Cause, TooManyRequests
 from strato.server import objects
+from strato.server.fields import labels_of
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
@@ -93,14 +94,13 @@ class Evictor:
 
     def _check_budgets(self, namespace: str, pod: Json) -> None:
         labels = pod["metadata"].get("labels") or {}
-        pods: list[Json] | None = None
         for budget in self._state.iterate(catalog.PODDISRUPTIONBUDGET, namespace):
             selector = from_label_selector(msgspec.convert(budget["spec"].get("selector") or {}, LabelSelector))
             if not selector.matches(labels):
                 continue
-            if pods is None:
-                pods = list(self._state.iterate(catalog.POD, namespace))
-            alike = [one for one in pods if selector.matches(one["metadata"].get("labels") or {})]
+            bucket = self._state.bucket(catalog.POD)
+            bodies = (bucket.objects[key].body for key in bucket.keys(f"{namespace}/"))
+            alike = [_decode(body) for body in bodies if selector.matches(labels_of(body))]
             room = room_for(budget["spec"], alike, self._expected(alike))
             if not room.lets_go(is_healthy(pod), budget["spec"].get("unhealthyPodEvictionPolicy")):
                 name = budget["metadata"]["name"]
