@@ -20,6 +20,8 @@ wake-up of the reader cost ten times what is done for the event; with 20 ms that
 GZIP_LEVEL = 1
 FLUSH_BYTES = 256 * 1024
 """How much of one stream is written before others have their turn."""
+LARGE_BYTES = 64 * 1024
+"""So much at once has been gathered already: it takes nothing of what may be written without delay."""
 
 _log = logging.getLogger(__name__)
 
@@ -66,9 +68,8 @@ class Pushing:
         """Write what there is, as far as the reader keeps up; a stream that breaks breaks the connection."""
         self._due = None
         outlet, source = self._outlet, self._source
-        has_written = False
+        has_written, written = False, 0
         try:
-            written = 0
             while outlet.is_writable and (chunk := source.take()):
                 has_written = True
                 outlet.write(chunk)
@@ -85,7 +86,7 @@ class Pushing:
             self.stop()
             outlet.finish()
         elif has_written:
-            self._credit = self._credit_now() - self._price
+            self._credit = self._credit_now() - (self._price if written < LARGE_BYTES else 0)
             self._price = 1
             self._written_at = self._loop.time()
 

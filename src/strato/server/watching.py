@@ -13,6 +13,7 @@ from strato.errors import Gone
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
 from strato.server.objects import at_revision
+from strato.server.outflow import LARGE_BYTES
 from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
 from strato.server.store import Change, Store, Watcher
 
@@ -165,12 +166,12 @@ class Watch:
             if not self._is_preparing and (self._is_first or (is_little and not self._prepared)):
                 self._is_first = False
                 self._prepare()
+            if not (self._prepared or self._is_preparing or self._has_begun):
+                self._is_preparing = True
+                self._dispatcher.submit(self._flow, self._prepare_in_turn)
+        if self._prepared or not self._has_begun:
             chunk, self._prepared = self._prepared, b""
-            if chunk or not self._has_begun:
-                if not (chunk or self._is_preparing):
-                    self._is_preparing = True
-                    self._dispatcher.submit(self._flow, self._prepare_in_turn)
-                return chunk
+            return chunk
         chunk, is_all = b"", False
         while not (chunk or is_all):
             events = self._backlog or self._watcher.take(_AT_ONCE)
@@ -188,13 +189,20 @@ class Watch:
 
     def _prepare_in_turn(self) -> None:
         """Prepare when the turn has come, and say so."""
+        if self.ended:
+            return
+        prepared = self._prepared
+        self._prepare()
+        self._prepared = prepared + self._prepared
+        if not self._has_begun and len(self._prepared) < LARGE_BYTES:  # of little that is wanted
+            self._dispatcher.submit(self._flow, self._prepare_in_turn)
+            return
         self._is_preparing = False
-        if not self.ended:
-            self._prepare()
-            self._watcher.told()
+        self._watcher.told()
 
     def _prepare(self) -> None:
         """Make a slice of what is sent before anything new; begin with that when there is no more of it."""
+        self._prepared = b""
         if self._initial is not None:
             self._prepared = self._slice(self._initial)
             if self._initial is None and self._mark_initial_end:

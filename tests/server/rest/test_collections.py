@@ -13,8 +13,10 @@ import pytest
 
 from strato.api.wire import Request, Response
 from strato.clock import VirtualClock, run_virtual
+from strato.server import outflow, watching
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
+from strato.server.outflow import Pushing
 from strato.server.rest import collections
 from tests.server.asking import ADMIN, Client
 
@@ -205,5 +207,59 @@ def test_pages_with_a_selector_are_whole_however_few_match() -> None:
         page = await client.ask("GET", MAPS, labelSelector="half=x", limit="1", **{"continue": token})
         assert page["items"] == []
         assert "continue" not in page["metadata"]
+
+    with_maps(main)
+
+
+class Reader:
+    """Takes what is written at once."""
+
+    is_writable = True
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+
+    def write(self, chunk: bytes) -> None:
+        self.chunks.append(chunk)
+
+    async def drained(self) -> None:
+        """Go on."""
+
+    def finish(self) -> None:
+        """End."""
+
+    def abort(self) -> None:
+        raise AssertionError("the stream broke")
+
+
+@pytest.mark.parametrize("selector", ["", "half=1", "half=x"], ids=["all", "half", "one"])
+def test_a_reader_that_reads_gets_the_start_of_a_watch_without_delay(
+    selector: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "CHUNK_BYTES", 16 * 1024)
+    monkeypatch.setattr(watching, "SLICE_SECONDS", 1e-4)
+    for module in (watching, outflow):
+        monkeypatch.setattr(module, "LARGE_BYTES", 8 * 1024)
+
+    async def main(server: ApiServer, client: Client) -> None:
+        await client.ask(
+            "PATCH", f"{MAPS}/m00001", {"metadata": {"labels": {"half": "x"}}}, "application/merge-patch+json"
+        )
+        request = get(
+            watch="true",
+            sendInitialEvents="true",
+            resourceVersionMatch="NotOlderThan",
+            allowWatchBookmarks="true",
+            labelSelector=selector,
+        )
+        stream: Any = (await server.handle(request)).stream
+        reader, loop = Reader(), asyncio.get_running_loop()
+        began = loop.time()
+        pushing = Pushing(reader, stream, loop)
+        pushing.flush()
+        while not reader.chunks or b"initial-events-end" not in reader.chunks[-1]:
+            await asyncio.sleep(0)
+        assert loop.time() == began  # no timer was waited for
+        pushing.stop()
 
     with_maps(main)
