@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 def may_go(ssn: Session, task: Task) -> bool:
     """Whether a pod gives way at all, and the API did not refuse to evict it a short while ago."""
-    return task.preemptable and not ssn.world.evictions.spares(task, ssn.now)
+    evictions = ssn.world.evictions
+    return task.preemptable and not (evictions.refusals and evictions.spares(task, ssn.now))
 
 
 def may_be_reclaimed(ssn: Session, task: Task) -> bool:
     """Whether another queue may take a pod's place back; pods without a PodGroup have to say so."""
-    if task.status != RUNNING or not may_go(ssn, task):
+    job = task.job
+    if task.status != RUNNING or not task.preemptable or job is None:
         return False
-    return task.job is not None and (not task.job.solo or says_preemptable(task.pod))
+    return may_go(ssn, task) and (not job.solo or says_preemptable(task.pod))
 
 
 def keeps_room(ssn: Session, task: Task) -> bool:

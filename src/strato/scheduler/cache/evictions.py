@@ -34,13 +34,14 @@ class Evictions:
 
     Attributes:
         unconfirmed: Victims that the API does not show as leaving yet.
+        refusals: Pods whose eviction the API refused.
     """
 
-    __slots__ = ("_all", "_refusals", "_serving", "unconfirmed")
+    __slots__ = ("_all", "_serving", "refusals", "unconfirmed")
 
     def __init__(self) -> None:
         self._all: dict[str, _Eviction] = {}
-        self._refusals: dict[str, _Refusal] = {}
+        self.refusals: dict[str, _Refusal] = {}
         self._serving: dict[str, set[str]] = {}
         self.unconfirmed: dict[str, Task] = {}
 
@@ -68,7 +69,7 @@ class Evictions:
     def end(self, key: str) -> str:
         """Forget a victim, or any other pod: it is gone. Return the key of the pod that it went for, if any."""
         self.unconfirmed.pop(key, None)
-        self._refusals.pop(key, None)
+        self.refusals.pop(key, None)
         eviction = self._all.pop(key, None)
         if eviction is None or not eviction.beneficiary:
             return ""
@@ -85,22 +86,22 @@ class Evictions:
         Returns:
             The key of that pod, if any.
         """
-        before = self._refusals.get(key)
+        before = self.refusals.get(key)
         beneficiary = self.end(key)
         self._serving.pop(beneficiary, None)
         times = before.times if before is not None and before.uid == uid else 0
         wait = min(_SPARED_SECONDS * 2.0**times, _LONGEST_SPARED_SECONDS)
-        self._refusals[key] = _Refusal(uid, times + 1, now + wait)
+        self.refusals[key] = _Refusal(uid, times + 1, now + wait)
         return beneficiary
 
     def spares(self, task: Task, now: float) -> bool:
         """Whether the API refused to evict a pod a short while ago."""
-        refusal = self._refusals.get(task.key)
+        refusal = self.refusals.get(task.key)
         return refusal is not None and refusal.uid == task.uid and self.spared_seconds(task.key, now) > 0
 
     def spared_seconds(self, key: str, now: float) -> float:
         """Return how long a pod is spared yet; 0 for those that are not."""
-        refusal = self._refusals.get(key)
+        refusal = self.refusals.get(key)
         left = refusal.until - now if refusal is not None else 0.0
         return left if left <= _LONGEST_SPARED_SECONDS else 0.0  # longer: the clock was set back meanwhile
 
