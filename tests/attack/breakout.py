@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -99,6 +100,11 @@ class Outside:
         """Return what the attacker knows: everything."""
         return {
             "home": str(self.home),
+            "secrets": {
+                str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+                for path in map(Path, ("/etc/shadow", "/etc/gshadow", "/etc/sudoers"))
+                if os.access(path, os.R_OK)
+            },
             "victim": self.victim.pid,
             "port": self.listener.getsockname()[1],
             "device": [os.major(os.stat("/").st_dev), os.minor(os.stat("/").st_dev)],
@@ -107,14 +113,15 @@ class Outside:
 
 
 _READ_KEYS = r"""
+import hashlib
 wanted = ["/pki/ca.key", "/tokens.json", "/kubeconfig", "/node/pods"]
 def look():
     for root in roots():
         for name in wanted[:3]:
             if b"SECRET-OF-THE-CLUSTER" in read(root + W["home"] + name):
                 out(root + W["home"] + name)
-        for secret in ("/etc/shadow", "/etc/gshadow", "/etc/sudoers"):
-            if read(root + secret):
+        for secret, digest in W["secrets"].items():
+            if hashlib.sha256(read(root + secret)).hexdigest() == digest:
                 out(root + secret)
 look()
 uncover(W["home"]); uncover("/etc/shadow"); uncover("/root")

@@ -418,3 +418,9 @@ async def test_a_container_whose_post_start_fails_is_ended(world: World) -> None
     status = await world.finished("p")
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
     assert any(reason == "FailedPostStartHook" and "exited with 3" in text for reason, text in await world.events())
+
+
+async def test_accounts_have_no_passwords_and_are_not_locked(world: World) -> None:
+    """A daemon that looks up its account (sshd, cron) finds one, and nothing of the machine's in it."""
+    lines = await said(world, "getent shadow root; stat -c %a /etc/shadow; cut -d: -f2 /etc/shadow | sort -u")
+    assert lines == ["root:*:::::::", "600", "*"]

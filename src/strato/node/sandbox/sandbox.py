@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import sys
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -388,7 +389,9 @@ class PodSandbox:
         if choice.image.root:
             env = {"PATH": IMAGE_PATH, "HOSTNAME": self.hostname} | own
         if choice.image.is_host:
-            mounts += interpreter_mounts({mount.target for mount in mounts})
+            taken = {mount.target for mount in mounts}
+            mounts += interpreter_mounts(taken)
+            mounts += self._shadow_mounts(taken)
         grant = machine.gpus.grant(pod, container)
         if machine.has_gpus:
             env = self._gpu_variables(grant, own_root=bool(choice.image.root)) | env
@@ -461,6 +464,17 @@ class PodSandbox:
         own = [Mount(self.place.file(name), f"/etc/{name}") for name in ("hosts", "hostname", "resolv.conf")]
         own.append(Mount(message, container.termination_message_path or "/dev/termination-log"))
         return mounts + [mount for mount in own if mount.target not in taken]
+
+    def _shadow_mounts(self, taken: AbstractSet[str]) -> list[Mount]:
+        """Return the mount of a password file without passwords: programs that look up an account need one."""
+        path = self.place.file("shadow")
+        if self._machine.runtime.isolation == "plain" or "/etc/shadow" in taken:
+            return []
+        if not os.path.exists(path):
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            with open(descriptor, "w") as file:
+                file.writelines(f"{entry.pw_name}:*:::::::\n" for entry in pwd.getpwall())
+        return [Mount(path, "/etc/shadow")]
 
     def last_attempt(self, container: str) -> int:
         """Return the newest run of a container on disk, -1 before the first."""
