@@ -109,6 +109,8 @@ class Outside:
             "port": self.listener.getsockname()[1],
             "device": [os.major(os.stat("/").st_dev), os.minor(os.stat("/").st_dev)],
             "pod": str(self.home / "node" / "pods" / self.neighbour_uid),
+            "python": os.path.realpath(sys.executable),
+            "program": [os.stat(sys.executable).st_dev, os.stat(sys.executable).st_ino],
         }
 
 
@@ -298,6 +300,21 @@ for path in glob.glob("/proc/[0-9]*/environ"):
     if path != "/proc/%d/environ" % os.getpid() and b"BREAKOUT_SECRET" in read(path): out(path)
 kept()
 """
+_PROGRAM = r"""
+def is_changed(path):
+    # The mode it has already: enough to show, and nothing is harmed.
+    try:
+        found = os.stat(path)
+        os.chmod(path, found.st_mode & 0o7777)
+    except OSError: return False
+    return [found.st_dev, found.st_ino] == W["program"]
+until = time.monotonic() + 4
+while time.monotonic() < until:
+    for path in ("/proc/self/exe", W["python"], *glob.glob("/proc/[0-9]*/exe")):
+        if is_changed(path): out(path)
+    if not W["watch"]: break
+kept()
+"""
 
 _ALL = frozenset(LEVELS)
 _FENCED = frozenset({"root", "user"})
@@ -306,6 +323,8 @@ _TRACER = {"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}, "allowPr
 _SHARED = {"shareProcessNamespace": True}
 _OWN_USERS = {"hostUsers": False}
 _NON_ROOT = {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}
+_OWN_PROGRAM = {"command": ["/proc/self/exe", "-IS", "-c", _PRELUDE + "W['watch'] = False\n" + _PROGRAM]}
+_PROBE = {"exec": {"command": ["/proc/self/exe", "-IS", "-c", "import time; time.sleep(0.3)"]}, "periodSeconds": 1}
 _VOLUME = {"volumes": [{"name": "vol", "emptyDir": {}}]}
 _MOUNTED = {"volumeMounts": [{"name": "vol", "mountPath": "/vol"}]}
 
@@ -344,6 +363,20 @@ ATTACKS = (
     Attack("reach another pod's shared memory", _SHM, _FENCED),
     Attack("reach the machine's loopback", _NETWORK, frozenset({"root"})),
     Attack("read the operator's environment", _ENVIRONMENT, _FENCED),
+    Attack("overwrite the machine's interpreter through /proc/self/exe", "", _FENCED, container=_OWN_PROGRAM),
+    Attack(
+        "overwrite the machine's interpreter through /proc/PID/exe",
+        "W['watch'] = True\n" + _PROGRAM,
+        _FENCED,
+        container={"readinessProbe": _PROBE},
+    ),
+    Attack(
+        "the same with SYS_PTRACE",
+        "W['watch'] = True\n" + _PROGRAM,
+        _ROOT,
+        container={"readinessProbe": _PROBE, **_TRACER},
+        levels=_ROOT,
+    ),
 )
 """The rows of the table in docs/security.md."""
 
@@ -439,7 +472,7 @@ async def _neighbour(outside: Outside) -> None:
 
 async def attempt(outside: Outside, attack: Attack, level: str, number: int = 0) -> Outcome:
     """Run one attack in a pod of its own and look at what came of it."""
-    world, name = outside.world, f"attack-{number}-{attack.name.replace(' ', '-').replace(chr(39), '')}"
+    world, name = outside.world, f"attack-{number}-{_slug(attack.name)}"
     facts = outside.facts() | {"processes": _PROCESSES}
     container = {
         "name": "main",
@@ -459,6 +492,10 @@ async def attempt(outside: Outside, attack: Attack, level: str, number: int = 0)
     if not held and not detail:
         got, detail = "broken", f"{text[-500:]} {status.get('message', '')} {ended}"
     return Outcome(attack.name, level, ISOLATED if level in attack.isolated else OPEN, got, detail)
+
+
+def _slug(name: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in name.replace("'", "")).lower()
 
 
 async def campaign(count: int, seed: int) -> list[Outcome]:

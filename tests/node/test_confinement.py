@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -424,3 +425,84 @@ async def test_accounts_have_no_passwords_and_are_not_locked(world: World) -> No
     """A daemon that looks up its account (sshd, cron) finds one, and nothing of the machine's in it."""
     lines = await said(world, "getent shadow root; stat -c %a /etc/shadow; cut -d: -f2 /etc/shadow | sort -u")
     assert lines == ["root:*:::::::", "600", "*"]
+
+
+PROGRAM = """
+import glob, os, sys, time
+found = set()
+until = time.monotonic() + float(os.environ["SECONDS"])
+while True:
+    for path in ("/proc/self/exe", *glob.glob("/proc/[0-9]*/exe")):
+        try:
+            file = os.stat(path)
+            os.chmod(path, file.st_mode & 0o7777)  # the mode it has already
+        except OSError:
+            continue
+        if f"{file.st_dev}:{file.st_ino}" == os.environ["PROGRAM"]:
+            found.add(path)
+    if time.monotonic() > until:
+        break
+print("changed", sorted(found), flush=True)
+"""
+
+
+def in_python(tmp_path: Path, command: list[str], seconds: float = 0) -> dict[str, Any]:
+    """Return fields of a container that tries to change the file of this Python, whoever runs it."""
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (volume / "script").write_text("#!/proc/self/exe\n" + PROGRAM)
+    (volume / "script").chmod(0o755)
+    (volume / "link").symlink_to("/proc/self/exe")
+    file = os.stat(sys.executable)
+    facts = {"PROGRAM": f"{file.st_dev}:{file.st_ino}", "SECONDS": str(seconds), "PYTHONHOME": sys.base_prefix}
+    return {
+        "command": command,
+        "env": [{"name": name, "value": value} for name, value in facts.items()],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    }
+
+
+COMMANDS = [
+    pytest.param(["/proc/self/exe", "-S", "-c", PROGRAM], id="as the command"),
+    pytest.param(["exe", "-S", "-c", PROGRAM], id="found by PATH"),
+    pytest.param(["/v/script"], id="as the interpreter of a script"),
+    pytest.param(["/v/link", "-S", "-c", PROGRAM], id="through a link"),
+]
+
+
+@pytest.mark.parametrize("isolation", ["root", "user"])
+@pytest.mark.parametrize("command", COMMANDS)
+async def test_the_program_that_becomes_a_container_is_no_file_of_the_machine(
+    tmp_path: Path, isolation: str, command: list[str]
+) -> None:
+    container = in_python(tmp_path, command)
+    if command[0] == "exe":
+        container["env"].append({"name": "PATH", "value": "/proc/self"})
+    volumes = [{"name": "v", "hostPath": {"path": str(tmp_path / "volume")}}]
+    async with running(tmp_path / "node", FakeApi(), isolation=isolation) as world:
+        assert await said(world, "", container, volumes=volumes) == ["changed []"]
+    teardown(tmp_path / "node")
+
+
+TRACER = security(capabilities={"add": ["SYS_PTRACE"]})
+
+
+@pytest.mark.parametrize("rights", [pytest.param({}, id="no rights"), pytest.param(TRACER, id="SYS_PTRACE")])
+async def test_who_enters_a_container_shows_it_no_program_of_the_machine(
+    world: World, tmp_path: Path, rights: dict[str, Any]
+) -> None:
+    probe = {"exec": {"command": ["/proc/self/exe", "-S", "-c", "import time; time.sleep(0.2)"]}, "periodSeconds": 1}
+    container = in_python(tmp_path, ["python", "-S", "-c", PROGRAM], seconds=3)
+    volumes = [{"name": "v", "hostPath": {"path": str(tmp_path / "volume")}}]
+    assert await said(world, "", {**container, **rights, "readinessProbe": probe}, volumes=volumes) == ["changed []"]
+
+
+async def test_a_machine_without_programs_in_memory_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> int:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "memfd_create", refuses)
+    async with running(tmp_path / "node", FakeApi()) as world:
+        assert await said(world, "echo runs") == ["runs"]
+        assert any("/proc/self/exe" in warning for warning in world.node.summary().warnings)
+    teardown(tmp_path / "node")

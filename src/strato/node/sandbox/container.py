@@ -127,6 +127,7 @@ def become(
         _be_user(spec["security"], entry.user, newest, held, own_root=bool(spec["base"]))
         if spec["isolation"] == "plain":  # on the machine itself it is made by whom the pod runs as
             beneath.change_directory(spec["workingDir"])
+        linux.hide_from_tracers()  # where fs.suid_dumpable is set, a change of user ends it
         os.execvpe(argv[0], list(argv), env)
     except BaseException as error:  # nothing may return into the caller's code from here
         with contextlib.suppress(OSError):

@@ -273,6 +273,11 @@ class SandboxNode:
             self._warnings.append(plain_warning())
         if not machine.cgroups.enabled:
             self._warnings.append("CPU and memory limits are not enforced: no control group can be written")
+        if self._runtime.shows_machines_program and self._runtime.isolation != "plain":
+            self._warnings.append(
+                f"containers can get at {sys.executable} by /proc/self/exe: this machine runs no programs in memory "
+                "(vm.memfd_noexec); make that file, and the directories above it, read-only or another user's"
+            )
         if self._runtime.isolation != "root" or not self._own_network:
             return
         name = bridge_name(directory)

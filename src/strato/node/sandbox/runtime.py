@@ -20,6 +20,7 @@ from typing import Any, Protocol
 from strato.errors import StratoError
 from strato.node.sandbox import beneath, linux
 from strato.node.sandbox.container import START_ERROR
+from strato.node.sandbox.interpreter import Interpreter, sealed
 from strato.node.sandbox.security import Security
 from strato.node.sandbox.spawner import MAX_MESSAGE_BYTES, SOCKET_FD
 from strato.node.sandbox.supervisor import KILL_SIGNAL
@@ -136,6 +137,8 @@ class ProcessRuntime:
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._last_id = 0
         self._pid = 0
+        self.shows_machines_program = False
+        """Whether containers get at the machine's own Python by ``/proc/PID/exe`` (see `interpreter`)."""
 
     async def open(self) -> None:
         """Start the spawner; returns when it serves, that is when no earlier one is at work any more.
@@ -168,6 +171,11 @@ class ProcessRuntime:
 
     def _spawn(self) -> None:
         os.makedirs(self._data_dir, exist_ok=True)
+        with sealed() as interpreter:
+            self._execute(interpreter)
+
+    def _execute(self, interpreter: Interpreter) -> None:
+        self.shows_machines_program = not interpreter.is_sealed
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         # What is in the command line, containers read of their PID 1; the environment they do not.
         program = (
@@ -179,10 +187,11 @@ class ProcessRuntime:
             "LC_ALL": "C.UTF-8",
             "STRATO_SOURCE": _SOURCE,
             "STRATO_LOCK": os.path.join(self._data_dir, "spawner.lock"),
+            **interpreter.environment,
         }
         log_flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         self._pid = os.posix_spawn(
-            sys.executable,
+            interpreter.path,
             [sys.executable, "-I", "-S", "-B", "-c", program],
             environment,
             file_actions=[

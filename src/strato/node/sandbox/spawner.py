@@ -257,6 +257,7 @@ def _exec(request: Request) -> dict[str, Any]:
     entry = container.enter_running(spec, state)
     out_read, out_write = os.pipe()
     failed_read, failed_write = os.pipe()
+    linux.hide_from_tracers()  # the child is a process that the container sees, from its first moment on
     pid = os.fork()
     if pid == 0:
         container.become(spec, entry, request["argv"], out=out_write, err=out_write, failed=failed_write)
