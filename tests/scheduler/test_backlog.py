@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.backlog import Backlog, only_same_for_alike
@@ -285,6 +285,9 @@ def test_passing_over_decides_and_says_what_asking_everybody_does(config: Config
 )
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
+@example(seed=26)  # with these three, whoever was told of a place it nearly had in one cycle is passed over in the next
+@example(seed=127)
+@example(seed=216)
 def test_passing_over_evicts_whom_asking_everybody_does(config: Config, seed: int) -> None:
     _compare(config, Struggle(seed), cycles=9)
 
@@ -341,6 +344,24 @@ def test_one_of_a_crowd_looks_for_victims_until_something_moves() -> None:
     third = side.cycle(2)
     assert [gone.beneficiary for gone in third.evictions] == ["ns/j0-w-0"] * 2 + ["ns/j1-w-0"] * 2
     assert set(third.pipelined) == {"ns/j0-w-0", "ns/j1-w-0"}
+
+
+def test_a_place_that_a_pod_nearly_had_is_not_told_any_longer() -> None:
+    """Both gangs are told of the one place that reclaim found for them; then nobody may be evicted any more."""
+    side = Side(evicting("enqueue, reclaim, allocate, backfill"), Backlog())
+    worlds.feed(side.world, worlds.queue("mine"), worlds.queue("other"), worlds.node("n0", cpu="2"))
+    worlds.feed(side.world, worlds.group("old", 1, phase="Running", queue="other"))
+    worlds.feed(side.world, *(worlds.pod(f"old-{p}", "old", nodeName="n0", phase="Running") for p in range(2)))
+    for name in ("j0", "j1"):
+        worlds.feed(side.world, worlds.group(name, 2, phase="Inqueue", queue="mine"))
+        worlds.feed(side.world, *(worlds.pod(f"{name}-w-{p}", name) for p in range(2)))
+    side.cycle(0)
+    possible = "can possibly be assigned to n0, once resource is released"
+    assert [uid for uid, (_, text) in side.told.items() if possible in text] == ["ns-j0-w-0", "ns-j1-w-0"]
+    worlds.feed(side.world, worlds.queue("other", reclaimable=False))
+    assert side.cycle(1).quiet_pods == 0
+    assert [uid for uid, (_, text) in side.told.items() if possible in text] == []
+    assert side.cycle(2).quiet_pods == 2, "both were told the same now, so that one is asked for both"
 
 
 def test_one_of_those_that_wait_for_their_queue_is_asked() -> None:

@@ -14,7 +14,8 @@ Why this decides and says what asking everybody decides and says:
   look at, their names and ages apart. With any other plugin or action configured there are no crowds, nor while pods
   have rules about other pods.
 - Jobs of a crowd stand in order, and what stands between two of them is asked between them.
-- What they were told stands with whoever was told; a status that is not written yet is handed on in every cycle.
+- What they were told stands with whoever was told just that. A job whose pods were told of a place that they nearly
+  had (`Session.nearly_placed`) is asked again. A status that is not written yet is handed on in every cycle.
 - Actions that take from others ask one of each crowd in every cycle, and the next of each as soon as anything moved,
   if only to be undone (`scheduler.actions.starving`). A job that is asked then, though it was passed over before,
   first gets the notes that it would have by now (`Room.call`).
@@ -51,7 +52,7 @@ class Waiter:
     """A job in a crowd.
 
     Attributes:
-        account: What it was told; None when that is not known.
+        account: What it was told; None when that is not known, or its pods were told something else.
         turn: The room's turn in which it was asked last.
         pods: How many pods it waits with.
         wanted: The status its group should have; None for a job without a group.
@@ -189,8 +190,8 @@ class Room:
                     _take_notes(ssn, job, other, notes)
                     return
 
-    def refused(self, world: World, job: Job, account: Account) -> None:
-        """Let a job that was refused join those that are like it."""
+    def refused(self, world: World, job: Job, account: Account | None) -> None:
+        """Let a job that was refused join those that are like it; no account when its pods are told something else."""
         likeness = self._likeness(world, job)
         if likeness is None:
             return

@@ -374,6 +374,11 @@ class Session:
         """Return notes for a trial, which may come to nothing."""
         return Notes()
 
+    def nearly_placed(self, job: Job) -> bool:
+        """Whether a discarded statement had a place for a pending task of a job: its pods are told of that."""
+        transactions = self.transactions
+        return bool(transactions) and not transactions.keys().isdisjoint(job.pending)
+
     def say(self, job: Job, verdict: Verdict) -> None:
         """Record what holds a job back."""
         self.note(job).verdicts.append(verdict)

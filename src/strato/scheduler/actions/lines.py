@@ -108,8 +108,9 @@ class Line:
             return False
         account = account_of(notes)
         if place.waiter is None:
-            if place.job.key in self._room.loose:
-                self._room.refused(self._ssn.world, place.job, account)
+            if place.job.key in self._room.loose:  # an action before this one may have tried it
+                told = None if self._ssn.nearly_placed(place.job) else account
+                self._room.refused(self._ssn.world, place.job, told)
             return False
         place.waiter.crowd.tell(place.waiter, account)
         place.waiter.crowd.hear(self._room.turn, account, place.job, notes)
