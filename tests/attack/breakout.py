@@ -39,6 +39,8 @@ LEVELS: dict[str, dict[str, Any]] = {
 _SECRET = "SECRET-OF-THE-CLUSTER"
 _POD_SECRET = "SECRET-OF-ANOTHER-POD"
 _PROCESSES = 64
+_LOOK_SECONDS = 0.5
+"""Between two looks at the disk; ten on a node that serves."""
 
 _PRELUDE = r"""
 import ctypes, errno, glob, json, os, socket, struct, subprocess, sys, time
@@ -315,6 +317,15 @@ while time.monotonic() < until:
     if not W["watch"]: break
 kept()
 """
+_FILL = r"""
+path = {"volume": "/vol/fill", "root": "/tmp/fill-%d" % os.getpid(), "log": "/dev/stdout"}[W["where"]]
+with open(path, "wb") as f:
+    for _ in range(16): f.write(b"fill the disk! " * 69905 + b"\n")
+time.sleep(20)
+if W["where"] != "log": os.unlink(path)
+out("16 MiB in %s, with a limit of 4, for 20 s" % path)
+"""
+_FILL_VOLUME, _FILL_ROOT, _FILL_LOG = (f"W['where'] = '{where}'\n{_FILL}" for where in ("volume", "root", "log"))
 
 _ALL = frozenset(LEVELS)
 _FENCED = frozenset({"root", "user"})
@@ -326,6 +337,7 @@ _NON_ROOT = {"securityContext": {"runAsUser": 1000, "runAsNonRoot": True}}
 _OWN_PROGRAM = {"command": ["/proc/self/exe", "-IS", "-c", _PRELUDE + "W['watch'] = False\n" + _PROGRAM]}
 _PROBE = {"exec": {"command": ["/proc/self/exe", "-IS", "-c", "import time; time.sleep(0.3)"]}, "periodSeconds": 1}
 _VOLUME = {"volumes": [{"name": "vol", "emptyDir": {}}]}
+_LIMITED = {"resources": {"limits": {"ephemeral-storage": "4Mi"}}}
 _MOUNTED = {"volumeMounts": [{"name": "vol", "mountPath": "/vol"}]}
 
 
@@ -339,6 +351,11 @@ def _written(outside: Outside) -> str:
 
 def _killed(outside: Outside) -> str:
     return "" if outside.victim.poll() is None else "a process of the machine is dead"
+
+
+def _neighbour_ended(outside: Outside) -> str:
+    phase = outside.world.api.phase("neighbour")
+    return "" if phase == "Running" else f"the neighbour is {phase}"
 
 
 ATTACKS = (
@@ -359,6 +376,19 @@ ATTACKS = (
     Attack("fork without end", _FORK, _ALL),
     Attack("fill the memory", _MEMORY, _ALL, container={"resources": {"limits": {"memory": "64Mi"}}}),
     Attack("reach another pod's files", _OTHER_FILES, _FENCED),
+    Attack(
+        "fill the disk by a volume",
+        _FILL_VOLUME,
+        _FENCED,
+        spec={"volumes": [{"name": "vol", "emptyDir": {"sizeLimit": "4Mi"}}]},
+        container=_MOUNTED,
+        levels=_FENCED,
+        done=_neighbour_ended,
+    ),
+    Attack(
+        "fill the disk by files", "W['where'] = 'root'\n" + _FILL, _FENCED, container=_LIMITED, done=_neighbour_ended
+    ),
+    Attack("fill the disk by its log", "W['where'] = 'log'\n" + _FILL, _ALL, container=_LIMITED, done=_neighbour_ended),
     Attack("reach another pod's abstract sockets", _ABSTRACT, frozenset({"root"})),
     Attack("reach another pod's shared memory", _SHM, _FENCED),
     Attack("reach the machine's loopback", _NETWORK, frozenset({"root"})),
@@ -405,7 +435,9 @@ async def arena(level: str, directory: str = "") -> AsyncIterator[Outside]:
         (home / name).write_text(_SECRET)
         (home / name).chmod(0o600)
     with _operators_environment(), _victim() as victim, socket.create_server(("127.0.0.1", 0)) as listener:
-        async with running(home / "node", FakeApi(), hidden=[home], **LEVELS[level]) as world:
+        async with running(
+            home / "node", FakeApi(), hidden=[home], storage_seconds=_LOOK_SECONDS, **LEVELS[level]
+        ) as world:
             outside = Outside(home, victim, listener, world)
             await _neighbour(outside)
             yield outside
@@ -483,11 +515,12 @@ async def attempt(outside: Outside, attack: Attack, level: str, number: int = 0)
     }
     world.api.create_pod(name, "here", containers=[container], **attack.spec)
     status = await world.finished(name)
-    text = (await world.log(name)).strip()
+    evicted = status.get("reason") == "Evicted"
+    text = "" if evicted else (await world.log(name)).strip()
     ended = status.get("containerStatuses", [{}])[0].get("state", {}).get("terminated", {})
     done = attack.done(outside)
     detail = text if text.startswith("OUT") else done
-    held = not detail and (text.endswith("KEPT") or ended.get("reason") == "OOMKilled")
+    held = not detail and (evicted or text.endswith("KEPT") or ended.get("reason") == "OOMKilled")
     got = ISOLATED if held else OPEN
     if not held and not detail:
         got, detail = "broken", f"{text[-500:]} {status.get('message', '')} {ended}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from strato.api import catalog
 from strato.api.core import Pod
+from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.layout import PodPlace
 from strato.node.sandbox.removal import remove_tree
 from strato.node.sandbox.storage import ENDLESS, Disk, PodUsage, evictions, measure
@@ -154,15 +157,22 @@ def test_a_tree_that_would_hold_a_descriptor_a_level_counts_as_endless(tmp_path:
     remove_tree(place.home)
 
 
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """Return a node's directory; no container outlives the test, also if that fails."""
+    yield tmp_path / "node"
+    teardown(tmp_path / "node")
+
+
 @pytest.mark.parametrize("isolation", ["root", "user"])
 @pytest.mark.parametrize("where", ["volume", "root", "log"])
-async def test_a_pod_that_fills_the_disk_is_evicted(tmp_path: Path, isolation: str, where: str) -> None:
+async def test_a_pod_that_fills_the_disk_is_evicted(data_dir: Path, isolation: str, where: str) -> None:
     if isolation == "root" and os.geteuid() != 0:
         pytest.skip("needs root")
     target = {"volume": "/data/x", "root": "/tmp/x", "log": "/dev/stdout"}[where]
     limit = {"emptyDir": {"sizeLimit": "4Mi"}} if where == "volume" else {"emptyDir": {}}
     resources = {} if where == "volume" else {"resources": {"limits": {"ephemeral-storage": "4Mi"}}}
-    async with running(tmp_path, FakeApi(), isolation=isolation, own_network=False, storage_seconds=0.05) as world:
+    async with running(data_dir, FakeApi(), isolation=isolation, own_network=False, storage_seconds=0.05) as world:
         world.sh("neighbour", "sleep 1000", restartPolicy="Never")
         world.sh(
             "p",
@@ -176,3 +186,5 @@ async def test_a_pod_that_fills_the_disk_is_evicted(tmp_path: Path, isolation: s
         assert "exceed" in status["message"]
         assert ("Evicted", status["message"]) in await world.events()
         await until(lambda: world.api.phase("neighbour") == "Running")
+        await world.api.cluster().delete(catalog.POD, "neighbour", "default", grace_period_seconds=1)
+        await until(lambda: world.api.phase("neighbour") == "gone")  # its container would outlive the node
