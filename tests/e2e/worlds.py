@@ -208,7 +208,8 @@ class PartsWorld(World):
 
     def start_part(self, part: str, *options: str, name: str = "") -> None:
         """Start one of our components as a process of its own; ``name`` tells several of one kind apart."""
-        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self._account(part)), *options])
+        account = "hollow-nodes" if "--hollow-nodes" in options else part
+        self._spawn(name or part, [*STRATO, "run", part, "--kubeconfig", str(self._account(account)), *options])
 
     def _account(self, part: str) -> Path:
         """Return the kubeconfig a component uses."""
