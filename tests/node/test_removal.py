@@ -124,3 +124,21 @@ async def test_a_wide_tree_goes_beside_other_work(tmp_path: Path, monkeypatch: p
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     assert turns >= 3
+
+
+async def test_a_removal_that_is_interrupted_holds_nothing_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removal, "AT_ONCE", 10)
+    for number in range(100):
+        (tmp_path / "pod" / "d" / str(number)).mkdir(parents=True)
+    before = len(os.listdir("/proc/self/fd"))
+    remover = TreeRemover()
+    running = asyncio.create_task(remover.run(SystemClock()))
+    await asyncio.sleep(0)
+    remover.remove(str(tmp_path / "pod"))
+    assert len(os.listdir("/proc/self/fd")) > before
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (tmp_path / "pod").exists()

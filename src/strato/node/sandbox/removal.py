@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import count, islice
 
 from strato.clock import Clock
@@ -26,7 +26,7 @@ def remove_tree(path: str) -> None:
     deque(removing(path), maxlen=0)
 
 
-def removing(path: str) -> Iterator[None]:
+def removing(path: str) -> Generator[None]:
     """Remove a directory or file in steps, one entry each."""
     above, name = os.path.split(path)
     try:
@@ -119,7 +119,7 @@ class TreeRemover:
     """Removes trees beside the node's other work: small ones at once, the rest of large ones a few entries a turn."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Iterator[None]] = deque()
+        self._waiting: deque[Generator[None]] = deque()
         self._has_work = asyncio.Event()
 
     def remove(self, path: str) -> None:
@@ -131,13 +131,17 @@ class TreeRemover:
 
     async def run(self, clock: Clock) -> None:
         """Go on with what is large, until cancelled. What is left then is removed by the next node."""
-        while True:
-            await self._has_work.wait()
+        try:
+            while True:
+                await self._has_work.wait()
+                while self._waiting:
+                    if not _advance(self._waiting[0]):
+                        self._waiting.popleft()
+                    await clock.sleep(0)
+                self._has_work.clear()
+        finally:
             while self._waiting:
-                if not _advance(self._waiting[0]):
-                    self._waiting.popleft()
-                await clock.sleep(0)
-            self._has_work.clear()
+                self._waiting.popleft().close()
 
 
 def _advance(steps: Iterator[None]) -> bool:
