@@ -9,6 +9,7 @@ import pytest
 from strato.api.core import Node, Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import EMBEDDED
+from strato.scheduler.config import DEFAULT_TEXT
 from strato.testing.harness import Harness
 from strato.testing.manifests import pod, priority_class, vcjob
 
@@ -88,20 +89,8 @@ def test_room_is_still_made_by_evictions(jumps: tuple[float, ...]) -> None:
                 await h.delete(type(h.job(name)), name)
             await h.eventually(lambda: not h.pods(), timeout_seconds=120)
 
-    config = """
-actions: "enqueue, allocate, preempt, backfill"
-tiers:
-- plugins:
-  - name: priority
-  - name: gang
-  - name: conformance
-- plugins:
-  - name: overcommit
-  - name: drf
-  - name: predicates
-  - name: proportion
-  - name: nodeorder
-"""
+    config = DEFAULT_TEXT.replace("allocate,", "allocate, preempt,")
+    assert "preempt" in config
     play(story, scheduler_config=config)
 
 

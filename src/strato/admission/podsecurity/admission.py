@@ -6,10 +6,15 @@ Source: Kubernetes' Pod Security Admission.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
-from strato.admission.podsecurity.checks import APPARMOR_ANNOTATION, SECCOMP_CONTAINER_ANNOTATION, describe, violations
-from strato.admission.podsecurity.checks import SECCOMP_POD_ANNOTATION as _SECCOMP_POD
+from strato.admission.podsecurity.checks import (
+    APPARMOR_ANNOTATION,
+    SECCOMP_CONTAINER_ANNOTATION,
+    SECCOMP_POD_ANNOTATION,
+    describe,
+    violations,
+)
 from strato.admission.podsecurity.policy import PREFIX, Level, Policy, Standard, policy_of
 from strato.admission.request import AdmissionRequest, Json, Operation, World
 from strato.api import catalog
@@ -34,14 +39,13 @@ def validate_pod(request: AdmissionRequest, world: World) -> None:
     assert pod is not None
     if policy.is_privileged or (request.old_object is not None and not _images_changed(pod, request.old_object)):
         return
-    metadata, spec = pod["metadata"], pod["spec"]
+    broken = _judge((policy.enforce, policy.audit, policy.warn), pod["metadata"], pod["spec"])
     request.audit_annotations[f"{PREFIX}enforce-policy"] = str(policy.enforce)
-    _audit(request, policy, metadata, spec)
-    found = violations(policy.enforce, metadata, spec)
-    if found:
-        text = f'violates PodSecurity "{policy.enforce}": {describe(found)}'
+    _audit(request, policy, broken)
+    if broken[policy.enforce]:
+        text = f'violates PodSecurity "{policy.enforce}": {broken[policy.enforce]}'
         raise forbidden(request.kind, request.name, text)
-    _warn(request, policy, metadata, spec)
+    _warn(request, policy, broken)
 
 
 def validate_workload(request: AdmissionRequest, world: World) -> None:
@@ -50,9 +54,9 @@ def validate_workload(request: AdmissionRequest, world: World) -> None:
     if not (policy.warn.level or policy.audit.level):
         return
     for template in _templates(request):
-        metadata, spec = template.get("metadata") or {}, template.get("spec") or {}
-        _audit(request, policy, metadata, spec)
-        _warn(request, policy, metadata, spec)
+        broken = _judge((policy.audit, policy.warn), template.get("metadata") or {}, template.get("spec") or {})
+        _audit(request, policy, broken)
+        _warn(request, policy, broken)
 
 
 def validate_namespace(request: AdmissionRequest, world: World) -> None:
@@ -80,7 +84,7 @@ def has_no_profile_annotations(request: AdmissionRequest) -> bool:
     assert request.object is not None
     annotations = request.object["metadata"].get("annotations")
     return not annotations or not any(
-        key.startswith((APPARMOR_ANNOTATION, SECCOMP_CONTAINER_ANNOTATION)) or key == _SECCOMP_POD
+        key.startswith((APPARMOR_ANNOTATION, SECCOMP_CONTAINER_ANNOTATION)) or key == SECCOMP_POD_ANNOTATION
         for key in annotations
     )
 
@@ -112,17 +116,20 @@ def _templates(request: AdmissionRequest) -> Iterator[Json]:
         yield place
 
 
-def _audit(request: AdmissionRequest, policy: Policy, metadata: Json, spec: Json) -> None:
-    found = violations(policy.audit, metadata, spec)
-    if found:
-        text = f'would violate PodSecurity "{policy.audit}": {describe(found)}'
+def _judge(standards: Iterable[Standard], metadata: Json, spec: Json) -> dict[Standard, str]:
+    """Return in what a pod breaks each standard, as one line; most namespaces name the same one for several modes."""
+    return {standard: describe(violations(standard, metadata, spec)) for standard in set(standards)}
+
+
+def _audit(request: AdmissionRequest, policy: Policy, broken: Mapping[Standard, str]) -> None:
+    if broken[policy.audit]:
+        text = f'would violate PodSecurity "{policy.audit}": {broken[policy.audit]}'
         request.audit_annotations[f"{PREFIX}audit-violations"] = text
 
 
-def _warn(request: AdmissionRequest, policy: Policy, metadata: Json, spec: Json) -> None:
-    found = violations(policy.warn, metadata, spec)
-    if found:
-        text = f'would violate PodSecurity "{policy.warn}": {describe(found)}'
+def _warn(request: AdmissionRequest, policy: Policy, broken: Mapping[Standard, str]) -> None:
+    if broken[policy.warn]:
+        text = f'would violate PodSecurity "{policy.warn}": {broken[policy.warn]}'
         if text not in request.warnings:
             request.warnings.append(text)
 
