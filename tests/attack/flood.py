@@ -24,7 +24,7 @@ import msgspec
 from strato.api.wire import Request, User
 from strato.clock import SystemClock
 from strato.errors import Unauthorized
-from strato.server import connection
+from strato.http import server as http_server
 from strato.server.embedded import open_server
 from strato.server.flowcontrol import dispatch
 from strato.server.http import HttpServer, create_app, serve
@@ -36,7 +36,7 @@ PROBES = 25
 """How often the other user asks beside each attack."""
 MOST_TURNS = 30
 """Turns, of requests and slices of others, between a request and its answer. Each takes some milliseconds at most."""
-MOST_UNREAD = connection.PIECE_BYTES + (128 << 10) + OBJECT_BYTES
+MOST_UNREAD = http_server.PIECE_BYTES + (128 << 10) + OBJECT_BYTES
 """Bytes a connection may hold for its reader: a piece, and what the transport takes before it says stop."""
 USERS = {name: User(name, ("system:authenticated",)) for name in ("mallory", "alice")}
 

@@ -10,11 +10,11 @@ import pytest
 
 from strato.client import http
 from strato.client.config import ClusterConfig
-from strato.client.connection import Headers
 from strato.client.http import HttpCluster
-from strato.client.pool import Origin, Pool
 from strato.clock import SystemClock
 from strato.errors import Forbidden, Unavailable, UsageError
+from strato.http.client import Headers
+from strato.http.pool import Origin, Pool
 
 Script = Callable[["Peer"], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"

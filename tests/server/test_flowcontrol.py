@@ -14,12 +14,12 @@ import pytest
 from strato.api import catalog
 from strato.api.wire import Response, User
 from strato.clock import VirtualClock, run_virtual
+from strato.http.heads import Head
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.server.flowcontrol import defaults, dispatch
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import Dispatcher, Flow, Level
-from strato.server.heads import Head
 from strato.server.http import create_app
 from strato.server.seed import seed_flow_control
 from strato.server.store import Store

@@ -12,6 +12,7 @@ import pytest
 from strato.api.wire import User
 from strato.clock import VirtualClock
 from strato.errors import Forbidden
+from strato.lru import LruCache
 from strato.metrics import Registry
 from strato.server import http
 from strato.server.api import ApiServer
@@ -22,7 +23,6 @@ from strato.server.auth.policy import Policy
 from strato.server.auth.rbac import Rbac
 from strato.server.auth.tokens import Tokens
 from strato.server.embedded import open_server
-from strato.server.lru import LruCache
 from tests.server.asking import ADMIN, MERGE, Client
 
 RBAC = "rbac.authorization.k8s.io"

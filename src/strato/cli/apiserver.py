@@ -23,6 +23,7 @@ from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.errors import AlreadyExists
+from strato.http.server import Service
 from strato.metrics import Registry
 from strato.server.api import ApiServer
 from strato.server.auth import bootstrap, kubeconfig
@@ -32,7 +33,6 @@ from strato.server.auth.identity import Authenticator
 from strato.server.auth.impersonation import impersonated
 from strato.server.auth.tokens import Tokens
 from strato.server.backups import Backups
-from strato.server.connection import Service
 from strato.server.embedded import open_server
 from strato.server.encryption import load_encryption
 from strato.server.http import HttpServer, create_app, serve

@@ -4,7 +4,6 @@
   over `calls.WireCluster` and `codec`.
 - `link`: a server in another process of ours, for `local.LocalCluster` to call.
 - `kubeconfig`: where a remote cluster is and who we are there.
-- `connection`, `pool`: HTTP/1.1 for small requests and long watches, at a third of a general library's cost.
 - `informer`, `reflector`: a local copy of a collection that keeps itself current.
 - `workqueue`, `retry`, `backoff`: doing things again, politely.
 - `leases`: one leader among several; `events`: telling users what happened.

@@ -1,6 +1,6 @@
 """The client of a Kubernetes API over HTTP(S): a `Request` in and a `Response` out.
 
-Connections are pooled and kept alive (see `strato.client.connection`); watches stream. Only what the server has
+Connections are pooled and kept alive (see `strato.http.client`); watches stream. Only what the server has
 certainly not done is sent again: reads on a connection that turned out dead, requests the server refused for load (429
 with Retry-After), and one attempt with fresh credentials after a 401.
 """
@@ -19,11 +19,11 @@ from strato import __version__
 from strato.api.wire import Request, Response
 from strato.client.calls import WireCluster, retry_after_seconds
 from strato.client.config import Certificate, ClusterConfig, is_server_url
-from strato.client.connection import Answer, Connection, Disconnected
 from strato.client.credentials import Credential, credentials_of
-from strato.client.pool import Origin, Pool
 from strato.clock import Clock
 from strato.errors import Unavailable, UsageError
+from strato.http.client import Answer, Connection, Disconnected
+from strato.http.pool import Origin, Pool
 
 _MAX_CONNECTIONS = 192
 """More than the writes of a component that may be under way and its watches together."""

@@ -1,6 +1,6 @@
 """HTTP for the server's core: who asks, what only a transport answers, and the port that is listened on.
 
-No framework and no router: the core routes. The protocol itself is in `strato.server.connection`.
+No framework and no router: the core routes. The protocol itself is in `strato.http.server`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
 from strato.clock import Clock, SystemClock
 from strato.errors import ApiError, BadRequest, StratoError, UnsupportedMedia
+from strato.http.heads import Head
+from strato.http.parser import MAX_BODY_BYTES, too_large
+from strato.http.server import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Connections, Service
 from strato.metrics import Registry
 from strato.server.bodies import INLINE_BYTES, is_slow, parsed
-from strato.server.connection import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Connections, Service
 from strato.server.flowcontrol.control import FlowControl
-from strato.server.heads import Head
 from strato.server.ownpaths import OwnPaths, Ready
-from strato.server.reading import MAX_BODY_BYTES, too_large
 
 _SHUTDOWN_SECONDS = 2
 _BACKLOG = 2048

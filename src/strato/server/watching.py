@@ -10,10 +10,10 @@ import msgspec
 from strato.api.kinds import Kind
 from strato.api.status import to_status
 from strato.errors import Gone
+from strato.http.streaming import LARGE_BYTES
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
 from strato.server.objects import at_revision
-from strato.server.outflow import LARGE_BYTES
 from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
 from strato.server.store import Change, Store, Watcher
 

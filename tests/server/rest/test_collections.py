@@ -13,10 +13,11 @@ import pytest
 
 from strato.api.wire import Request, Response
 from strato.clock import VirtualClock, run_virtual
-from strato.server import outflow, watching
+from strato.http import streaming
+from strato.http.streaming import Pushing
+from strato.server import watching
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
-from strato.server.outflow import Pushing
 from strato.server.rest import collections
 from tests.server.asking import ADMIN, Client
 
@@ -238,7 +239,7 @@ def test_a_reader_that_reads_gets_the_start_of_a_watch_without_delay(
 ) -> None:
     monkeypatch.setattr(watching, "CHUNK_BYTES", 16 * 1024)
     monkeypatch.setattr(watching, "SLICE_SECONDS", 1e-4)
-    for module in (watching, outflow):
+    for module in (watching, streaming):
         monkeypatch.setattr(module, "LARGE_BYTES", 8 * 1024)
 
     async def main(server: ApiServer, client: Client) -> None:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.api.core import PodSpec
-from strato.client.connection import Connection
+from strato.http.client import Connection
 from strato.scheduler.arguments import arg, seconds
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.nodes import NodeTable, Rows

@@ -12,12 +12,12 @@ import msgspec
 from strato.api.wire import Handler, Pushed, Request, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError
+from strato.http.heads import Head
+from strato.http.server import Service
 from strato.server.audit.events import Body, Record, base_of
 from strato.server.audit.log import AuditLog
 from strato.server.audit.policy import Level, Policy
 from strato.server.bodies import is_json, read_body
-from strato.server.connection import Service
-from strato.server.heads import Head
 from strato.server.path import parse_path, verb_of
 from strato.server.rest.rights import Attributes, Authorizer, attributes_of
 

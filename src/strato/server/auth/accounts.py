@@ -24,8 +24,8 @@ from strato.api.kinds import Kind
 from strato.api.wire import User
 from strato.clock import Clock, parse_time
 from strato.errors import UsageError
+from strato.lru import LruCache
 from strato.server.auth.files import write_secret
-from strato.server.lru import LruCache
 from strato.server.rest.tokens import API_AUDIENCE
 
 Json = Mapping[str, Any]

@@ -7,10 +7,10 @@ from typing import Any
 
 from strato.api.wire import User
 from strato.errors import NotFound, Unauthorized
+from strato.lru import LruCache
 from strato.server.auth.accounts import AccountTokens, LookUp
 from strato.server.auth.ca import CertificateAuthority, Peer
 from strato.server.auth.tokens import Tokens
-from strato.server.lru import LruCache
 from strato.server.rest.rights import ANONYMOUS
 from strato.server.rest.tokens import API_AUDIENCE
 

@@ -15,8 +15,8 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.selectors import InvalidSelector, parse_field_selector
 from strato.api.wire import User
+from strato.lru import LruCache
 from strato.server.auth.policy import compile_rule
-from strato.server.lru import LruCache
 from strato.server.store import Change, Store
 
 NODES_GROUP = "system:nodes"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from strato.api.wire import User
+from strato.lru import LruCache
 from strato.server.auth.policy import Policy, Rule
-from strato.server.lru import LruCache
 
 MASTERS = "system:masters"
 """Members may do everything, whatever the objects say."""

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 connection of a client: requests in (`strato.server.reading`), each answered in its turn.
+"""An HTTP/1.1 connection of a client: requests in (`strato.http.parser`), each answered in its turn.
 
 What an API server needs: answers in one write, streams that stop where their reader does not keep up, requests sent
 ahead (pipelining) answered in order. A request costs no task, no event and no future, unless its answer lies elsewhere:
@@ -17,9 +17,9 @@ from typing import Any, Protocol, cast
 from strato.api.wire import Pushed, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError, TooManyRequests
-from strato.server.heads import AnswerHeads, Head, header_lines
-from strato.server.outflow import GZIP_LEVEL, Pulling, Pushing, close_stream, pieces, squeezed
-from strato.server.reading import MAX_BODY_BYTES, Exchange, RequestReader, too_large
+from strato.http.heads import AnswerHeads, Head, header_lines
+from strato.http.parser import MAX_BODY_BYTES, Exchange, RequestReader, too_large
+from strato.http.streaming import GZIP_LEVEL, Pulling, Pushing, close_stream, pieces, squeezed
 
 GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""

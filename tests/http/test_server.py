@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from strato.api.wire import Response, User
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Unauthorized
-from strato.server import connection, outflow, reading
-from strato.server.connection import Connection, Connections
-from strato.server.heads import Head
+from strato.http import parser, streaming
+from strato.http import server as http_server
+from strato.http.heads import Head
+from strato.http.server import Connection, Connections
 
 
 class Echo:
@@ -220,7 +221,7 @@ def test_answers_do_not_depend_on_how_requests_arrive(
             400,
             id="a chunk without a length",
         ),
-        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * (reading.MAX_HEAD_BYTES + 1), 431, id="no end"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * (parser.MAX_HEAD_BYTES + 1), 431, id="no end"),
     ],
 )
 @pytest.mark.parametrize("before", [b"", REQUESTS[0]], ids=["alone", "after a request that is fine"])
@@ -292,7 +293,7 @@ def test_who_waits_for_a_word_before_the_body_gets_it_when_the_request_has_its_t
 @pytest.mark.parametrize("chunked", [False, True], ids=["announced", "in chunks"])
 def test_of_a_body_that_is_too_long_nothing_is_kept_and_the_next_request_is_answered(chunked: bool) -> None:
     async def main() -> None:
-        size = reading.MAX_BODY_BYTES + 10
+        size = parser.MAX_BODY_BYTES + 10
         piece = b"x" * 65_536
         said = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: %d" % size
         _, wire = connect(Echo())
@@ -388,7 +389,7 @@ def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
         _, wire = connect(service)
         wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in range(200):
-            await asyncio.sleep(outflow.PACE_SECONDS * 1.1)
+            await asyncio.sleep(streaming.PACE_SECONDS * 1.1)
             source.give()
             await asyncio.sleep(0)
             assert source.taken == source.chunks
@@ -399,9 +400,9 @@ def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
             await asyncio.sleep(0.001)
             flushes += source.taken != before
             assert source.chunks - source.taken <= 22  # what comes in `GATHER_SECONDS`
-        assert flushes <= outflow.AT_ONCE + (loop.time() - began) / outflow.GATHER_SECONDS + 1
-        await asyncio.sleep(outflow.GATHER_SECONDS)
-        await asyncio.sleep(outflow.PACE_SECONDS)
+        assert flushes <= streaming.AT_ONCE + (loop.time() - began) / streaming.GATHER_SECONDS + 1
+        await asyncio.sleep(streaming.GATHER_SECONDS)
+        await asyncio.sleep(streaming.PACE_SECONDS)
         source.give()
         await asyncio.sleep(0)
         assert source.taken == source.chunks
@@ -416,7 +417,7 @@ def test_a_few_events_in_a_row_are_not_held_up() -> None:
         source = service.stream = Source(0)
         _, wire = connect(service)
         wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
-        for _ in range(outflow.AT_ONCE):
+        for _ in range(streaming.AT_ONCE):
             source.give()
             await asyncio.sleep(0)
             assert source.taken == source.chunks
@@ -472,15 +473,15 @@ def test_a_silent_connection_ends_in_its_time_but_not_while_it_waits_for_us() ->
         service.gates["/slow"] = asyncio.Event()
         _, wire = connect(service)
         wire.deliver(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-        await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
+        await asyncio.sleep(http_server.KEEP_ALIVE_SECONDS - 1)
         wire.deliver(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")
-        await asyncio.sleep(connection.KEEP_ALIVE_SECONDS * 5.5)
+        await asyncio.sleep(http_server.KEEP_ALIVE_SECONDS * 5.5)
         assert not wire.closed
         service.gates["/slow"].set()
-        await asyncio.sleep(connection.KEEP_ALIVE_SECONDS - 1)
+        await asyncio.sleep(http_server.KEEP_ALIVE_SECONDS - 1)
         assert wire.written.count(b"HTTP/1.1 200") == 2
         assert not wire.closed
-        await asyncio.sleep(2 + connection.LOOK_SECONDS)
+        await asyncio.sleep(2 + http_server.LOOK_SECONDS)
         assert wire.closed
 
     in_virtual_time(main)
@@ -497,7 +498,7 @@ def test_a_request_that_comes_in_drops_is_cut_off(begin: bytes) -> None:
     async def main() -> None:
         _, wire = connect(Echo())
         wire.deliver(begin)
-        for _ in range(2 * int(connection.KEEP_ALIVE_SECONDS)):
+        for _ in range(2 * int(http_server.KEEP_ALIVE_SECONDS)):
             if wire.closed:
                 break
             wire.deliver(b"X")
@@ -695,15 +696,15 @@ def test_when_all_connections_are_taken_who_has_most_makes_room() -> None:
 @pytest.mark.parametrize(
     ("sent", "seconds"),
     [
-        (b"", connection.STRANGER_SECONDS),
-        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ", connection.STRANGER_SECONDS),
+        (b"", http_server.STRANGER_SECONDS),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ", http_server.STRANGER_SECONDS),
         (
             b"GET / HTTP/1.1\r\nhost: x\r\nx-user: a\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\nx-a: ",
-            connection.REQUEST_SECONDS,
+            http_server.REQUEST_SECONDS,
         ),
         (
             b"POST / HTTP/1.1\r\nhost: x\r\nx-user: a\r\ncontent-length: 9000\r\n\r\n",
-            connection.REQUEST_SECONDS,
+            http_server.REQUEST_SECONDS,
         ),
     ],
     ids=["nothing", "part of a head", "part of a second head", "part of a body"],
@@ -719,7 +720,7 @@ def test_who_sends_byte_by_byte_has_so_much_time(sent: bytes, seconds: float) ->
             waited += 5
             if sent and not wire.closed:
                 wire.deliver(b"x")
-        assert seconds <= waited <= seconds + 2 * connection.LOOK_SECONDS
+        assert seconds <= waited <= seconds + 2 * http_server.LOOK_SECONDS
         await settle()
         assert not connections.open
 
@@ -733,9 +734,9 @@ def test_a_reader_that_takes_nothing_is_let_go_and_what_it_asked_for_as_well() -
         connections, wire = connect(service)
         wire.deliver(b"GET /stream HTTP/1.1\r\nhost: x\r\n\r\n")
         wire.protocol.pause_writing()
-        await asyncio.sleep(connection.STALLED_SECONDS - 1)
+        await asyncio.sleep(http_server.STALLED_SECONDS - 1)
         assert not wire.closed
-        await asyncio.sleep(1 + connection.LOOK_SECONDS)
+        await asyncio.sleep(1 + http_server.LOOK_SECONDS)
         assert wire.closed
         assert service.stream.closed
         assert not connections.open
@@ -749,7 +750,7 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
             def answer(
                 self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
             ) -> Awaitable[Response] | None:
-                answered(Response(200, bytes(4 * connection.PIECE_BYTES + 7)))
+                answered(Response(200, bytes(4 * http_server.PIECE_BYTES + 7)))
                 return None
 
         _, wire = connect(Large())
@@ -757,14 +758,14 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
 
         def paused(data: Any) -> None:
             write(data)
-            if len(data) >= connection.PIECE_BYTES:
+            if len(data) >= http_server.PIECE_BYTES:
                 wire.protocol.pause_writing()
 
         wire.write = paused  # type: ignore[method-assign]
         wire.deliver(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
         for pieces in range(1, 5):
             await settle()
-            assert connection.PIECE_BYTES * pieces < len(wire.written) < connection.PIECE_BYTES * pieces + 1000
+            assert http_server.PIECE_BYTES * pieces < len(wire.written) < http_server.PIECE_BYTES * pieces + 1000
             wire.protocol.resume_writing()
         await settle()
         assert wire.written.count(b"HTTP/1.1 200") == 2  # the next one begins when this one has been taken

@@ -16,7 +16,7 @@ import httptools
 
 from strato.api.wire import Response, User
 from strato.errors import ApiError, TooLarge
-from strato.server.heads import NAMES, Head, read_target
+from strato.http.heads import NAMES, Head, read_target
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""

@@ -7,7 +7,7 @@ import ssl
 from collections import deque
 from typing import NamedTuple
 
-from strato.client.connection import Connection, Disconnected
+from strato.http.client import Connection, Disconnected
 
 _KEEP_SECONDS = 75.0
 """How long a connection without work is trusted; API servers close theirs after 90."""

@@ -1,0 +1,8 @@
+"""Room `http`: both halves of HTTP/1.1, for the API server and its client and for every other port and call.
+
+Knows nothing of Kubernetes but the form of a request and of an answer (`strato.api.wire`).
+
+- `parser`, `heads`: requests out of bytes, and what is refused on the way; heads of answers
+- `server`, `streaming`: a client's connection, answers in order and streams at their reader's pace
+- `client`, `pool`: a connection to a server, and several of them used again
+"""
