@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ YAML = "application/yaml"
         pytest.param(b"[" + b"1," * MAX_VALUES + b"1]", TooLarge, id="many numbers"),
         pytest.param(b"[" + b"[]," * MAX_VALUES + b"1]", TooLarge, id="many lists"),
         pytest.param(b"[" + b'"",' * MAX_VALUES + b"1]", TooLarge, id="many texts"),
-        pytest.param(b"[" + b'"' * 1_000_000, TooLarge, id="many quotes"),
+        pytest.param(b"[" + b'"' * 1_000_000, BadRequest, id="many quotes"),
         pytest.param(b'"' + b"a" * (3 << 20) + b'"', TooLarge, id="3 MiB"),
         pytest.param(b"[" + b"9" * 5000 + b"]", BadRequest, id="an integer of 5,000 digits"),
         pytest.param(b"[" + (b"0." + b"1" * 1000 + b",") * 100 + b"1]", BadRequest, id="numbers of 1,000 digits"),
@@ -51,6 +52,13 @@ def test_what_is_inside_texts_does_not_count() -> None:
     text = ",[{" * 200_000 + '\\"' * 20_000
     assert read_body(msgspec.json.encode({"a": text}), "application/json") == {"a": text}
     assert read_body(json.dumps(["9" * 5000] * 20).encode(), "") == ["9" * 5000] * 20
+
+
+def test_long_numbers_are_looked_for_in_time_linear_in_the_body() -> None:
+    body = b"[" + b",".join([b"1" * 390] * 7600) + b"]"
+    before = time.thread_time()
+    assert len(read_body(body, "")) == 7600
+    assert time.thread_time() - before < 0.5, "CPU of this thread; a search that begins anew at each digit takes 1.0 s"
 
 
 def test_the_largest_that_is_read() -> None:
