@@ -1,12 +1,12 @@
 """Evictions decided twice, or in vain: random interleavings of cycles, echoes and failures.
 
 ``python -m tests.attack.evictions --count N --seed S``. Each round builds a full cluster, lets important pods come, and
-runs the scheduler's own cycle, world, evictor and ledger against an API that is told when to do what: requests are
-answered late, lost before or after they took effect, refused; watches tell of each pod in order but late, twice, or by
-a new list; the scheduler dies and starts again, pods are deleted and replaced by namesakes. After each step all sums
-are compared with those made from scratch. What counts as a finding: a pod evicted twice, more pods deleted than the
-important ones need, a node over its capacity, wrong sums, and pods left waiting at the end. One pod more is allowed for
-each eviction that the API refused and each restart: half of a gang's room may then go to others.
+runs the scheduler's own cycle, world, evictor and eviction records against an API that is told when to do what:
+requests are answered late, lost before or after they took effect, refused; watches tell of each pod in order but late,
+twice, or by a new list; the scheduler dies and starts again, pods are deleted and replaced by namesakes. After each
+step all sums are compared with those made from scratch. What counts as a finding: a pod evicted twice, more pods
+deleted than the important ones need, a node over its capacity, wrong sums, and pods left waiting at the end. One pod
+more is allowed for each eviction that the API refused and each restart: half of a gang's room may then go to others.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from strato.scheduler.cache.tasks import BINDING, HOLDS_RESOURCES, PENDING, RELE
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.evictionrecords import NEEDLESS, EvictionRecords
 from strato.scheduler.evictor import Evictor
-from strato.scheduler.ledger import NEEDLESS, Ledger
 from strato.scheduler.placement import Placer
 from strato.scheduler.plan import Bind, Eviction, Plan
 from tests.scheduler import worlds
@@ -246,7 +246,7 @@ class Round:
         recorder: Any = _Quiet()
         cluster: Any = _Requests()
         clock: Any = self.clock
-        self.ledger = Ledger(there=self._is_there)
+        self.records = EvictionRecords(there=self._is_there)
         self.evictor = Evictor(cluster, clock, self.world, recorder, self._on_refused)
         self.calls: list[tuple[_Call, Coroutine[_Call, Any, Any], Eviction | None]] = []
         self.later: list[Eviction] = []
@@ -272,8 +272,8 @@ class Round:
             if eviction.task.uid in self.under_way:
                 raise Finding(f"{eviction.task.uid} is evicted twice")
             self.under_way.add(eviction.task.uid)
-        self.ledger.look(self.world.tasks, self.clock.time)
-        self.ledger.note(plan.evictions, self.world.nodes.names, self.clock.time)
+        self.records.look(self.world.tasks, self.clock.time)
+        self.records.note(plan.evictions, self.world.nodes.names, self.clock.time)
         self.counts["evictions"] += len(plan.evictions)
         self.later += plan.evictions
         return plan
@@ -281,7 +281,7 @@ class Round:
     def _on_refused(self, eviction: Eviction) -> None:
         self.counts["taken back"] += 1
         self.under_way.remove(eviction.task.uid)
-        self.ledger.refused(eviction.task.key, eviction.task.uid, self.clock.time)
+        self.records.refused(eviction.task.key, eviction.task.uid, self.clock.time)
 
     def begin(self) -> None:
         """Have a worker take an eviction."""
@@ -339,7 +339,7 @@ class Round:
             self.api.change(task.name, spec={"nodeName": bind.node})
             self._check_capacity(bind.node)
             self.taken += task.name.startswith("low")
-            self.ledger.started(task.key, self.clock.time, bind.node)
+            self.records.started(task.key, self.clock.time, bind.node)
             return
         if self.world.tasks.get(task.key) is not task:
             return
@@ -494,8 +494,8 @@ class Round:
         needed = self.needed + (self.taken if freed else 0) + self.counts["refused"] + self.counts["restarts"]
         if len(self.api.deleted) > needed:
             raise Finding(f"{len(self.api.deleted)} pods deleted where {needed} suffice")
-        if not freed and any(entry.outcome == NEEDLESS for entry in self.ledger.entries):
-            raise Finding("the ledger has a needless eviction")
+        if not freed and any(entry.outcome == NEEDLESS for entry in self.records.entries):
+            raise Finding("the records have a needless eviction")
 
     def run(self) -> None:
         """Do everything at random, then let all come to rest."""

@@ -12,11 +12,11 @@ from strato.api.core import Pod
 from strato.api.wire import Request
 from strato.errors import ApiError, Conflict, Forbidden, TooManyRequests, Unavailable
 from strato.scheduler.config import parse_config
-from strato.scheduler.ledger import NEEDLESS, REFUSED, STARTED
+from strato.scheduler.evictionrecords import NEEDLESS, REFUSED, STARTED
 from strato.testing.faults import Fault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, play
-from tests.scheduler.test_ledger import EVICTING, HIGH
+from tests.scheduler.test_evictionrecords import EVICTING, HIGH
 from tests.scheduler.test_service import create
 
 VICTIMS = ("v0", "v1", "v2")
@@ -91,8 +91,8 @@ def one_goes(rule: Callable[[Request], ApiError | Fault | None], seconds: float 
         await s.clock.sleep(60.0)
         assert await end_leaving(s) == []
         assert len(gone) == 1
-        assert {e.outcome for e in s.scheduler.ledger.entries} <= {STARTED, REFUSED}
-        assert not any(e.outcome == NEEDLESS for e in s.scheduler.ledger.entries)
+        assert {e.outcome for e in s.scheduler.eviction_records.entries} <= {STARTED, REFUSED}
+        assert not any(e.outcome == NEEDLESS for e in s.scheduler.eviction_records.entries)
 
     play(story, config=parse_config(EVICTING))
     return settings[0]
@@ -112,7 +112,7 @@ def one_goes(rule: Callable[[Request], ApiError | Fault | None], seconds: float 
 )
 def test_an_eviction_without_a_clear_answer_goes_on_until_there_is_one(answer: ApiError | Fault) -> None:
     s = one_goes(Answers(answer), seconds=200.0)
-    assert len(s.scheduler.ledger.entries) == 1
+    assert len(s.scheduler.eviction_records.entries) == 1
 
 
 def test_a_victim_that_may_not_be_deleted_stays_as_it_was_and_another_goes() -> None:
@@ -142,7 +142,7 @@ def test_a_victim_that_may_not_be_deleted_stays_as_it_was_and_another_goes() -> 
         pod = await s.admin.get(Pod, spared, "ns")
         words = {c.type: c.status for c in pod.status.conditions}
         assert (words["Ready"], words["DisruptionTarget"]) == ("True", "False")
-        assert [e.outcome for e in s.scheduler.ledger.entries] == [REFUSED, STARTED]
+        assert [e.outcome for e in s.scheduler.eviction_records.entries] == [REFUSED, STARTED]
         await s.clock.sleep(5.0)
         events = await s.admin.list(catalog.EVENT)
         assert any(b"EvictFailed" in bytes(str(event), "utf-8") for event in events.items)

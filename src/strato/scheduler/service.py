@@ -33,7 +33,7 @@ from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.ledger import Entry, Ledger
+from strato.scheduler.evictionrecords import EvictionRecord, EvictionRecords
 from strato.scheduler.pace import Pace
 from strato.scheduler.placement import Placer, warm_up
 from strato.scheduler.plan import Eviction, Failure, Plan, PodVerdict
@@ -119,7 +119,7 @@ class Scheduler:
         self._config = config if isinstance(config, Config) else default_config()
         if self._path is not None:
             self._config = read_config(self._path)
-        self._stamps = self._read_stamps()
+        self._stamps = self._read_stamps(self._config)
         self._period = period_seconds
         self._default_queue = default_queue
         registry = metrics or Registry()
@@ -158,7 +158,7 @@ class Scheduler:
         self._decided_openings = -1
         self._decided_version = -1
         self._cycles = 0
-        self.ledger = Ledger(settled=self._measures.settled, there=self._holds_its_place)
+        self.eviction_records = EvictionRecords(settled=self._measures.settled, there=self._holds_its_place)
         """Who was evicted for whom, and whether it helped."""
         self._verdicts: dict[str, Sequence[Verdict]] = {}
         self._pods: dict[str, PodVerdict] = {}
@@ -264,15 +264,16 @@ class Scheduler:
         if world.version == self._decided_version and not self._config.time_based:
             return 0
         started = self._clock.monotonic()
+        now = self._clock.now()
         self._decided_openings = world.openings
         self._cycles += 1
         waits = self._may_wait()
         if waits:
             world.waiting_changes = []
         try:
-            plan = await suspendable(self._decide) if waits else self._decide()
+            plan = await suspendable(lambda: self._decide(now)) if waits else self._decide(now)
             self._decided_version = world.version
-            self._act(plan, started)
+            self._act(plan, started, now)
         finally:
             world.close()
         return len(plan.binds)
@@ -281,19 +282,19 @@ class Scheduler:
         """Whether a cycle may wait for answers from outside; in virtual time all wait with it."""
         return EXTENDER in self._plugin_names() and not isinstance(self._clock, VirtualClock)
 
-    def _decide(self) -> Plan:
+    def _decide(self, now: float) -> Plan:
         return run_cycle(
             self.world,
             self._config,
-            now=self._clock.now(),
+            now=now,
             rng=self._random,
             uid=f"session-{self._cycles}",
             placer=self._placer,
             observe=self._measures.took,
         )
 
-    def _act(self, plan: Plan, started: float) -> None:
-        """Hand a plan over to those who carry it out and those who tell of it."""
+    def _act(self, plan: Plan, started: float, now: float) -> None:
+        """Hand over a plan that was decided at ``now`` to those who carry it out and those who report it."""
         world = self.world
         if world.flow_wanted:
             self._flow_wanted.set()
@@ -303,13 +304,13 @@ class Scheduler:
         for failure in plan.failures:
             self._on_failure(failure)
         if plan.binds:
-            self._measures.decided(plan.binds, self._clock.now())
+            self._measures.decided(plan.binds, now)
             self._binder.bind(plan.binds, plan.choices)
         for task in plan.admitted.values():
             self._binder.admit(task)
-        self.ledger.look(world.tasks, self._clock.now())
+        self.eviction_records.look(world.tasks, now)
         if plan.evictions:
-            self.ledger.note(plan.evictions, world.nodes.names, self._clock.now())
+            self.eviction_records.note(plan.evictions, world.nodes.names, now)
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
         self._reported.set()
@@ -348,33 +349,38 @@ class Scheduler:
             return  # nothing to look for; a simulated week would be spent on ticks
         while True:
             await self._clock.sleep(self._period)
-            stamps = await self._off_loop(self._read_stamps)
-            self.world.when_closed(functools.partial(self._on_tick, stamps))
+            self._stamps, config = await self._off_loop(self._reread)
+            self.world.when_closed(functools.partial(self._on_tick, config))
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         """Do what touches a disk in a thread; virtual time knows none."""
         return work() if isinstance(self._clock, VirtualClock) else await asyncio.to_thread(work)
 
-    def _on_tick(self, stamps: dict[Path, _Stamp | None]) -> None:
-        self._reload(stamps)
+    def _reread(self) -> tuple[dict[Path, _Stamp | None], Config | InvalidInput | None]:
+        """Read the configuration again if a file of it changed; return the stamps of its files, and what it says."""
+        stamps = self._read_stamps(self._config)
+        if stamps == self._stamps or None in stamps.values():
+            return self._stamps, None
+        try:
+            config = read_config(self._path) if self._path is not None else reread(self._config)
+        except InvalidInput as error:
+            return stamps, error
+        return {file: stamps.get(file, stamp) for file, stamp in self._read_stamps(config).items()}, config
+
+    def _on_tick(self, config: Config | InvalidInput | None) -> None:
+        if isinstance(config, InvalidInput):
+            _log.error("configuration not taken, the one in force stays: %s", config)
+            self._tell("BadConfiguration", f"not taken, the one in force stays: {config}")
+        elif config is not None:
+            self._reconfigure(config)
         waits = self.world.with_pending or self.world.waiting_for_queue
         if self._config.time_based and (waits or "shuffle" in self._config.actions):
             self.world.openings += 1
             self.wake()
 
-    def _reload(self, stamps: dict[Path, _Stamp | None]) -> None:
-        """Take the configuration file again when it changed; keep what runs when it is bad."""
-        if stamps == self._stamps or None in stamps.values():
-            return
-        self._stamps = stamps
-        try:
-            config = read_config(self._path) if self._path is not None else reread(self._config)
-        except InvalidInput as error:
-            _log.error("configuration not taken, the one in force stays: %s", error)
-            self._tell("BadConfiguration", f"not taken, the one in force stays: {error}")
-            return
+    def _reconfigure(self, config: Config) -> None:
+        """Decide by another configuration from now on."""
         self._config = config
-        self._stamps = self._read_stamps()
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()
         self.world.openings += 1
@@ -449,14 +455,14 @@ class Scheduler:
     def _on_bound(self, task: Task) -> None:
         self._series.bound(task, self._clock.now())
         node = self.world.nodes.names[task.row] if task.row >= 0 else ""
-        self.ledger.started(task.key, self._clock.now(), node)
+        self.eviction_records.started(task.key, self._clock.now(), node)
 
-    def _holds_its_place(self, entry: Entry) -> bool:
+    def _holds_its_place(self, entry: EvictionRecord) -> bool:
         victim = self.world.tasks.get(entry.victim)
         return victim is not None and victim.uid == entry.uid and victim.row >= 0
 
     def _on_eviction_refused(self, eviction: Eviction) -> None:
-        self.ledger.refused(eviction.task.key, eviction.task.uid, self._clock.now())
+        self.eviction_records.refused(eviction.task.key, eviction.task.uid, self._clock.now())
 
     def _on_staged(self, task: Task, stage: str, seconds: float) -> None:
         self._measures.staged(task, stage, seconds, self._clock.now())
@@ -476,9 +482,9 @@ class Scheduler:
         if queue is not None and queue.view is not None:
             self._recorder.event(queue.view, WARNING, reason, text)
 
-    def _read_stamps(self) -> dict[Path, _Stamp | None]:
+    def _read_stamps(self, config: Config) -> dict[Path, _Stamp | None]:
         """Return what tells whether the configuration file, or a file a plugin comes from, has changed."""
-        files = self._config.files if self._path is None else (self._path, *self._config.files)
+        files = config.files if self._path is None else (self._path, *config.files)
         return {file: _stamp(file) for file in files}
 
 

@@ -16,9 +16,9 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.dryrun.decisions import to_json
 from strato.scheduler.dryrun.examine import examine
 from strato.scheduler.dryrun.run import settle
+from strato.scheduler.evictionrecords import STARTED, EvictionRecords
 from strato.scheduler.flow.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest
 from strato.scheduler.flow.gains import weight
-from strato.scheduler.ledger import STARTED, Ledger
 from strato.scheduler.plan import Plan
 from tests.scheduler import worlds
 from tests.scheduler.test_examine import copy
@@ -264,16 +264,16 @@ def test_off_nothing_is_evicted_and_nothing_remembered() -> None:
     assert "flow" not in world.memory
 
 
-def test_the_ledger_knows_whom_an_eviction_helped() -> None:
+def test_the_records_know_whom_an_eviction_helped() -> None:
     world = worlds.world(worlds.queue(), *CLASSES, NODES[0], LOW, running("low-0", "low", "n0", cpu="2"))
     worlds.feed(world, *gang("g", 1, cpu="2"))
-    ledger = Ledger()
+    records = EvictionRecords()
     plan = worlds.cycle(world, PREEMPTION, now=NOW)
-    ledger.note(plan.evictions, world.nodes.names, NOW)
+    records.note(plan.evictions, world.nodes.names, NOW)
     settle(plan, world)
     for bind in worlds.cycle(world, PREEMPTION, now=NOW + 1).binds:
-        ledger.started(bind.task.key, NOW + 1)
-    (entry,) = ledger.entries
+        records.started(bind.task.key, NOW + 1)
+    (entry,) = records.entries
     assert (entry.victim, entry.beneficiary, entry.action, entry.node) == ("ns/low-0", "ns/g-0", "flow", "n0")
     assert entry.outcome == STARTED
 

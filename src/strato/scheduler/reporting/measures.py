@@ -9,7 +9,7 @@ from strato.metrics import Registry
 from strato.scheduler.cache.jobs import Job
 from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
-from strato.scheduler.ledger import Entry
+from strato.scheduler.evictionrecords import EvictionRecord
 from strato.scheduler.plan import Bind, Failure, Plan
 
 
@@ -123,7 +123,7 @@ class Measures:
             self._read = created, parse_time(created)
         return max(0.0, now - self._read[1]) * 1000
 
-    def settled(self, entry: Entry) -> None:
+    def settled(self, entry: EvictionRecord) -> None:
         """Note what became of an eviction's beneficiary."""
         self._outcomes.labels(entry.action, entry.outcome).inc()
 

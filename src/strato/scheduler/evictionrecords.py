@@ -1,4 +1,4 @@
-"""`Ledger`: who was evicted for whom, and whether it helped.
+"""`EvictionRecords`: who was evicted for whom, and whether it helped.
 
 Every eviction names its beneficiary; the entry stays open until the beneficiary has been bound (``started``), or has
 gone without ever running (``abandoned``), or the API refused to delete the victim (``refused``). When the beneficiary
@@ -21,14 +21,14 @@ ABANDONED: Final = "abandoned"
 NEEDLESS: Final = "needless"
 REFUSED: Final = "refused"
 
-Settled = Callable[["Entry"], None]
+Settled = Callable[["EvictionRecord"], None]
 """Called with an entry when its outcome is known."""
-There = Callable[["Entry"], bool]
+There = Callable[["EvictionRecord"], bool]
 """Tells of an entry whether its victim still holds its place."""
 
 
 @dataclass(slots=True)
-class Entry:
+class EvictionRecord:
     """One eviction.
 
     Attributes:
@@ -51,7 +51,7 @@ class Entry:
     settled_at: float = 0.0
 
 
-class Ledger:
+class EvictionRecords:
     """The newest evictions.
 
     Args:
@@ -61,15 +61,15 @@ class Ledger:
     """
 
     def __init__(self, limit: int = 10_000, settled: Settled | None = None, there: There = lambda _: False) -> None:
-        self._entries: deque[Entry] = deque(maxlen=limit)
-        self._open: dict[str, list[Entry]] = {}
+        self._entries: deque[EvictionRecord] = deque(maxlen=limit)
+        self._open: dict[str, list[EvictionRecord]] = {}
         self._settled = settled
         self._there = there
-        self._late: list[Entry] = []
+        self._late: list[EvictionRecord] = []
         """Those whose beneficiary has a place although the victim has not gone."""
 
     @property
-    def entries(self) -> Sequence[Entry]:
+    def entries(self) -> Sequence[EvictionRecord]:
         """All entries, the oldest first."""
         return tuple(self._entries)
 
@@ -78,7 +78,7 @@ class Ledger:
         for eviction in evictions:
             task = eviction.task
             node = names[task.row] if task.row >= 0 else ""
-            entry = Entry(task.key, task.uid, eviction.beneficiary, eviction.action, node, now)
+            entry = EvictionRecord(task.key, task.uid, eviction.beneficiary, eviction.action, node, now)
             self._entries.append(entry)
             if entry.beneficiary:
                 self._open.setdefault(entry.beneficiary, []).append(entry)
@@ -92,7 +92,7 @@ class Ledger:
                 else:
                     self._settle(entry, STARTED, now)
 
-    def _hand_on(self, entry: Entry, node: str = "") -> bool:
+    def _hand_on(self, entry: EvictionRecord, node: str = "") -> bool:
         """Let a victim make room for somebody whose own victim's room (on a node) was taken, if there is one."""
         for entries in self._open.values():
             for other in entries:
@@ -121,7 +121,7 @@ class Ledger:
             for entry in self._open.pop(key):
                 self._settle(entry, ABANDONED, now)
 
-    def _settle(self, entry: Entry, outcome: str, now: float) -> None:
+    def _settle(self, entry: EvictionRecord, outcome: str, now: float) -> None:
         entry.outcome, entry.settled_at = outcome, now
         if self._settled is not None:
             self._settled(entry)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
-from strato.scheduler.ledger import ABANDONED, STARTED, Ledger
+from strato.scheduler.evictionrecords import ABANDONED, STARTED, EvictionRecords
 from strato.scheduler.placement import Placer
 from tests.scheduler import worlds
 from tests.scheduler.test_properties import GREEDY as FULL
@@ -86,18 +86,18 @@ tiers:
     assert worlds.cycle(worlds.world(*objects), reclaim).evictions == []
 
 
-def test_ledger_knows_what_became_of_the_beneficiary() -> None:
+def test_records_know_what_became_of_the_beneficiary() -> None:
     world = worlds.world(*full_node())
     plan = worlds.cycle(world, EVICTING)
     settled: list[str] = []
-    ledger = Ledger(settled=lambda entry: settled.append(entry.outcome))
-    ledger.note(plan.evictions, world.nodes.names, now=5.0)
-    (entry,) = ledger.entries
+    records = EvictionRecords(settled=lambda entry: settled.append(entry.outcome))
+    records.note(plan.evictions, world.nodes.names, now=5.0)
+    (entry,) = records.entries
     assert (entry.victim, entry.beneficiary, entry.action, entry.node) == ("ns/low", "ns/high", "preempt", "n")
-    ledger.look(world.tasks, now=6.0)
+    records.look(world.tasks, now=6.0)
     assert settled == []
-    ledger.started("ns/high", now=7.0)
+    records.started("ns/high", now=7.0)
     assert (entry.outcome, entry.settled_at) == (STARTED, 7.0)
-    ledger.note(plan.evictions, world.nodes.names, now=8.0)
-    ledger.look((), now=9.0)
+    records.note(plan.evictions, world.nodes.names, now=8.0)
+    records.look((), now=9.0)
     assert settled == [STARTED, ABANDONED]
