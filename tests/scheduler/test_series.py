@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from strato.clock import VirtualClock
 from strato.metrics import Registry
+from strato.scheduler.plan import Condition, GroupStatus, Plan
+from strato.scheduler.reporting.series import Series
 from tests.scheduler import worlds
 from tests.scheduler.test_service import create, running, virtually
 
@@ -32,6 +34,21 @@ def test_queues_and_jobs_have_their_series_as_long_as_they_are_there() -> None:
             assert 'job_name="g"' not in gone
 
     virtually(story)
+
+
+def test_jobs_that_are_gone_are_forgotten_though_nobody_reads() -> None:
+    world = worlds.world(worlds.node("n1", cpu="8"), worlds.group("stays", 1), worlds.pod("stays", "stays"))
+    series = Series(world, Registry())
+    series.bound(world.tasks["ns/stays"], 1.0)
+    for number in range(5000):
+        worlds.feed(world, worlds.group(f"g{number}", 1), worlds.pod(f"g{number}", f"g{number}"))
+        series.bound(world.tasks[f"ns/g{number}"], 1.0)
+        late = world.jobs[f"ns/g{number}"]
+        series.cycle(Plan(groups=[GroupStatus(late, "Inqueue", 0, 0, 0, Condition("Unschedulable", "True", "", ""))]))
+        world.remove_group(late.key)
+        world.remove_pod(late.key)
+    assert "ns/stays" in series._times
+    assert len(series._times) + len(series._retries) < 2500
 
 
 COUNTED = [

@@ -89,6 +89,26 @@ def test_events_go_on_ageing_while_the_server_is_down(minutes: int, left: list[s
     run_virtual(clock, main())
 
 
+def test_the_oldest_of_too_many_events_go_first() -> None:
+    clock = VirtualClock()
+
+    async def main() -> None:
+        client = Client(in_memory_server(clock, random.Random(1)))
+        await make_event(client, "e-1")
+        size = len(json.dumps(await client.ask("GET", f"{EVENTS}/e-1"), separators=(",", ":")))
+        most = 10 * size + size // 2
+        EventExpiry(client.server.state, most)
+        for number in range(20, 40):
+            await make_event(client, f"e{number}")
+            await client.ask("PATCH", f"{EVENTS}/e20", {"count": number}, MERGE)
+        await asyncio.sleep(3)
+        left = await names(client, EVENTS)
+        assert left == ["e20", *(f"e{number}" for number in range(40 - len(left) + 1, 40))]
+        assert 8 <= len(left) <= 10
+
+    run_virtual(clock, main())
+
+
 async def test_every_namespace_has_the_root_certificate() -> None:
     server, _ = open_server(VirtualClock(), random.Random(1), None, root_certificate="PEM")
     client = Client(server)

@@ -1,11 +1,11 @@
-"""Events are forgotten an hour after they were last written, as by a real API server."""
+"""Events are forgotten an hour after they were last written, as by a real API server, or when there are too many."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,69 +16,96 @@ from strato.server.rest.state import State
 from strato.server.store import Change
 
 LIFE_SECONDS = 3600.0
-_AT_LEAST_SECONDS = 30.0
-"""Shortest pause between two rounds: many events end together."""
+MOST_BYTES = 64 << 20
+"""What all events may weigh, about 100,000 of the usual ones: a busy hour must not fill the memory."""
 AT_ONCE = 64
 """Events deleted before others are served."""
+_AT_LEAST_SECONDS = 30.0
+"""Shortest pause between two rounds: many events end together."""
+_CROWDED_SECONDS = 1.0
+"""The same while there are too many."""
 _BETWEEN_SECONDS = 0.005
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
 
-class _Due(NamedTuple):
-    instant: float
+class _Kept(msgspec.Struct, frozen=True, gc=False):
+    end: float
     """When the event's life ends, unless it is written again."""
-    resource: str
-    key: str
-    revision: int
+    size: int
 
 
 class EventExpiry:
-    """Deletes events whose time is up; must be made on the server's event loop. Costs nothing without events."""
+    """Deletes events whose time is up, and the oldest of too many. Costs nothing without events.
 
-    def __init__(self, state: State) -> None:
-        self._state = state
-        self._due: deque[_Due] = deque(sorted(self._stored()))
+    Must be made on the server's event loop.
+
+    Args:
+        state: Where the events are.
+        most_bytes: What they may weigh together.
+    """
+
+    def __init__(self, state: State, most_bytes: int = MOST_BYTES) -> None:
+        self._state, self._most_bytes = state, most_bytes
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
+        """By resource and key, those written last at the end."""
+        self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._are_left = False
-        """Whether more have ended than were deleted at once."""
+        self._is_crowded = False
+        for kept, resource, key in sorted(self._stored(), key=lambda stored: stored[0].end):
+            self._keep(resource, key, kept)
         for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
             state.store.on_publish(kind.resource, self._observe)
         self._arm()
 
-    def _stored(self) -> list[_Due]:
+    def _stored(self) -> list[tuple[_Kept, str, str]]:
         found = []
         for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
             for key, row in self._state.bucket(kind).objects.items():
                 event = _decode(row.body)
                 text = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
-                found.append(_Due(parse_time(text) + LIFE_SECONDS, kind.resource, key, row.revision))
+                found.append((_Kept(parse_time(text) + LIFE_SECONDS, len(row.body)), kind.resource, key))
         return found
 
     def _observe(self, resource: str, event: Change) -> None:
+        before = self._kept.pop((resource, event.key), None)
+        if before is not None:
+            self._bytes -= before.size
         if event.body is not None:
-            self._due.append(_Due(self._state.clock.now() + LIFE_SECONDS, resource, event.key, event.revision))
-            self._arm()
+            self._keep(resource, event.key, _Kept(self._state.clock.now() + LIFE_SECONDS, len(event.body)))
+            if self._timer is None or (self._bytes > self._most_bytes and not self._is_crowded):
+                self._arm()
+
+    def _keep(self, resource: str, key: str, kept: _Kept) -> None:
+        self._kept[resource, key] = kept
+        self._bytes += kept.size
 
     def _arm(self) -> None:
-        if self._timer is None and self._due:
-            pause = max(_AT_LEAST_SECONDS, self._due[0].instant - self._state.clock.now())
-            if self._are_left:
-                pause = _BETWEEN_SECONDS
-            self._timer = asyncio.get_running_loop().call_later(pause, self._expire)
+        """Come back when the first event ends; soon, when there are too many."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._is_crowded = self._bytes > self._most_bytes
+        if self._kept:
+            first = next(iter(self._kept.values())).end - self._state.clock.now()
+            self._wake(_CROWDED_SECONDS if self._is_crowded else max(_AT_LEAST_SECONDS, first))
+
+    def _wake(self, pause: float) -> None:
+        self._timer = asyncio.get_running_loop().call_later(pause, self._expire)
 
     def _expire(self) -> None:
-        self._timer = None
-        store, now = self._state.store, self._state.clock.now()
         for _ in range(AT_ONCE):
-            if not self._due or self._due[0].instant > now or store.failure is not None:
-                break
-            due = self._due.popleft()
-            bucket = store.bucket(due.resource)
-            row = bucket.objects.get(due.key)
-            # Whoever has written it since has given it another hour.
-            if row is not None and row.revision == due.revision and due.key not in bucket.pending:
-                last = at_revision(row.body, store.next_revision())
-                store.write(due.resource, due.key, None, last)
-        self._are_left = bool(self._due) and self._due[0].instant <= now and store.failure is None
-        self._arm()
+            if not self._is_one_due():
+                return self._arm()
+            (resource, key), kept = self._kept.popitem(last=False)
+            self._bytes -= kept.size
+            store = self._state.store
+            bucket = store.bucket(resource)
+            if key not in bucket.pending:  # being written again, or deleted: that will be observed
+                store.write(resource, key, None, at_revision(bucket.objects[key].body, store.next_revision()))
+        return self._wake(_BETWEEN_SECONDS)
+
+    def _is_one_due(self) -> bool:
+        if not self._kept or self._state.store.failure is not None:
+            return False
+        return self._bytes > self._most_bytes or next(iter(self._kept.values())).end <= self._state.clock.now()

@@ -338,7 +338,10 @@ class Bucket:
         if body is None:
             if self.objects.pop(key, None) is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
-            self._changed[key] = None
+            if key in self._changed and not _has(self._sorted, key):
+                del self._changed[key]  # came and went, and nobody may ever list
+            else:
+                self._changed[key] = None
         else:
             self.objects[key] = Row(body, change.revision)
             if change.previous is None:

@@ -19,6 +19,9 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.framework import FloatArray
 from strato.scheduler.plan import Plan, QueueStatus
 
+_FEW = 1024
+"""So many jobs that are gone cost little to keep."""
+
 
 @dataclass(slots=True)
 class _Times:
@@ -41,6 +44,7 @@ class Series:
         self._statuses: Sequence[QueueStatus] = ()
         self._times: dict[str, _Times] = {}
         self._retries: dict[str, int] = {}
+        self._forget_at = _FEW
         registry.collect_gauges(self._gauges)
         registry.collect(self._counters)
 
@@ -50,6 +54,15 @@ class Series:
         for status in plan.groups:
             if status.condition is not None and status.condition.type == "Unschedulable":
                 self._retries[status.job.key] = self._retries.get(status.job.key, 0) + 1
+        if len(self._times) + len(self._retries) > self._forget_at:  # nobody may ever read
+            self._forget()
+            self._forget_at = _FEW + 2 * (len(self._times) + len(self._retries))
+
+    def _forget(self) -> None:
+        """Drop what is known of jobs that are gone."""
+        for known in (self._times, self._retries):
+            for key in [key for key in known if key not in self._world.jobs]:
+                del known[key]
 
     def bound(self, task: Task, now: float) -> None:
         """Note that a pod was bound."""
@@ -64,8 +77,7 @@ class Series:
     # -- counters ------------------------------------------------------------------------------------------------------
 
     def _counters(self) -> Iterator[Sample]:
-        for key in [key for key in self._retries if key not in self._world.jobs]:
-            del self._retries[key]
+        self._forget()
         by_name: Counter[str] = Counter()  # jobs of several namespaces may have one name, and share a series then
         for key, count in self._retries.items():
             by_name[self._world.jobs[key].name] += count
@@ -80,8 +92,7 @@ class Series:
             if queue is not None and queue.view is not None:
                 yield from self._of_queue(queue, status)
         total = self._world.nodes.allocatable[: self._world.nodes.size].sum(axis=0).tolist()
-        for key in [key for key in self._times if key not in self._world.jobs]:
-            del self._times[key]
+        self._forget()
         waiting: Counter[str] = Counter()
         for job in self._world.jobs.values():
             if job.group is not None:
