@@ -6,7 +6,8 @@
 - `kubeconfig`: where a remote cluster is and who we are there.
 - `informer`, `reflector`: a local copy of a collection that keeps itself current.
 - `workqueue`, `retry`, `backoff`: doing things again, politely.
-- `leases`: one leader among several; `events`: telling users what happened.
+- `statusqueue`: what is reported of objects (statuses, conditions, events), coalesced and retried until confirmed.
+- `leases`: one leader among several; `events`: what happened to an object, for its users.
 """
 
 from strato.client.cluster import Cluster, EventType, Json, ListPage, PatchType, WatchEvent

@@ -1,0 +1,485 @@
+"""`StatusQueue`: statuses on their way to the API, one per key; the latest wins, and it is retried until confirmed.
+
+Guarantees:
+
+- Coalescing: what is put under a key replaces what waits there, and is due at the earlier of both instants.
+- One write per key is in flight at a time; what is put meanwhile is written afterwards.
+- The write is built when its turn comes, from what is known then; if there is nothing left to write, nothing is sent.
+- Only what the API confirmed counts as written. What failed is retried with back-off until it is superseded, or until
+  the API answers that it will never accept it (the object is gone, the status is invalid).
+- A low-priority status gives way while much else is to be done (`Load`), but not for longer than `PATIENCE_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from strato.client.retry import delay_seconds, in_time, may_succeed_later
+from strato.client.workqueue import PATIENCE_SECONDS
+from strato.clock import Clock
+from strato.errors import ApiError, InternalError
+
+_log = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+D = TypeVar("D")
+R = TypeVar("R")
+
+LULL_SECONDS: Final = 0.25
+"""How long after the last work a burst is over."""
+_BURST: Final = 16
+"""Work within a lull's time from which on it is a burst; work that comes more slowly, however long, is none."""
+_PER_SECOND: Final = _BURST / LULL_SECONDS
+_SHORTEST_SLEEP_SECONDS: Final = 0.001
+"""Sums of floats may end a sleep a moment too early; a shorter sleep could end without time having passed."""
+
+
+class Load:
+    """Measures work that goes before low-priority statuses, as a leaky bucket. Instants are monotonic seconds."""
+
+    __slots__ = ("_at", "_level", "over_at")
+
+    def __init__(self) -> None:
+        self._level = 0.0
+        self._at = 0.0
+        self.over_at = float("-inf")
+        """When the load is over if nothing more comes; in the past while there is none."""
+
+    def add(self, amount: int, now: float) -> None:
+        """Count work."""
+        if amount:
+            left = max(0.0, self._level - (now - self._at) * _PER_SECOND)
+            self._level, self._at = min(left + amount, 2.0 * _BURST), now
+            self.over_at = now + (self._level - _BURST) / _PER_SECOND
+
+    def is_high(self, now: float) -> bool:
+        """Whether low-priority statuses have to give way."""
+        return now < self.over_at
+
+
+class Write(NamedTuple, Generic[R]):
+    """A write that is ready to be sent."""
+
+    request: R
+    stamp: Hashable = None
+    """What it says, and to which version of the object. A write with the stamp of the one that was confirmed last is
+    not sent again: the watch has not shown it yet. None is always sent."""
+
+
+# Where an entry is.
+_IN_FLIGHT: Final = 0
+"""Nothing newer waits."""
+_DROPPED: Final = 1
+"""Nothing waits; what is in flight, if anything, is not retried."""
+_LATER: Final = 2
+_READY: Final = 3
+_LOW: Final = 4
+_SUCCESSOR: Final = 5
+"""It waits for the answer to the write in flight."""
+
+
+class _Entry(Generic[K, D, R]):
+    """What waits under a key, and what is in flight."""
+
+    __slots__ = ("at", "desired", "failures", "key", "low", "place", "retry_at", "since", "writing")
+
+    def __init__(self, key: K, desired: D, since: float) -> None:
+        self.key = key
+        self.desired = desired
+        """What waits; if nothing does, what is in flight."""
+        self.place = _DROPPED
+        self.at = float("inf")
+        self.since = since
+        """When the first of those that were coalesced was put."""
+        self.low = False
+        self.failures = 0
+        self.retry_at = float("-inf")
+        """After a failure nothing is sent before this instant."""
+        self.writing: Write[R] | None = None
+
+
+_Taken = tuple[_Entry[K, D, R], D, Write[R]]
+"""An entry, what of it is written, and how."""
+
+
+class _Confirmed(NamedTuple):
+    stamp: Hashable
+    at: float
+
+
+Build = Callable[[K, D], Write[R] | float | None]
+"""Returns what to send now; None when there is nothing to write any more; a monotonic instant to be asked again at."""
+
+Send = Callable[[Sequence[R]], Awaitable[Sequence[ApiError | None]]]
+"""Sends writes and says of each what came of it."""
+
+
+class StatusQueue(Generic[K, D, R]):
+    """See the module. Single-threaded; workers are tasks that are started when there is something to write.
+
+    Args:
+        clock: Times everything.
+        build: Builds a write late; cheap and synchronous.
+        send: Sends up to ``batch`` writes.
+        workers: Batches in flight at once.
+        batch: Most writes of one call of ``send``.
+        load: What low-priority statuses give way to; None is nothing.
+        low_workers: Batches of low-priority statuses in flight at once, so that new work finds the API free.
+        may_retry: Whether a failed write may succeed later.
+        first_retry_seconds: Delay after the first failure of a key; it doubles, unless the server asks for another.
+        longest_retry_seconds: The delay stops growing here.
+        give_up_seconds: A status that still fails so long after it was put is given up; by default never.
+        capacity: Keys that may wait; more are refused. 0 is no bound: the keys are those of objects in memory.
+        remembered: Confirmed stamps kept.
+        on_confirmed: Called with a key, what was confirmed, and the request that wrote it; must not fail.
+        on_refused: Called with a key, what will never be written, and why; must not fail.
+        name: Names the tasks.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        build: Build[K, D, R],
+        send: Send[R],
+        *,
+        workers: int,
+        batch: int = 1,
+        load: Load | None = None,
+        low_workers: int = 1,
+        may_retry: Callable[[ApiError], bool] = may_succeed_later,
+        first_retry_seconds: float = 0.25,
+        longest_retry_seconds: float = 30.0,
+        give_up_seconds: float = float("inf"),
+        capacity: int = 0,
+        remembered: int = 20_000,
+        on_confirmed: Callable[[K, D, R], None] | None = None,
+        on_refused: Callable[[K, D, ApiError], None] | None = None,
+        name: str = "statuses",
+    ) -> None:
+        self._clock = clock
+        self._build = build
+        self._send = send
+        self._workers = workers
+        self._batch = batch
+        self._load = load if load is not None else Load()
+        self._low_workers = low_workers
+        self._may_retry = may_retry
+        self._first_retry = first_retry_seconds
+        self._longest_retry = longest_retry_seconds
+        self._give_up = give_up_seconds
+        self._capacity = capacity
+        self._remembered = remembered
+        self._on_confirmed = on_confirmed
+        self._on_refused = on_refused
+        self._name = name
+        self._entries: dict[K, _Entry[K, D, R]] = {}
+        self._later: list[tuple[float, int, _Entry[K, D, R]]] = []
+        """A heap; entries that have moved on since differ in place or instant."""
+        self._ready: deque[_Entry[K, D, R]] = deque()
+        self._low: OrderedDict[K, _Entry[K, D, R]] = OrderedDict()
+        """Ready and of low priority, longest first."""
+        self._confirmed: OrderedDict[K, _Confirmed] = OrderedDict()
+        """The newest last."""
+        self._order = itertools.count()
+        self._active = self._low_active = 0
+        self._starting = 0
+        """Workers that have not taken anything yet."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at = float("inf")
+        self._drained: asyncio.Future[None] | None = None
+        self._paused = False
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Return how many keys wait or are in flight."""
+        return len(self._entries)
+
+    def __contains__(self, key: K) -> bool:
+        """Whether a status waits under a key or is in flight."""
+        return key in self._entries
+
+    def put(self, key: K, desired: D, at: float | None = None, *, low_priority: bool = False) -> bool:
+        """Have a status written, instead of what waits under its key.
+
+        Args:
+            key: Of the object.
+            desired: What ``build`` makes the write of.
+            at: Monotonic instant before which it is not written; by default it is due at once.
+            low_priority: Whether it gives way to other work once it is due.
+
+        Returns:
+            False when it was refused because too many wait.
+        """
+        if self._closed:
+            return False
+        now = self._clock.monotonic()
+        entry = self._entries.get(key)
+        if entry is None:
+            if self._capacity and len(self._entries) >= self._capacity:
+                return False
+            entry = self._entries[key] = _Entry(key, desired, now)
+        elif entry.place <= _DROPPED:
+            entry.since, entry.at = now, float("inf")
+        entry.desired, entry.low = desired, low_priority
+        at = max(min(entry.at, now if at is None else at), entry.retry_at)
+        if entry.writing is not None or entry.place == _IN_FLIGHT:
+            entry.place, entry.at = _SUCCESSOR, at
+        elif entry.place == _LOW:
+            if not low_priority:
+                del self._low[key]
+                self._schedule(entry, at, now)
+        elif entry.place == _DROPPED or (entry.place == _LATER and at != entry.at):
+            self._schedule(entry, at, now)
+        return True
+
+    def drop(self, key: K) -> None:
+        """Forget what waits under a key; what is in flight is not taken back."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return
+        entry.place = _DROPPED
+        self._low.pop(key, None)
+        if entry.writing is None:
+            self._remove(entry)
+
+    def stamp(self, key: K) -> Hashable:
+        """Return the stamp of the write in flight, else of the one that was confirmed last; None when none is known."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.writing is not None:
+            return entry.writing.stamp
+        confirmed = self._confirmed.get(key)
+        return confirmed.stamp if confirmed is not None else None
+
+    def confirmed_at(self, key: K) -> float:
+        """Return when a stamped write under a key was confirmed last; minus infinity when none is known."""
+        confirmed = self._confirmed.get(key)
+        return confirmed.at if confirmed is not None else float("-inf")
+
+    def pause(self) -> None:
+        """Build nothing until `resume`: what writes are built from is being changed."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused = False
+        self._wake()
+
+    async def drain(self) -> None:
+        """Write all that waits, without further delay; return when it is confirmed or given up."""
+        if not self._entries:
+            return
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_future()
+        now = self._clock.monotonic()
+        for entry in self._entries.values():
+            if entry.place == _SUCCESSOR:
+                entry.at = entry.retry_at
+            elif entry.place == _LATER and entry.at > entry.retry_at:
+                self._schedule(entry, entry.retry_at, now)
+        self._wake()
+        await asyncio.shield(self._drained)
+
+    async def run(self) -> None:
+        """Wait until cancelled, and stop writing then. Without this, statuses are written as long as the loop runs."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop: what waits is forgotten, and answers to writes in flight are not waited for."""
+        self._closed = True
+        if self._drained is not None:
+            self._drained.cancel()
+        self._entries.clear()
+        self._low.clear()
+        self._ready.clear()
+        self._later.clear()
+        for task in self._tasks:
+            task.cancel()
+
+    # -- waiting -------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, entry: _Entry[K, D, R], at: float, now: float) -> None:
+        entry.at = at
+        if at > now:
+            entry.place = _LATER
+            heapq.heappush(self._later, (at, next(self._order), entry))
+            self._set_timer(at, now)
+            return
+        if entry.low:
+            entry.place = _LOW
+            self._low[entry.key] = entry
+        else:
+            entry.place = _READY
+            self._ready.append(entry)
+        self._wake()
+
+    def _set_timer(self, at: float, now: float) -> None:
+        if at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._start(self._ring(max(at - now, _SHORTEST_SLEEP_SECONDS)), "timer")
+
+    async def _ring(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._timer, self._timer_at = None, float("inf")
+        now = self._clock.monotonic()
+        later = self._later
+        while later and later[0][0] <= now:
+            at, _, entry = heapq.heappop(later)
+            if entry.place == _LATER and entry.at == at:
+                self._schedule(entry, at, now)
+        if later:
+            self._set_timer(later[0][0], now)
+        self._wake()
+
+    def _low_due(self, now: float) -> float:
+        """Return when the low-priority status that waits longest need not give way any more; infinity: none waits."""
+        if not self._low:
+            return float("inf")
+        is_crowded = self._capacity and len(self._entries) > self._capacity // 2
+        if is_crowded or self._drained is not None or not self._load.is_high(now):
+            return now
+        oldest = next(iter(self._low.values()))
+        return min(oldest.since + PATIENCE_SECONDS, self._load.over_at)
+
+    def _remove(self, entry: _Entry[K, D, R]) -> None:
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+        if self._drained is not None and not self._entries:
+            self._drained.set_result(None)
+            self._drained = None
+
+    # -- writing -------------------------------------------------------------------------------------------------------
+
+    def _start(self, work: Any, what: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _wake(self) -> None:
+        """Start as many workers as there is work for."""
+        if self._paused or self._closed:
+            return
+        while self._active < self._workers and len(self._ready) > self._starting * self._batch:
+            self._active += 1
+            self._starting += 1
+            self._start(self._work(), "writer")
+        if self._low and self._low_active < self._low_workers:
+            now = self._clock.monotonic()
+            due = self._low_due(now)
+            if due > now:
+                self._set_timer(due, now)
+            else:
+                self._low_active += 1
+                self._start(self._work_low(), "low-priority writer")
+
+    async def _work(self) -> None:
+        self._starting -= 1
+        try:
+            while self._ready and not self._paused:
+                await self._write(self._take_ready(self._clock.monotonic()))
+        finally:
+            self._active -= 1
+        self._wake()
+
+    async def _work_low(self) -> None:
+        try:
+            while not self._paused and self._low_due(now := self._clock.monotonic()) <= now:
+                await self._write(self._take_low(now))
+        finally:
+            self._low_active -= 1
+        self._wake()
+
+    def _take_ready(self, now: float) -> list[_Taken[K, D, R]]:
+        taken: list[_Taken[K, D, R]] = []
+        while self._ready and len(taken) < self._batch:
+            entry = self._ready.popleft()
+            if entry.place == _READY:
+                self._take(entry, now, taken)
+        return taken
+
+    def _take_low(self, now: float) -> list[_Taken[K, D, R]]:
+        taken: list[_Taken[K, D, R]] = []
+        while len(taken) < self._batch and self._low_due(now) <= now:
+            _, entry = self._low.popitem(last=False)
+            self._take(entry, now, taken)
+        return taken
+
+    def _take(self, entry: _Entry[K, D, R], now: float, taken: list[_Taken[K, D, R]]) -> None:
+        """Build an entry's write and add it to what is taken, if there is one to send now."""
+        key, desired = entry.key, entry.desired
+        entry.place = _IN_FLIGHT
+        try:
+            write = self._build(key, desired)
+        except Exception:  # a fault in one status must not stop the others
+            _log.exception("status cannot be built and is dropped: queue=%s key=%s", self._name, key)
+            write = None
+        if isinstance(write, float):
+            self._schedule(entry, max(write, now + _SHORTEST_SLEEP_SECONDS), now)
+            return
+        confirmed = self._confirmed.get(key)
+        if write is None or (confirmed is not None and write.stamp is not None and write.stamp == confirmed.stamp):
+            self._remove(entry)
+            return
+        entry.writing = write
+        taken.append((entry, desired, write))
+
+    async def _write(self, taken: Sequence[_Taken[K, D, R]]) -> None:
+        if not taken:
+            return
+        answers: Sequence[ApiError | None]
+        try:
+            answers = await in_time(self._send([write.request for _, _, write in taken]))
+        except ApiError as error:
+            answers = [error] * len(taken)
+        except Exception as error:  # a fault of ours, or of a transport: the statuses wait
+            _log.exception("statuses not written: queue=%s", self._name)
+            answers = [InternalError(str(error))] * len(taken)
+        now = self._clock.monotonic()
+        for (entry, desired, write), answer in zip(taken, answers, strict=True):
+            entry.writing = None
+            if answer is None:
+                self._on_success(entry, desired, write, now)
+            else:
+                self._on_failure(entry, desired, answer, now)
+            if entry.place == _SUCCESSOR:
+                self._schedule(entry, max(entry.at, entry.retry_at), now)
+            elif entry.place <= _DROPPED:
+                self._remove(entry)
+        if self._batch > 1:
+            await self._clock.sleep(0)  # a server in this process may have answered without a turn for anybody else
+
+    def _on_success(self, entry: _Entry[K, D, R], desired: D, write: Write[R], now: float) -> None:
+        entry.failures, entry.retry_at = 0, float("-inf")
+        if write.stamp is not None:
+            self._confirmed.pop(entry.key, None)
+            self._confirmed[entry.key] = _Confirmed(write.stamp, now)
+            if len(self._confirmed) > self._remembered:
+                self._confirmed.popitem(last=False)
+        if self._on_confirmed is not None:
+            self._on_confirmed(entry.key, desired, write.request)
+
+    def _on_failure(self, entry: _Entry[K, D, R], desired: D, error: ApiError, now: float) -> None:
+        _log.debug("status not written: queue=%s key=%s: %s", self._name, entry.key, error)
+        if self._may_retry(error) and now - entry.since < self._give_up:
+            entry.failures += 1
+            wait = delay_seconds(error, entry.failures, first=self._first_retry, longest=self._longest_retry)
+            entry.retry_at = now + wait
+            if entry.place == _IN_FLIGHT:
+                entry.place, entry.at = _SUCCESSOR, entry.retry_at
+        else:
+            entry.failures, entry.retry_at = 0, float("-inf")
+            if self._on_refused is not None:
+                self._on_refused(entry.key, desired, error)
