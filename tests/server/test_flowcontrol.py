@@ -440,3 +440,37 @@ def test_a_user_who_floods_is_refused_and_told_when_to_come_back() -> None:
         answers.append(await later)
 
     with_server(main)
+
+
+LARGE_DATA = {f"key-{number:05}": "v" for number in range(30_000)}
+
+
+@pytest.mark.parametrize(
+    ("body", "media"),
+    [
+        pytest.param(json.dumps({"metadata": {"name": "large"}, "data": LARGE_DATA}), "application/json", id="JSON"),
+        pytest.param(
+            "metadata: {name: large}\ndata:\n" + "".join(f"  {key}: v\n" for key in LARGE_DATA),
+            "application/yaml",
+            id="YAML",
+        ),
+    ],
+)
+def test_a_large_body_is_decoded_in_slices(body: str, media: str) -> None:
+    async def main(server: ApiServer, client: Client) -> None:
+        flows = server.state.flows
+        app = create_app(server, lambda headers, peer: ADMIN, flows=flows)
+        head = Head(None)
+        head.method, head.path = "POST", "/api/v1/namespaces/default/configmaps"
+        head.headers = {"content-type": media}
+        answers: list[Response] = []
+        before = flows.dispatcher.slices
+        later = app.answer(head, ADMIN, body.encode(), answers.append)
+        assert later is not None
+        answer = await later
+        assert answer.status == 201, answer.body
+        assert json.loads(answer.body)["data"] == LARGE_DATA
+        assert flows.dispatcher.slices - before >= 10
+        assert flows.assigned(ADMIN, "POST", head.path).flow.is_idle, "its seat is free again"
+
+    with_server(main)

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import copy
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, NamedTuple
 
 import yaml
@@ -27,6 +26,8 @@ _TAG = "tag:yaml.org,2002:"
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?", re.ASCII)
 _INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|([0-9]+))", re.ASCII)
 _BASES = (16, 2, 8, 10)
+_EVENTS_AT_ONCE = 256
+"""Events composed before others may run: about a millisecond."""
 _LONGEST_INTEGER = 70
 """Characters; 64 bits in base 2 with a sign and a prefix are 67."""
 _CONSTANTS: dict[str, Any] = {
@@ -66,12 +67,26 @@ def load(text: str | bytes, *, max_values: int = MAX_VALUES) -> Any:
 
 def load_document(text: str | bytes, *, max_values: int = MAX_VALUES) -> Document:
     """Do as `load`, and tell about keys that stand twice."""
-    found = Document(None, [])
-    for number, document in enumerate(load_documents(text, max_values=max_values)):
-        if number:
+    steps = load_in_steps(text, max_values=max_values)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            document: Document = end.value
+            return document
+
+
+def load_in_steps(text: str | bytes, *, max_values: int = MAX_VALUES) -> Generator[None, None, Document]:
+    """Do as `load_document`, and yield every few milliseconds."""
+    found: Document | None = None
+    for document in _documents(text, max_values):
+        if document is None:
+            yield
+        elif found is not None:
             raise InvalidYaml("expected a single document in the stream but found another document")
-        found = document
-    return found
+        else:
+            found = document
+    return found or Document(None, [])
 
 
 def load_all(text: str | bytes, *, max_values: int = MAX_VALUES) -> Iterator[Any]:
@@ -85,12 +100,21 @@ def load_all(text: str | bytes, *, max_values: int = MAX_VALUES) -> Iterator[Any
 
 def load_documents(text: str | bytes, *, max_values: int = MAX_VALUES) -> Iterator[Document]:
     """Yield the documents of a text, with what is odd about them."""
+    return (document for document in _documents(text, max_values) if document is not None)
+
+
+def _documents(text: str | bytes, max_values: int) -> Iterator[Document | None]:
+    """Yield the documents, and None now and then."""
     composer = _Composer(max_values)
     loader = None
+    events = 0
     try:
         loader = _Loader(text)
         while loader.check_event():
             event = loader.get_event()
+            events += 1
+            if events % _EVENTS_AT_ONCE == 0:
+                yield None
             if isinstance(event, yaml.DocumentEndEvent):
                 yield Document(composer.root, composer.duplicates)
                 composer = _Composer(composer.left)
@@ -191,7 +215,7 @@ class _Composer:
         self._spend(known.size)
         if len(self._open) + known.height > MAX_DEPTH:
             raise InvalidYaml(f"exceeded max depth of {MAX_DEPTH}")
-        self._put(copy.deepcopy(known.value) if known.height else known.value, known.height, event)
+        self._put(_copied(known.value), known.height, event)
 
     def _put(self, value: Any, height: int, event: Any) -> None:
         """Put a value where it stands."""
@@ -226,6 +250,12 @@ class _Composer:
         if not all(isinstance(one, dict) for one in maps):
             raise InvalidYaml(f"{_line(event)}: map merge requires map or sequence of maps as the value")
         place.merged.extend(maps)
+
+
+def _copied(value: Any) -> Any:
+    if value.__class__ is dict:
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if value.__class__ is list else value
 
 
 def _scalar(event: Any, *, is_key: bool) -> Any:

@@ -1,12 +1,14 @@
 """Request bodies as JSON values, within limits that keep any one of them from holding the server.
 
 Bytes alone do not bound the work: three MiB of JSON can be a million values. So values and nesting are limited too.
-JSON is decoded in C, quickly. YAML and protobuf are decoded step by step in Python, ten to fifty times slower: where
-there is a transport, all but small ones are decoded in a thread (`ParsedBody`), between whose steps the loop runs.
+JSON is decoded in C, quickly. YAML and protobuf are decoded step by step in Python, ten to fifty times slower. Where
+there is a transport, all but small bodies are decoded before they reach the server's core (`ParsedBody`): JSON and YAML
+in slices, between which others are served, protobuf in a thread.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -14,7 +16,8 @@ import msgspec
 from strato.api import yamltext
 from strato.api.yamltext import MAX_DEPTH, Document
 from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
-from strato.server import protobuf
+from strato.server import jsonpieces, protobuf
+from strato.server.flowcontrol.dispatch import Steps, at_once
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""
@@ -28,6 +31,9 @@ INLINE_BYTES = 4096
 """YAML and protobuf up to this length are decoded at once."""
 UNCOUNTED_BYTES = 64 * 1024
 """JSON up to this length is not looked at before it is decoded: it takes at most 5 ms."""
+FEW_VALUES = 16_000
+"""So many are decoded at once, in 3 ms at most, and an eighth of them where each may be long."""
+LARGE_BYTES = 512 * 1024
 _DIGITS = bytes(48 if byte in b"-+.eE0123456789" else 32 for byte in range(256))
 _LONG_NUMBER = b"0" * 400
 _YAML_TYPES = frozenset(("application/yaml", "text/yaml", "application/apply-patch+yaml"))
@@ -38,21 +44,33 @@ class ParsedBody(bytes):
     """A body that was decoded before it reached the server's core."""
 
     outcome: Document | ApiError | None = None
+    """What it holds, until that was taken."""
+    duplicates: Sequence[str] = ()
 
 
-def parsed(body: bytes, content_type: str) -> ParsedBody:
-    """Decode YAML or protobuf ahead of time; runs in a thread, and raises nothing."""
+def parsing(body: bytes, content_type: str) -> Steps[ParsedBody]:
+    """Decode a body ahead of time, in steps; raises nothing."""
     result = ParsedBody(body)
     try:
-        result.outcome = _document(body, media_type(content_type))
+        if is_json(content_type):
+            result.outcome = Document((yield from json_steps(body)), [])
+        else:
+            result.outcome = document = yield from _document(body, media_type(content_type))
+            result.duplicates = document.duplicates
     except ApiError as error:
         result.outcome = error
     return result
 
 
 def is_slow(body: bytes, content_type: str) -> bool:
-    """Tell whether decoding a body takes so long that it is done in a thread."""
-    return len(body) > INLINE_BYTES and media_type(content_type) in _SLOW_TYPES
+    """Tell whether decoding a body may take so long that it is done ahead."""
+    size = len(body)
+    return size > INLINE_BYTES and (size > UNCOUNTED_BYTES or media_type(content_type) in _SLOW_TYPES)
+
+
+def is_protobuf(content_type: str) -> bool:
+    """Tell whether a body is protobuf, which is not decoded in steps."""
+    return media_type(content_type) == protobuf.MEDIA_TYPE
 
 
 def read_body(body: bytes, content_type: str) -> Any:
@@ -76,7 +94,7 @@ def read_body(body: bytes, content_type: str) -> Any:
 
 def duplicate_keys(body: bytes, content_type: str) -> list[str]:
     """Return what Kubernetes' strict decoder says of keys that stand twice in a map of YAML."""
-    found = _read_slow(body, media_type(content_type)).duplicates
+    found = body.duplicates if isinstance(body, ParsedBody) else _read_slow(body, media_type(content_type)).duplicates
     return ["yaml: unmarshal errors:\n  " + "\n  ".join(found)] if found else []
 
 
@@ -103,15 +121,36 @@ def read_json(body: bytes) -> Any:
         BadRequest: It is not JSON, or nested too deeply.
         TooLarge: It is over the limit of bytes or values.
     """
+    outcome = _outcome(body)
+    return outcome.value if outcome is not None else at_once(json_steps(body))
+
+
+def json_steps(body: bytes) -> Steps[Any]:
+    """Decode JSON as `read_json` does, in steps where it holds many values."""
+    most = 0
+    if len(body) > MAX_BODY_BYTES:
+        raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
     if len(body) > UNCOUNTED_BYTES:
-        _check_size(body)
+        most = _most_values(body)
+        yield
+        _check_size(body, most)
+        yield
     try:
+        if most > (FEW_VALUES if len(body) < LARGE_BYTES else FEW_VALUES // 8):
+            return (yield from jsonpieces.decoded(body, most_depth=MAX_DEPTH))
         value = _decode(body)
+    except jsonpieces.TooDeep as error:
+        raise too_deep() from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise BadRequest(f"the object provided is not valid JSON: {error}") from error
     if may_be_deep(body):
         check_shape(value)
     return value
+
+
+def _most_values(body: bytes) -> int:
+    """Return how many values there may be: more are not there."""
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
 
 
 def may_be_deep(body: bytes) -> bool:
@@ -141,22 +180,19 @@ def check_shape(value: Any) -> None:
             if inner.__class__ in _NESTED
         ]
     if level:
-        raise BadRequest(f"the object provided is nested too deeply: exceeded max depth of {MAX_DEPTH}")
+        raise too_deep()
 
 
 _NESTED = (dict, list)
 
 
-def _check_size(body: bytes) -> None:
-    """Refuse JSON of too many bytes or values before it is decoded.
+def _check_size(body: bytes, most: int) -> None:
+    """Refuse JSON of too many values before it is decoded; there are ``most`` at most.
 
     Raises:
         BadRequest: It holds a number of hundreds of digits.
         TooLarge: It is over the limit.
     """
-    if len(body) > MAX_BODY_BYTES:
-        raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
-    most = body.count(b",") + body.count(b"{") + body.count(b"[")
     if most <= MAX_VALUES and _LONG_NUMBER not in body.translate(_DIGITS):
         return  # as nearly always: what stands in texts need not be told apart
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
@@ -169,30 +205,41 @@ def _check_size(body: bytes) -> None:
         raise BadRequest("the object provided is not valid JSON: a number has more than 400 characters")
 
 
+def too_deep() -> BadRequest:
+    """Return the error for a body that is nested too deeply."""
+    return BadRequest(f"the object provided is nested too deeply: exceeded max depth of {MAX_DEPTH}")
+
+
 def too_many() -> TooLarge:
     """Return the error for a body of too many values."""
     return TooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
 
 
-def _read_slow(body: bytes, media: str) -> Document:
-    outcome = body.outcome if isinstance(body, ParsedBody) else None
+def _outcome(body: bytes) -> Document | None:
+    """Return what was decoded ahead, once: who reads a body again gets values of its own."""
+    if not isinstance(body, ParsedBody) or body.outcome is None:
+        return None
+    outcome, body.outcome = body.outcome, None
     if isinstance(outcome, ApiError):
         raise outcome
-    return _document(body, media) if outcome is None else outcome
+    return outcome
 
 
-def _document(body: bytes, media: str) -> Document:
+def _read_slow(body: bytes, media: str) -> Document:
+    return _outcome(body) or at_once(_document(body, media))
+
+
+def _document(body: bytes, media: str) -> Steps[Document]:
     if media == protobuf.MEDIA_TYPE:
         return Document(_read_protobuf(body), [])
     if media == "application/apply-patch+yaml" and body[:1] == b"{":  # what kubectl calls YAML there is JSON
-        return Document(read_json(body), [])
+        return Document((yield from json_steps(body)), [])
     if len(body) > MAX_YAML_BYTES:
         raise TooLarge(f"Request entity too large: limit is {MAX_YAML_BYTES} for YAML; send it as JSON")
     try:
-        document = yamltext.load_document(body, max_values=MAX_VALUES)
+        return (yield from yamltext.load_in_steps(body, max_values=MAX_VALUES))
     except yamltext.InvalidYaml as error:
         raise BadRequest(f"the object provided is not valid YAML: {error}") from error
-    return document
 
 
 def _read_protobuf(body: bytes) -> Any:

@@ -30,8 +30,9 @@ from strato.http.heads import Head
 from strato.http.parser import MAX_BODY_BYTES, too_large
 from strato.http.server import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Connections, Service
 from strato.metrics import Registry
-from strato.server.bodies import INLINE_BYTES, is_slow, parsed
+from strato.server.bodies import INLINE_BYTES, is_protobuf, is_slow, parsing
 from strato.server.flowcontrol.control import FlowControl
+from strato.server.flowcontrol.dispatch import at_once
 from strato.server.ownpaths import OwnPaths, Ready
 
 _SHUTDOWN_SECONDS = 2
@@ -39,6 +40,8 @@ _BACKLOG = 2048
 _OTHER_DESCRIPTORS = 512
 """Files and sockets that are no connections of clients."""
 
+_STORING = frozenset(("POST", "PUT", "PATCH"))
+"""What keeps its seat until it is answered; other work on what a body says takes seats of its own."""
 _log = logging.getLogger(__name__)
 
 
@@ -166,9 +169,37 @@ class App(Service):
         return Response(error.code, msgspec.json.encode(to_status(error)), headers=headers)
 
     async def _decode_first(self, request: Request) -> Response:
-        """Answer a request whose body takes so long to unpack or decode that the loop must not wait for it."""
-        request.body = await asyncio.get_running_loop().run_in_executor(self._decoder, _decoded, request)
+        """Answer a request whose body takes so long to unpack or decode that the loop must not wait for it.
+
+        A flow has few seats for that: values take many times the memory of their text.
+        """
+        flows = self._flows
+        if flows is None:
+            request.body = await self._parsed(request, None)
+            return await self._answer_elsewhere(request)
+        async with flows.dispatcher.seat(flows.flow_of(request)):
+            request.body = await self._parsed(request, flows)
+            if request.method in _STORING:
+                return await self._answer_elsewhere(request)
         return await self._answer_elsewhere(request)
+
+    async def _parsed(self, request: Request, flows: FlowControl | None) -> bytes:
+        """Return the body, unpacked and decoded.
+
+        Raises:
+            ApiError: It cannot be unpacked, or is over the limit then.
+        """
+        body, content_type = request.body, _content_type(request.headers)
+        run = asyncio.get_running_loop().run_in_executor
+        encoding = request.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity") and body:
+            body = await run(self._decoder, _unpacked, body, encoding)
+        if not is_slow(body, content_type):
+            return body
+        steps = parsing(body, content_type)
+        if flows is None or is_protobuf(content_type):
+            return await run(self._decoder, at_once, steps)
+        return await flows.dispatcher.finish(flows.flow_of(request), steps)
 
     async def _answer_elsewhere(self, request: Request) -> Response:
         response = await self._own_paths.handle(request)
@@ -227,20 +258,6 @@ def create_app(
 
 def _content_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "")
-
-
-def _decoded(request: Request) -> bytes:
-    """Return a body unpacked, and decoded where that takes long; runs in a thread.
-
-    Raises:
-        ApiError: It cannot be unpacked, or is over the limit then.
-    """
-    encoding = request.headers.get("content-encoding", "").strip().lower()
-    body = request.body
-    if encoding not in ("", "identity") and body:
-        body = _unpacked(body, encoding)
-    content_type = _content_type(request.headers)
-    return parsed(body, content_type) if is_slow(body, content_type) else body
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes:

@@ -15,12 +15,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from heapq import heappop, heappush
 from typing import TypeVar
 
 T = TypeVar("T")
+Steps = Generator[None, None, T]
+"""Work that yields wherever others may be served, and returns its result."""
 
 TURN_SECONDS = 0.005
 """How long requests are served before the loop looks at what else has arrived."""
@@ -113,6 +115,16 @@ class _Queue:
 
 def _virtual(level: Level) -> float:
     return level.virtual
+
+
+def at_once(steps: Steps[T]) -> T:
+    """Return the result of work that is short, without serving others."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def counting_timer() -> Callable[[], float]:
@@ -219,6 +231,20 @@ class Dispatcher:
 
         self.submit(flow, do)
         return await result
+
+    async def finish(self, flow: Flow, steps: Steps[T]) -> T:
+        """Return the result of work, each step of which is done when its turn has come."""
+        ended: list[T] = []
+
+        def step() -> None:
+            try:
+                next(steps)
+            except StopIteration as end:
+                ended.append(end.value)
+
+        while not ended:
+            await self.run(flow, step)
+        return ended[0]
 
     @asynccontextmanager
     async def seat(self, flow: Flow) -> AsyncIterator[None]:

@@ -1,0 +1,90 @@
+"""JSON decoded in pieces is what msgspec makes of the whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strato.server import jsonpieces
+from strato.server.flowcontrol.dispatch import at_once
+
+BLANKS = st.sampled_from(["", "", "", " ", "\n\t", "  "])
+TEXTS = st.one_of(
+    st.sampled_from(['""', '"a"', '"b"', '"\\""', '"\\\\"', '"[{,"', '"]}"', '"\\u00e4\\n"', '"\u4e2d"']),
+    st.integers(0, 3000).map(lambda size: '"' + "x" * size + '\\n"'),
+)
+SCALARS = st.one_of(st.sampled_from(["0", "-1", "2.5e3", "true", "null"]), TEXTS)
+
+
+def _list(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    one = st.tuples(BLANKS, inner, BLANKS).map("".join)
+    return st.lists(one, max_size=6).map(lambda items: f"[{','.join(items)}]")
+
+
+def _map(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    one = st.tuples(BLANKS, TEXTS, BLANKS, st.just(":"), BLANKS, inner, BLANKS).map("".join)
+    return st.lists(one, max_size=6).map(lambda items: f"{{{','.join(items)}}}")
+
+
+DOCUMENTS = st.recursive(SCALARS, lambda inner: _list(inner) | _map(inner), max_leaves=40)
+
+
+def _outcome(read: object, body: bytes, **options: int) -> tuple[str, object]:
+    try:
+        value = at_once(jsonpieces.decoded(body, most_depth=128, **options)) if options else read(body)  # type: ignore[operator]
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return "refused", None
+    return "read", msgspec.json.encode(value)  # which shows the order of keys too
+
+
+@settings(max_examples=400)
+@given(document=DOCUMENTS, piece=st.integers(0, 40))
+def test_pieces_are_put_together_as_they_stood(document: str, piece: int) -> None:
+    body = document.encode()
+    assert _outcome(None, body, piece_bytes=piece) == _outcome(msgspec.json.decode, body)
+
+
+@settings(max_examples=400)
+@given(document=DOCUMENTS, piece=st.integers(0, 40), data=st.data())
+def test_what_is_not_json_is_refused_wherever_it_is_cut(document: str, piece: int, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, len(document)))
+    gone = data.draw(st.integers(0, 2))
+    put = data.draw(st.sampled_from(["", ",", "{", "]", "}", "[", '"', ":", "\\", "1", " ", "\u00e9"]))
+    body = (document[:at] + put + document[at + gone :]).encode()
+    assert _outcome(None, body, piece_bytes=piece) == _outcome(msgspec.json.decode, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b'{"a":[' * 60 + b"1" + b"]}" * 60, id="deep"),
+        pytest.param((b'{"a":[' + b"1," * 300) * 60 + b"1" + b"]}" * 60, id="deep, with values on each level"),
+        pytest.param(b'["' + b"\\u00e4,[{" * 40_000 + b'",1]', id="a long text of brackets and escapes"),
+        pytest.param(b"{%s}" % b",".join(b'"k%d":{"a":[1,"x"]}' % n for n in range(20_000)), id="a large map"),
+        pytest.param(b'{"a":%s,"a":2,"b":1}' % (b"[%s1]" % (b"1," * 20_000)), id="a key of something large, repeated"),
+    ],
+)
+def test_large_bodies_are_read_in_many_steps(body: bytes) -> None:
+    steps = jsonpieces.decoded(body, most_depth=128, piece_bytes=512)
+    value: list[object] = []
+
+    def whole() -> Iterator[None]:
+        value.append((yield from steps))
+
+    assert sum(1 for _ in whole()) >= len(body) // (1 << 18)
+    assert value == [msgspec.json.decode(body)]
+
+
+def test_what_is_wrong_is_said_of_the_whole_body() -> None:
+    body = b"[" + b"1," * 50_000 + b"x]"
+    with pytest.raises(msgspec.DecodeError, match=r"\(byte 100001\)"):
+        at_once(jsonpieces.decoded(body, most_depth=128))
+
+
+def test_what_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(jsonpieces.TooDeep):
+        at_once(jsonpieces.decoded(b"[" * 129 + b"]" * 129, most_depth=128))
