@@ -16,12 +16,14 @@ from pathlib import Path
 BEGAN = time.monotonic()
 
 from strato.clock import SystemClock  # noqa: E402 - importing is part of a restart
+from strato.http.listen import serve  # noqa: E402
+from strato.http.tls import server_context  # noqa: E402
 from strato.server.auth import bootstrap, kubeconfig  # noqa: E402
 from strato.server.auth.ca import CertificateAuthority  # noqa: E402
 from strato.server.auth.identity import Authenticator  # noqa: E402
 from strato.server.auth.tokens import Tokens  # noqa: E402
 from strato.server.embedded import open_server  # noqa: E402
-from strato.server.http import create_app, serve  # noqa: E402
+from strato.server.http import create_app  # noqa: E402
 
 OTHERS = {"view": bootstrap.VIEWER, "flood": bootstrap.CONTROLLERS}
 """More users, by the ends of the names of their kubeconfigs."""
@@ -35,9 +37,8 @@ async def main(home: Path) -> None:
     authenticator = Authenticator(tokens, authority)
     server, _ = open_server(clock, random.Random(1), home / "journal.db", rbac=True, bootstrap=bootstrap.objects())
     certificate, key = authority.server_files()
-    http = await serve(
-        create_app(server, authenticator, flows=server.state.flows), certificate=certificate, private_key=key
-    )
+    app = create_app(server, authenticator, flows=server.state.flows)
+    http = await serve(app, tls=server_context(certificate, key))
     token = tokens.token(bootstrap.ADMIN.name)
     address = f"https://127.0.0.1:{http.port}"
     kubeconfig.write(home / "kubeconfig", address, user="bench", token=token, ca=authority.certificate)

@@ -46,6 +46,7 @@ from strato.pki import Authority
 from strato.server.embedded import in_memory_server
 from strato.server.patch.json_patch import apply_json_patch
 from tests.admission.world import FakeWorld
+from tests.http.badrequests import wrongly_answered
 
 Json = dict[str, Any]
 DAY = 86400.0
@@ -311,6 +312,11 @@ async def test_it_answers_over_tls_that_the_published_bundle_verifies(world: Wor
         assert not json.loads(body)["response"]["allowed"]
         rendered = world.metrics.render().decode()
         assert 'volcano_admission_reviews_total{outcome="denied",path="/jobs/validate"} 1.0' in rendered
+
+
+async def test_bad_requests_are_refused_as_by_the_api_server(world: World) -> None:
+    async with world.serving() as webhook:
+        assert await wrongly_answered(webhook.port, await world.trust()) == []
 
 
 async def test_a_queue_made_a_moment_ago_is_known(world: World) -> None:

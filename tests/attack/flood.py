@@ -25,9 +25,10 @@ from strato.api.wire import Request, User
 from strato.clock import SystemClock
 from strato.errors import Unauthorized
 from strato.http import server as http_server
+from strato.http.listen import HttpServer, serve
 from strato.server.embedded import open_server
 from strato.server.flowcontrol import dispatch
-from strato.server.http import HttpServer, create_app, serve
+from strato.server.http import create_app
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 OBJECTS = 3000

@@ -30,6 +30,7 @@ from strato.clock import SystemClock
 from strato.errors import AlreadyExists, ApiError, Forbidden, StratoError, Unavailable, UsageError
 from strato.metrics import Registry
 from strato.pki import Authority
+from tests.http.badrequests import wrongly_answered
 
 
 class Answers:
@@ -136,7 +137,12 @@ async def test_metrics_and_health_are_served(caplog: pytest.LogCaptureFixture) -
             assert (answer.status, await answer.text()) == (200, "ok")
         async with session.get(f"{address}/else") as answer:
             assert answer.status == 404
-    assert [record for record in caplog.records if record.name == "aiohttp.access"] == []
+    assert [record.message for record in caplog.records if "/metrics" in record.getMessage()] == []
+
+
+async def test_bad_requests_are_refused_as_by_the_api_server() -> None:
+    async with serving(Registry()) as address:
+        assert await wrongly_answered(int(address.rpartition(":")[2])) == []
 
 
 async def test_health_alone_may_be_served_over_tls(tmp_path: Path) -> None:

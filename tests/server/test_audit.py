@@ -19,6 +19,7 @@ import yaml
 from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.errors import UsageError
+from strato.http import listen
 from strato.server import http
 from strato.server.audit.events import Body
 from strato.server.audit.log import AuditLog
@@ -152,7 +153,7 @@ class World:
 
     async def ask(self, *asks: tuple[str, str, Any], user: str = "strato:admin", **headers: str) -> list[Any]:
         """Ask over HTTP; return codes and the ids in the answers."""
-        listening = await http.serve(self.service)
+        listening = await listen.serve(self.service)
         found = []
         sent = {"Authorization": f"Bearer {self.tokens.token(user)}", "User-Agent": "test/1", **headers}
         async with aiohttp.ClientSession(f"http://127.0.0.1:{listening.port}") as session:

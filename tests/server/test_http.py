@@ -16,12 +16,15 @@ import pytest
 from strato.api.wire import Handler, Request, Response, User
 from strato.clock import SystemClock
 from strato.errors import Unauthorized
+from strato.http import listen
+from strato.http.tls import server_context
 from strato.metrics import Registry
 from strato.server import http
 from strato.server.auth import bootstrap
 from strato.server.auth.ca import CertificateAuthority
 from strato.server.auth.identity import Authenticator
 from strato.server.auth.tokens import Tokens
+from tests.http.badrequests import wrongly_answered
 
 
 class Core(Handler):
@@ -52,7 +55,7 @@ class Core(Handler):
 
 
 @pytest.fixture
-async def served() -> AsyncIterator[tuple[Core, http.HttpServer, aiohttp.ClientSession]]:
+async def served() -> AsyncIterator[tuple[Core, listen.HttpServer, aiohttp.ClientSession]]:
     core = Core()
 
     def authenticate(headers: object, scope: object) -> User:
@@ -60,7 +63,7 @@ async def served() -> AsyncIterator[tuple[Core, http.HttpServer, aiohttp.ClientS
             raise Unauthorized("Unauthorized")
         return User("u")
 
-    server = await http.serve(http.create_app(core, authenticate, Registry()))
+    server = await listen.serve(http.create_app(core, authenticate, Registry()))
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
         yield core, server, session
     await server.stop()
@@ -177,7 +180,7 @@ async def test_health_and_metrics(served) -> None:
 
 
 async def test_not_ready_names_what_is_missing() -> None:
-    server = await http.serve(
+    server = await listen.serve(
         http.create_app(
             Core(), lambda headers, scope: User("u"), ready=lambda: {"journal": "disk is full", "queues": ""}
         )
@@ -207,16 +210,16 @@ async def test_stop_ends_streams_cleanly(served) -> None:
 
 
 async def test_a_taken_port_is_said() -> None:
-    first = http.bind("127.0.0.1", 0)
+    first = listen.bind("127.0.0.1", 0)
     first.listen()
-    with pytest.raises(http.PortInUse, match="choose another"):
-        http.bind("127.0.0.1", first.getsockname()[1])
+    with pytest.raises(listen.PortInUse, match="choose another"):
+        listen.bind("127.0.0.1", first.getsockname()[1])
     first.close()
 
 
 async def test_an_address_of_another_machine_is_said() -> None:
-    with pytest.raises(http.PortInUse, match=r"cannot listen on 192\.0\.2\.1:0: .*; choose another --host"):
-        http.bind("192.0.2.1", 0)
+    with pytest.raises(listen.PortInUse, match=r"cannot listen on 192\.0\.2\.1:0: .*; choose another --host"):
+        listen.bind("192.0.2.1", 0)
 
 
 async def test_tls_with_token_and_with_client_certificate(tmp_path: Path) -> None:
@@ -224,11 +227,9 @@ async def test_tls_with_token_and_with_client_certificate(tmp_path: Path) -> Non
     certificate, key = authority.server_files()
     tokens = Tokens()
     tokens.ensure(bootstrap.IDENTITIES)
-    server = await http.serve(
+    server = await listen.serve(
         http.create_app(Core(), Authenticator(tokens, authority)),
-        certificate=certificate,
-        private_key=key,
-        client_ca=authority.certificate_path,
+        tls=server_context(certificate, key, client_ca=authority.certificate_path),
     )
     pair = authority.client(User("jane", ("dev",)))
     (tmp_path / "jane.crt").write_bytes(pair.certificate)
@@ -245,3 +246,8 @@ async def test_tls_with_token_and_with_client_certificate(tmp_path: Path) -> Non
         ):
             assert (await answer.json())["user"] == want
     await server.stop()
+
+
+async def test_bad_requests_are_refused_over_a_socket(served) -> None:
+    _, server, _ = served
+    assert await wrongly_answered(server.port) == []

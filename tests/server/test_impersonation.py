@@ -9,6 +9,7 @@ import pytest
 
 from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, Forbidden
+from strato.http import listen
 from strato.server import http
 from strato.server.auth import bootstrap
 from strato.server.auth.authorizer import Authorizer
@@ -82,7 +83,7 @@ async def test_a_request_goes_on_as_the_one_named_in_its_headers() -> None:
         return impersonated(user, headers, policy())
 
     app = http.create_app(Core(), lambda headers, scope: bootstrap.ADMIN, impersonate=impersonate)
-    server = await http.serve(app)
+    server = await listen.serve(app)
     headers = [("Impersonate-User", "bob"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b")]
     async with (
         aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session,

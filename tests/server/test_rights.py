@@ -12,6 +12,7 @@ import pytest
 from strato.api.wire import User
 from strato.clock import VirtualClock
 from strato.errors import Forbidden
+from strato.http import listen
 from strato.lru import LruCache
 from strato.metrics import Registry
 from strato.server import http
@@ -90,7 +91,7 @@ async def test_paths_are_open_to(path: str, anonymous: int, known: int, monitori
         authorize_path=server.authorize_path,
         impersonate=partial(impersonated, authorizer=server.authorizer),
     )
-    listening = await http.serve(app)
+    listening = await listen.serve(app)
     found = []
     async with aiohttp.ClientSession(f"http://127.0.0.1:{listening.port}") as session:
         for user in (None, *users):

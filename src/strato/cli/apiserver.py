@@ -23,7 +23,9 @@ from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
 from strato.errors import AlreadyExists
+from strato.http.listen import HttpServer, serve
 from strato.http.server import Service
+from strato.http.tls import server_context
 from strato.metrics import Registry
 from strato.server.api import ApiServer
 from strato.server.auth import bootstrap, kubeconfig
@@ -35,7 +37,7 @@ from strato.server.auth.tokens import Tokens
 from strato.server.backups import Backups
 from strato.server.embedded import open_server
 from strato.server.encryption import load_encryption
-from strato.server.http import HttpServer, create_app, serve
+from strato.server.http import create_app
 from strato.server.journal import SqliteJournal
 from strato.server.readiness import Readiness
 
@@ -160,9 +162,8 @@ async def open_api(
     )
     auditing = _begin_audit(server, app, clock, metrics, audit) if audit is not None and audit.policy_file else None
     service = app if auditing is None else auditing.service
-    http = await serve(
-        service, host, port, certificate=certificate, private_key=key, client_ca=authority.certificate_path, clock=clock
-    )
+    tls = server_context(certificate, key, client_ca=authority.certificate_path)
+    http = await serve(service, host, port, tls=tls, clock=clock)
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)

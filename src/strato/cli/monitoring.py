@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from strato.api.wire import Request, Response
 from strato.errors import UsageError
+from strato.http.listen import PortInUse, serve
+from strato.http.plain import PlainService, text
+from strato.http.tls import server_context
 from strato.metrics import CONTENT_TYPE, Registry
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _GRACE_SECONDS = 5.0
@@ -33,12 +32,10 @@ class TlsFiles:
         Raises:
             UsageError: A file cannot be read or holds no certificate or key.
         """
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
-            context.load_cert_chain(self.certificate, self.key)
+            context = server_context(self.certificate, self.key)
             context.load_verify_locations(self.authority)
-        except (OSError, ssl.SSLError) as error:
+        except OSError as error:
             raise UsageError(
                 f"--tls-cert-file {str(self.certificate)!r}, --tls-private-key-file {str(self.key)!r}, "
                 f"--ca-cert-file {str(self.authority)!r}: cannot be used: {error}; give PEM files that belong together"
@@ -65,35 +62,27 @@ async def serve_endpoint(endpoint: Endpoint) -> None:
     Raises:
         UsageError: The address is none, is taken, or is not ours; certificates cannot be used.
     """
-    from aiohttp import web
-
     host, port = split_address(endpoint.address, endpoint.flag)
     context = endpoint.tls.context() if endpoint.tls is not None else None
     registry = endpoint.metrics
 
-    async def answer(request: web.BaseRequest) -> web.Response:
+    async def answer(request: Request) -> Response:
         if request.path == "/metrics" and registry is not None:
-            return web.Response(body=registry.render(), headers={"content-type": CONTENT_TYPE})
+            return Response(200, registry.render(), CONTENT_TYPE)
         if request.path in _HEALTH:
-            return web.Response(text="ok")
+            return text("ok")
         served = "/healthz" if registry is None else "/metrics and /healthz"
-        return web.Response(status=404, text=f"not found: this address serves {served}\n")
+        return text(f"not found: this address serves {served}\n", 404)
 
-    # no access log: a probe every few seconds would drown the rest
-    runner = web.ServerRunner(
-        web.Server(answer, access_log=None), handle_signals=False, shutdown_timeout=_GRACE_SECONDS
-    )
-    await runner.setup()
     try:
-        try:
-            await web.TCPSite(runner, host or None, port, ssl_context=context).start()
-        except OSError as error:
-            raise UsageError(
-                f"{endpoint.flag} {endpoint.address!r}: cannot listen there: {error.strerror or error}; choose another"
-            ) from error
-        await asyncio.Event().wait()
+        server = await serve(PlainService(answer), host, port, tls=context, grace_seconds=_GRACE_SECONDS)
+    except PortInUse as error:
+        message = f"{endpoint.flag} {endpoint.address!r}: cannot listen there: {error.why}; choose another"
+        raise UsageError(message) from error
+    try:
+        await server.wait()
     finally:
-        await runner.cleanup()
+        await server.stop()
 
 
 def split_address(address: str, flag: str) -> tuple[str, int]:

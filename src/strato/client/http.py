@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import re
 import ssl
-import tempfile
 from collections.abc import AsyncIterator
 from functools import lru_cache
-from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 from strato import __version__
@@ -22,8 +20,9 @@ from strato.client.config import Certificate, ClusterConfig, is_server_url
 from strato.client.credentials import Credential, credentials_of
 from strato.clock import Clock
 from strato.errors import Unavailable, UsageError
-from strato.http.client import Answer, Connection, Disconnected
-from strato.http.pool import Origin, Pool
+from strato.http.client import Answer, Connection, Disconnected, Origin, header
+from strato.http.pool import Pool
+from strato.http.tls import client_context
 
 _MAX_CONNECTIONS = 192
 """More than the writes of a component that may be under way and its watches together."""
@@ -165,7 +164,7 @@ class HttpCluster(WireCluster):
         target = self._place.path + (path if _PLAIN_PATH(path) else quote(path, safe="/:@!$&'()*+,;=~"))
         if request.query:
             target += "?" + urlencode(request.query, doseq=True)
-        head = f"{request.method} {target or '/'} HTTP/1.1\r\n{self._headers}\r\n"
+        head = f"{request.method} {target or '/'} HTTP/1.1\r\n{self._headers}"
         head += _header_lines(tuple(request.headers.items()))
         if request.body or request.method != "GET":
             head += f"content-length: {len(request.body)}\r\n"
@@ -179,7 +178,7 @@ class HttpCluster(WireCluster):
         headers += [("impersonate-group", group) for group in self.config.impersonate_groups]
         if credential.token:
             headers.append(("authorization", f"Bearer {credential.token}"))
-        return "\r\n".join(_header(name, value) for name, value in headers)
+        return "".join(header(name, value) for name, value in headers)
 
     def _pool_for(self, credential: Credential) -> Pool:
         if self._closed:
@@ -216,41 +215,10 @@ def tls_context(config: ClusterConfig, certificate: Certificate | None) -> ssl.S
     Raises:
         UsageError: A certificate or key cannot be used; the message says which.
     """
-    try:
-        given = config.ca.decode("ascii") if config.ca else None
-        if config.insecure_skip_tls_verify:
-            # without the system's authorities: OpenSSL would look for them, on disk, at every connection
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-            if given:
-                context.load_verify_locations(cadata=given)  # a mistake in it is told all the same
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        else:
-            context = ssl.create_default_context(cadata=given)
-    except (ssl.SSLError, UnicodeDecodeError) as error:
-        raise UsageError(f"the certificate authority of {config.server} is not PEM: {error}") from error
-    # Python ≥ 3.13 asks more of a CA than Go and OpenSSL do, and many clusters' CAs do not have it.
-    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-    if certificate is not None:
-        with tempfile.TemporaryDirectory(prefix="strato-") as directory:  # mode 0700; OpenSSL only reads files
-            chain, key = Path(directory) / "chain.pem", Path(directory) / "key.pem"
-            chain.write_bytes(certificate.chain)
-            key.write_bytes(certificate.key)
-            try:
-                context.load_cert_chain(chain, key)
-            except (ssl.SSLError, OSError) as error:
-                raise UsageError(
-                    f"the client certificate for {config.server} and its key cannot be used: {error}"
-                ) from error
-    return context
+    pair = (certificate.chain, certificate.key) if certificate is not None else None
+    return client_context(config.server, ca=config.ca, insecure=config.insecure_skip_tls_verify, pair=pair)
 
 
 @lru_cache(maxsize=64)  # of a component's requests, most carry the same
 def _header_lines(headers: tuple[tuple[str, str], ...]) -> str:
-    return "".join(f"{_header(name, value)}\r\n" for name, value in headers)
-
-
-def _header(name: str, value: str) -> str:
-    if "\r" in value or "\n" in value:
-        raise UsageError(f"the header {name} cannot be sent: its value holds the end of a line")
-    return f"{name}: {value}"
+    return "".join(header(name, value) for name, value in headers)

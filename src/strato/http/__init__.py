@@ -4,5 +4,6 @@ Knows nothing of Kubernetes but the form of a request and of an answer (`strato.
 
 - `parser`, `heads`: requests out of bytes, and what is refused on the way; heads of answers
 - `server`, `streaming`: a client's connection, answers in order and streams at their reader's pace
-- `client`, `pool`: a connection to a server, and several of them used again
+- `listen`, `plain`: the port, and a service of one function for it; `tls`: certificates of both halves
+- `client`, `pool`: a connection to a server, and several of them used again; `fetch`: one request to anybody
 """

@@ -9,10 +9,17 @@ takes 71, and a scheduler sends two requests for every pod.
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import cast
+from typing import NamedTuple, cast
 
 import httptools
+
+from strato.errors import UsageError
+
+_CONNECT_SECONDS = 30.0
+_HEAD_BYTES = 1 << 20
+"""The most that may come of a head, or behind a body, before anything else does."""
 
 _BUFFER_BYTES = 1 << 20
 """A stream's reader that is this far behind stops the connection; a busy watch hands over many events per wake-up."""
@@ -24,6 +31,10 @@ class Disconnected(ConnectionError):
 
 class BadAnswer(ConnectionError):
     """What came back is no answer, or only the beginning of one."""
+
+
+class Unsendable(UsageError, ValueError):
+    """A header would end before its value does, or a URL is none."""
 
 
 class Headers(Mapping[str, str]):
@@ -141,6 +152,7 @@ class Connection(asyncio.Protocol):
         self._answer: Answer | None = None
         self._until_end = False  # the body has neither a length nor chunks
         self._usable = True
+        self._head_bytes = 0
         self._silence_seconds: float | None = None
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -163,7 +175,7 @@ class Connection(asyncio.Protocol):
         """
         assert self._transport is not None, "asked before it was connected"
         answer = self._answer = Answer(self, stream)
-        self._silence_seconds, self._heard_at = silence_seconds, self.loop.time()
+        self._silence_seconds, self._heard_at, self._head_bytes = silence_seconds, self.loop.time(), 0
         self._listen()
         try:
             self._transport.write(request)
@@ -228,12 +240,15 @@ class Connection(asyncio.Protocol):
             self.abort()  # nobody asked; a server that is about to close may say so
             return
         self._heard_at = self.loop.time()
+        self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:
             self._usable = False
             if not answer.complete:
                 self._fail(BadAnswer(f"its answer is not HTTP: {error}"))
+        if self._head_bytes > _HEAD_BYTES and not answer.complete:
+            self._fail(BadAnswer(f"the head of its answer is longer than {_HEAD_BYTES} bytes"))
         if answer.complete or answer.streamed:
             answer.notify()
             if answer.size >= _BUFFER_BYTES and not answer.complete and self._transport is not None:
@@ -273,6 +288,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """Take a piece of the body."""
+        self._head_bytes = 0
         if self._answer is not None:
             self._answer.body.append(body)
             self._answer.size += len(body)
@@ -282,3 +298,41 @@ class Connection(asyncio.Protocol):
         if self._answer is not None and self._answer.status:
             self._answer.complete = True
             self._usable = self._usable and self._parser.should_keep_alive()
+
+
+class Origin(NamedTuple):
+    """Where connections go."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    server_name: str = ""
+    """Name to expect in the certificate; empty is the host."""
+
+
+async def connect(origin: Origin) -> Connection:
+    """Open a connection.
+
+    Raises:
+        OSError: It cannot be opened, or not in time.
+    """
+    name = (origin.server_name or origin.host) if origin.tls is not None else None
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, connection = await asyncio.get_running_loop().create_connection(
+                Connection, origin.host, origin.port, ssl=origin.tls, server_hostname=name
+            )
+    except TimeoutError as error:
+        raise TimeoutError(f"no connection within {_CONNECT_SECONDS:g} s") from error
+    return connection
+
+
+def header(name: str, value: str) -> str:
+    """Return a header as it is sent.
+
+    Raises:
+        Unsendable: It would end before its value does.
+    """
+    if "\r" in value or "\n" in value:
+        raise Unsendable(f"the header {name} cannot be sent: its value holds the end of a line")
+    return f"{name}: {value}\r\n"

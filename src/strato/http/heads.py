@@ -30,12 +30,12 @@ class Head:
         "answer_lines",
         "expects",
         "headers",
-        "impersonation",
         "impersonator",
         "in_chunks",
         "keeps_alive",
         "length",
         "method",
+        "others",
         "path",
         "peer",
         "query",
@@ -52,8 +52,8 @@ class Head:
         self.query: Mapping[str, list[str]] = {}
         self.headers: dict[str, str] = {}
         """By name in lower case; of two alike the first counts."""
-        self.impersonation: list[tuple[bytes, bytes]] = []
-        """The headers ``impersonate-…``, repeated ones apart."""
+        self.others: list[tuple[bytes, bytes]] = []
+        """The headers that few clients send, names in lower case and repeated ones apart."""
         self.impersonator: User | None = None
         """Who asks to act as another."""
         self.annotations: dict[str, str] | None = None

@@ -183,9 +183,9 @@ class RequestReader:
             return
         known = NAMES.get(name)
         if known is None:
-            known = name.lower().decode("latin-1")
-            if known.startswith("impersonate-"):
-                self._head.impersonation.append((name.lower(), value))
+            lower = name.lower()
+            known = lower.decode("latin-1")
+            self._head.others.append((lower, value))
         if known == "host":
             self._hosts += 1
         headers = self._head.headers

@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import deque
-from typing import NamedTuple
 
-from strato.http.client import Connection, Disconnected
+from strato.http.client import Connection, Disconnected, Origin, connect
 
 _KEEP_SECONDS = 75.0
 """How long a connection without work is trusted; API servers close theirs after 90."""
 
-_CONNECT_SECONDS = 30.0
 _FAREWELL_SECONDS = 1.0
-
-
-class Origin(NamedTuple):
-    """Where connections of a pool go."""
-
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-    server_name: str
-    """Name to expect in the certificate; empty is the host."""
 
 
 class Pool:
@@ -117,17 +104,9 @@ class Pool:
             return
 
     async def _open(self) -> Connection:
-        origin = self._origin
         self._opening += 1
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    Connection,
-                    origin.host,
-                    origin.port,
-                    ssl=origin.tls,
-                    server_hostname=(origin.server_name or origin.host) if origin.tls is not None else None,
-                )
+            connection = await connect(self._origin)
         except BaseException:
             self._next()
             raise

@@ -215,7 +215,7 @@ class Connection(asyncio.BufferedProtocol):
         tls = transport.get_extra_info("ssl_object")
         self._reader.peer = tls.getpeercert(binary_form=True) if tls is not None else None
         name = transport.get_extra_info("peername")
-        self._reader.address = name[0] if isinstance(name, tuple) else ""
+        self._reader.address = name[0].removeprefix("::ffff:") if isinstance(name, tuple) else ""
         with suppress(NotImplementedError):
             self._transport.set_write_buffer_limits(high=_BUFFER_BYTES)
         self._server.opened(self)

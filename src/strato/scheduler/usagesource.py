@@ -10,7 +10,8 @@ import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -18,12 +19,11 @@ from strato.api.quantity import milli
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import StratoError
+from strato.http.fetch import fetch
+from strato.http.tls import client_context
 from strato.scheduler.cache.ingest import go_bool
 from strato.scheduler.cache.usage import ADAPTOR, ELASTICSEARCH, PROMETHEUS, WINDOW, NodeUsage, Usages
 from strato.units import duration_seconds
-
-if TYPE_CHECKING:
-    import aiohttp
 
 _log = logging.getLogger(__name__)
 
@@ -112,11 +112,11 @@ class UsageSource:
     async def _prometheus(self, metrics: Mapping[str, str]) -> tuple[Percent, Percent]:
         url = metrics.get("address", "").rstrip("/") + "/api/v1/query"
         out = []
-        async with _session(metrics) as session:
-            for query in (CPU_QUERY, MEMORY_QUERY):
-                answer = await _json(session.post(url, data={"query": query}))
-                rows = answer["data"]["result"]
-                out.append({str(r["metric"].get("instance", "")): float(r["value"][1]) for r in reversed(rows)})
+        for query in (CPU_QUERY, MEMORY_QUERY):
+            body = urlencode({"query": query}).encode()
+            answer = await _post(metrics, url, body, "application/x-www-form-urlencoded")
+            rows = answer["data"]["result"]
+            out.append({str(r["metric"].get("instance", "")): float(r["value"][1]) for r in reversed(rows)})
         return out[0], out[1]
 
     async def _adaptor(self, metrics: Mapping[str, str]) -> tuple[Percent, Percent]:
@@ -140,8 +140,7 @@ class UsageSource:
             "aggs": {"nodes": {"terms": {"field": host, "size": _MOST_NODES}, "aggs": averages}},
         }
         url = f"{metrics.get('address', '').rstrip('/')}/{index}/_search"
-        async with _session(metrics) as session:
-            answer = await _json(session.post(url, json=body))
+        answer = await _post(metrics, url, msgspec.json.encode(body), "application/json")
         buckets = answer["aggregations"]["nodes"]["buckets"]
         cpu = {str(b["key"]): float(b["cpu"]["value"] or 0.0) * 100.0 for b in buckets}
         memory = {str(b["key"]): float(b["mem"]["value"] or 0.0) * 100.0 for b in buckets}
@@ -157,36 +156,22 @@ def interval_seconds(metrics: Mapping[str, str]) -> float:
     return seconds if seconds > 0 else _DEFAULT_SECONDS
 
 
-def _session(metrics: Mapping[str, str]) -> aiohttp.ClientSession:
-    import aiohttp
-
-    user = metrics.get("elasticsearch.username")
-    headers = {}
-    if user:
-        pair = f"{user}:{metrics.get('elasticsearch.password', '')}".encode()
-        headers["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
-    unchecked = go_bool(metrics.get("tls.insecureSkipVerify", "")) is True
-    return aiohttp.ClientSession(headers=headers, connector=aiohttp.TCPConnector(ssl=not unchecked))
-
-
-async def _json(request: Any) -> Any:
-    """Send a request and decode its answer.
+async def _post(metrics: Mapping[str, str], url: str, body: bytes, content_type: str) -> Any:
+    """Ask the source and decode its answer.
 
     Raises:
-        OSError: The source cannot be reached, or refuses.
-        ValueError: The answer is too long or no JSON.
+        OSError: The source cannot be reached, refuses, or answers without end.
+        ValueError: The URL is none.
+        msgspec.DecodeError: The answer is no JSON.
     """
-    import aiohttp
-
-    try:
-        async with request as response:
-            body = await response.content.read(_ANSWER_LIMIT + 1)
-            while len(body) <= _ANSWER_LIMIT and (more := await response.content.read(_ANSWER_LIMIT + 1 - len(body))):
-                body += more
-    except aiohttp.ClientError as error:
-        raise OSError(str(error)) from error
-    if response.status != 200:
-        raise OSError(f"answered {response.status}: {body[:200].decode(errors='replace')}")
-    if len(body) > _ANSWER_LIMIT:
-        raise ValueError(f"the answer is longer than {_ANSWER_LIMIT} bytes")
-    return msgspec.json.decode(body)
+    headers = [("Content-Type", content_type)]
+    user = metrics.get("elasticsearch.username")
+    if user:
+        pair = f"{user}:{metrics.get('elasticsearch.password', '')}".encode()
+        headers.append(("Authorization", f"Basic {base64.b64encode(pair).decode()}"))
+    unchecked = go_bool(metrics.get("tls.insecureSkipVerify", "")) is True
+    tls = client_context(insecure=True) if unchecked else None
+    answer = await fetch(url, "POST", headers=headers, body=body, tls=tls, limit_bytes=_ANSWER_LIMIT)
+    if answer.status != 200:
+        raise OSError(f"answered {answer.status}: {answer.body[:200].decode(errors='replace')}")
+    return msgspec.json.decode(answer.body)

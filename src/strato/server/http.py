@@ -1,44 +1,32 @@
-"""HTTP for the server's core: who asks, what only a transport answers, and the port that is listened on.
+"""HTTP for the server's core: who asks, and what only a transport answers.
 
-No framework and no router: the core routes. The protocol itself is in `strato.http.server`.
+No framework and no router: the core routes. The protocol itself is in `strato.http`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
 import gzip
 import io
 import logging
-import resource
-import socket
-import ssl
 import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
-from strato.clock import Clock, SystemClock
-from strato.errors import ApiError, BadRequest, StratoError, UnsupportedMedia
+from strato.errors import ApiError, BadRequest, UnsupportedMedia
 from strato.http.heads import Head
 from strato.http.parser import MAX_BODY_BYTES, too_large
-from strato.http.server import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Connections, Service
+from strato.http.server import Service
 from strato.metrics import Registry
 from strato.server.bodies import INLINE_BYTES, is_protobuf, is_slow, parsing
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import at_once
 from strato.server.ownpaths import OwnPaths, Ready
-
-_SHUTDOWN_SECONDS = 2
-_BACKLOG = 2048
-_OTHER_DESCRIPTORS = 512
-"""Files and sockets that are no connections of clients."""
 
 _STORING = frozenset(("POST", "PUT", "PATCH"))
 """What keeps its seat until it is answered; other work on what a body says takes seats of its own."""
@@ -100,9 +88,9 @@ class App(Service):
         """
         try:
             user = self._authenticate(head.headers, head.peer)
-            if head.impersonation and self._impersonate is not None:
+            if head.others and self._impersonate is not None and _impersonates(head):
                 head.impersonator = user
-                user = self._impersonate(user, head.impersonation)
+                user = self._impersonate(user, head.others)
         except ApiError:
             raise
         except Exception as error:
@@ -214,6 +202,10 @@ class App(Service):
             return self.refusal(_failed(head))
 
 
+def _impersonates(head: Head) -> bool:
+    return any(name.startswith(b"impersonate-") for name, _ in head.others)
+
+
 def _failed(head: Head) -> ApiError:
     """Log the exception that is being handled, a bug of ours, and return what its request is answered."""
     _log.exception("%s %s failed", head.method, head.path)
@@ -271,106 +263,3 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
     if len(plain) > MAX_BODY_BYTES:
         raise too_large()
     return plain
-
-
-class PortInUse(StratoError):
-    """The address cannot be listened on."""
-
-
-class HttpServer:
-    """A running server; made by `serve`."""
-
-    def __init__(self, connections: Connections, listener: asyncio.Server) -> None:
-        self.connections = connections
-        self._listener = listener
-        self._stopped = asyncio.Event()
-        self.port: int = listener.sockets[0].getsockname()[1]
-        """The bound port, also when 0 was asked for."""
-
-    async def wait(self) -> None:
-        """Return when serving has ended."""
-        await self._stopped.wait()
-
-    async def stop(self) -> None:
-        """Stop listening, end watches at once and everything else within two seconds, and wait for it."""
-        self._listener.close()
-        await self.connections.close(_SHUTDOWN_SECONDS)
-        self._stopped.set()
-
-
-async def serve(
-    app: Service,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    *,
-    certificate: Path | None = None,
-    private_key: Path | None = None,
-    client_ca: Path | None = None,
-    listener: socket.socket | None = None,
-    clock: Clock | None = None,
-) -> HttpServer:
-    """Listen and serve in the running event loop; returns once connections are accepted.
-
-    Args:
-        app: From `create_app`, maybe with an audit log around it.
-        host: Address to listen on; a name is resolved.
-        port: 0 picks a free one.
-        certificate: PEM file of the server's certificate; plain HTTP without it.
-        private_key: PEM file of its key.
-        client_ca: CA of client certificates, which are then asked for, not required.
-        listener: A bound socket to use instead of ``host`` and ``port``.
-        clock: Dates answers; None takes the machine's.
-
-    Raises:
-        PortInUse: The address is taken or not ours.
-    """
-    tls = None
-    if certificate is not None:
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(certificate, private_key)
-        if client_ca is not None:
-            tls.verify_mode = ssl.CERT_OPTIONAL
-            tls.load_verify_locations(client_ca)
-    bound = listener if listener is not None else bind(host, port)
-    connections = Connections(app, clock or SystemClock(), most=_descriptors())
-    loop = asyncio.get_running_loop()
-    patience = HANDSHAKE_SECONDS if tls is not None else None
-    listening = await loop.create_server(
-        connections.make, sock=bound, ssl=tls, backlog=_BACKLOG, ssl_handshake_timeout=patience
-    )
-    return HttpServer(connections, listening)
-
-
-def _descriptors() -> int:
-    """Return how many connections there may be; the process may open as many files and some more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_CONNECTIONS + _OTHER_DESCRIPTORS
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return min(MOST_CONNECTIONS, max(soft - _OTHER_DESCRIPTORS, soft // 2))
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address.
-
-    Raises:
-        PortInUse: The address is taken or not ours.
-    """
-    bound = None
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        bound.bind(address)
-    except OSError as error:
-        if bound is not None:
-            bound.close()
-        other = "--port" if error.errno in (errno.EADDRINUSE, errno.EACCES) else "--host"
-        raise PortInUse(f"cannot listen on {host}:{port}: {error.strerror}; choose another {other}") from error
-    return bound

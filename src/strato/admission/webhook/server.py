@@ -5,11 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,17 +17,17 @@ from strato.admission.webhook.publish import publish
 from strato.admission.webhook.reads import Reads
 from strato.admission.webhook.review import answer, denial, read_review
 from strato.admission.webhook.services import SERVICES, Service
+from strato.api.wire import Request, Response
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, BadRequest, UsageError
+from strato.http.listen import PortInUse, serve
+from strato.http.plain import PlainService, text
+from strato.http.tls import load_pair, server_context
 from strato.metrics import Registry
-
-if TYPE_CHECKING:
-    from aiohttp import web
 
 _log = logging.getLogger(__name__)
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
 _RETRY_SECONDS = 2.0
 
 
@@ -81,8 +78,7 @@ class WebhookServer:
         self._reviews = metrics.counter("volcano_admission_reviews", "Admission reviews answered.", ("path", "outcome"))
         self._reload_chain = reload_chain
         self._chains = _chains(options.chain, options.hooks)
-        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
+        self._tls = server_context()
         self._served: Serving | None = None
         self.port = options.port
         self.ready = asyncio.Event()
@@ -94,30 +90,28 @@ class WebhookServer:
         Raises:
             UsageError: The address cannot be listened on, or the files of the certificates cannot be read.
         """
-        from aiohttp import web
-
         await self._first_certificates()
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.router.add_route("*", "/{path:.*}", self._answer)
-        runner = web.AppRunner(
-            app, handle_signals=False, access_log=None, shutdown_timeout=self._options.graceful_seconds
-        )
-        await runner.setup()
-        host = self._options.host or None
+        options = self._options
         try:
-            site = web.TCPSite(runner, host, self._options.port, ssl_context=self._tls)
-            try:
-                await site.start()
-            except OSError as error:
-                raise UsageError(
-                    f"cannot listen on {host or 'any address'}, port {self._options.port}: "
-                    f"{error.strerror or error}; choose another --port or --listen-address"
-                ) from error
-            self.port = runner.addresses[0][1]
+            server = await serve(
+                PlainService(self._answer),
+                options.host,
+                options.port,
+                tls=self._tls,
+                clock=self._clock,
+                grace_seconds=options.graceful_seconds,
+            )
+        except PortInUse as error:
+            raise UsageError(
+                f"cannot listen on {options.host or 'any address'}, port {options.port}: "
+                f"{error.why}; choose another --port or --listen-address"
+            ) from error
+        try:
+            self.port = server.port
             await self._keep()
         finally:
             self.ready.clear()
-            await runner.cleanup()
+            await server.stop()
 
     async def _first_certificates(self) -> None:
         """Load certificates; a cluster that is not up yet is waited for."""
@@ -158,38 +152,27 @@ class WebhookServer:
         """Show a certificate on connections from now on."""
         if serving == self._served:
             return
-        with tempfile.TemporaryDirectory() as folder:  # OpenSSL reads files only; the folder is of mode 0700
-            certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
-            certificate.write_bytes(serving.pair.certificate)
-            key.write_bytes(serving.pair.private_key)
-            try:
-                self._tls.load_cert_chain(certificate, key)
-            except ssl.SSLError as error:
-                raise UsageError(f"the webhook's certificate and key cannot be used: {error}") from error
+        try:
+            load_pair(self._tls, serving.pair.certificate, serving.pair.private_key)
+        except ssl.SSLError as error:
+            raise UsageError(f"the webhook's certificate and key cannot be used: {error}") from error
         self._served = serving
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        from aiohttp import web
-
+    async def _answer(self, request: Request) -> Response:
         if request.path in ("/healthz", "/livez"):
-            return web.Response(text="ok")
+            return text("ok")
         if request.path == "/readyz":
-            ready = self.ready.is_set()
-            return web.Response(
-                text="ok" if ready else "the configurations are not written", status=200 if ready else 503
-            )
+            return text("ok") if self.ready.is_set() else text("the configurations are not written", 503)
         service = SERVICES.get(request.path)
         if service is None or request.path not in self._chains:
-            return web.Response(status=404, text=f"no admission service at {request.path}\n")
+            return text(f"no admission service at {request.path}\n", 404)
         if request.method != "POST":
-            return web.Response(status=405, text="admission services take POST\n")
-        if request.content_type != "application/json":
-            return web.Response()
-        outcome, body = await self._review(service, await request.read())
+            return text("admission services take POST\n", 405)
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return text("")
+        outcome, body = await self._review(service, request.body)
         self._reviews.labels(service.path, outcome).inc()
-        if outcome == "malformed":
-            return web.Response(status=400, body=body, content_type="text/plain")
-        return web.Response(body=body, content_type="application/json")
+        return text(body.decode(), 400) if outcome == "malformed" else Response(200, body)
 
     async def _review(self, service: Service, body: bytes) -> tuple[str, bytes]:
         """Return what became of a question, and the answer's body."""

@@ -22,8 +22,10 @@ from strato.api.wire import Handler, Request, Response, User
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, Forbidden, NotFound, Unauthorized, UsageError
+from strato.http.listen import PortInUse, serve
+from strato.http.tls import server_context
 from strato.server.auth.ca import CertificateAuthority, user_named
-from strato.server.http import PortInUse, create_app, serve
+from strato.server.http import create_app
 from strato.server.logs import LogSource
 from strato.server.rest.logs import answer_log, log_options
 
@@ -125,11 +127,10 @@ async def serve_logs(door: LogDoor, handler: NodeLogs, clock: Clock) -> None:
     certificate, key = CertificateAuthority(door.directory / "pki", clock).server_files((door.node,))
     app = create_app(handler, verified_peer)
     try:
-        http = await serve(
-            app, EVERYWHERE, door.port, certificate=certificate, private_key=key, client_ca=door.client_ca, clock=clock
-        )
+        tls = server_context(certificate, key, client_ca=door.client_ca)
+        http = await serve(app, EVERYWHERE, door.port, tls=tls, clock=clock)
     except PortInUse as error:
-        raise UsageError(f"--kubelet-port {door.port}: {error.__cause__ or error}; choose another") from error
+        raise UsageError(f"--kubelet-port {door.port}: {error.why}; choose another") from error
     try:
         await http.wait()
     finally:

@@ -15,6 +15,7 @@ from typing import Protocol
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.flow import FlowProbe, HttpGetProbe, TaskStatusProbe, TcpSocketProbe
+from strato.http.fetch import exchange
 
 PROBE_TIMEOUT_SECONDS = 1.0
 """How long a pod may take to answer."""
@@ -49,34 +50,23 @@ class NetworkProber:
 
     async def connects(self, host: str, port: int) -> bool:
         """Return whether a TCP connection is taken."""
-        return await self._exchange(host, port, b"") is not None
+        try:
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
+                _, writer = await asyncio.open_connection(host, port)
+        except OSError:
+            return False
+        writer.close()
+        return True
 
     async def answers(self, host: str, port: int, path: str, header: tuple[str, str] | None) -> bool:
         """Return whether a GET is answered with a status from 200 to 399."""
-        target = path if path.startswith("/") else f"/{path}"
-        lines = [f"GET {target} HTTP/1.1", f"Host: {host}:{port}", "Connection: close", "User-Agent: strato-probe"]
-        if header is not None:
-            lines.append(f"{header[0]}: {header[1]}")
-        if any("\r" in line or "\n" in line for line in lines):
-            return False
-        first = await self._exchange(host, port, ("\r\n".join(lines) + "\r\n\r\n").encode())
-        words = (first or b"").split()
-        return len(words) >= 2 and words[0].startswith(b"HTTP/") and words[1].isdigit() and 200 <= int(words[1]) < 400
-
-    async def _exchange(self, host: str, port: int, request: bytes) -> bytes | None:
-        """Connect, send what there is to send and return the first line of the answer; None when that fails."""
+        url = f"http://{f'[{host}]' if ':' in host else host}:{port}/{path.removeprefix('/')}"
+        headers = [("User-Agent", "strato-probe"), *((header,) if header is not None else ())]
         try:
-            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS):
-                reader, writer = await asyncio.open_connection(host, port)
-                try:
-                    if not request:
-                        return b""
-                    writer.write(request)
-                    return await reader.readline()
-                finally:
-                    writer.close()
-        except (OSError, TimeoutError, ValueError):
-            return None
+            async with asyncio.timeout(PROBE_TIMEOUT_SECONDS), exchange(url, headers=headers) as answer:
+                return 200 <= answer.status < 400
+        except (OSError, ValueError):
+            return False
 
 
 @dataclass(frozen=True, slots=True)

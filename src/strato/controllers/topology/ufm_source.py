@@ -15,6 +15,8 @@ import msgspec
 from strato.api.core import Secret
 from strato.controllers.topology.settings import BadDiscovery
 from strato.controllers.topology.wanted import SOURCE_LABEL, WantedHyperNode
+from strato.http.fetch import fetch
+from strato.http.tls import client_context
 
 SOURCE: Final = "ufm"
 PORTS_PATH: Final = "/ufmRest/resources/ports"
@@ -57,28 +59,23 @@ class HttpsFabric:
 
     async def ports(self, config: UfmConfig, user: str, password: str) -> bytes:
         """Return the list of ports as JSON."""
-        import aiohttp  # lazily: few clusters have such a fabric
-
         base = config.endpoint if "://" in config.endpoint else f"https://{config.endpoint}"
         url = base.rstrip("/") + PORTS_PATH
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
+        tls = client_context(insecure=True) if config.insecure_skip_verify else None
         try:
-            async with (
-                aiohttp.ClientSession(
-                    headers={"Authorization": f"Basic {token}"}, timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-                ) as session,
-                session.get(url, ssl=not config.insecure_skip_verify) as answer,
-            ):
-                if answer.status != 200:
-                    raise BadDiscovery(f"fabric manager {url} answers {answer.status}")
-                body = await answer.content.read(ANSWER_MAX_BYTES + 1)
-                while len(body) <= ANSWER_MAX_BYTES and (more := await answer.content.read(1 << 20)):
-                    body += more
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            answer = await fetch(
+                url,
+                headers=[("Authorization", f"Basic {token}")],
+                tls=tls,
+                limit_bytes=ANSWER_MAX_BYTES,
+                seconds=TIMEOUT_SECONDS,
+            )
+        except (OSError, ValueError) as error:
             raise BadDiscovery(f"fabric manager {url} cannot be asked: {error}") from error
-        if len(body) > ANSWER_MAX_BYTES:
-            raise BadDiscovery(f"the answer of {url} is larger than {ANSWER_MAX_BYTES >> 20} MiB")
-        return body
+        if answer.status != 200:
+            raise BadDiscovery(f"fabric manager {url} answers {answer.status}")
+        return answer.body
 
 
 def parse_config(config: Mapping[str, Any]) -> UfmConfig:

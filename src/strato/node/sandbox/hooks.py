@@ -9,7 +9,7 @@ import asyncio
 
 from strato.api.core import Container, LifecycleHandler
 from strato.errors import StratoError
-from strato.node.sandbox.probes import answers, http_request, port_number
+from strato.node.sandbox.probes import answers
 from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
 
 NO_LIMIT_SECONDS = 7 * 86400.0
@@ -49,9 +49,8 @@ async def run_hook(
         get = hook.http_get
         try:
             async with asyncio.timeout(timeout_seconds):
-                port = port_number(spec, get.port)
-                succeeded = await answers(get.host or address, port, http_request(get, get.host or address))
-        except (TimeoutError, OSError) as err:
+                succeeded = await answers(get, address, spec)
+        except (OSError, ValueError) as err:
             raise HookFailed(f"httpGet {get.path}: {err or 'no answer in time'}") from err
         if not succeeded:
             raise HookFailed(f"httpGet {get.path}: an answer that is no success")

@@ -7,8 +7,13 @@ from collections.abc import Callable
 
 from strato.api.core import Container, HTTPGetAction, Probe
 from strato.clock import Clock
+from strato.http.fetch import exchange
+from strato.http.tls import client_context
 from strato.node.podstatus import ContainerRecord
+from strato.node.registration import KUBELET_VERSION
 from strato.node.sandbox.runtime import Run, Runtime, RuntimeProblem
+
+_USER_AGENT = f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"
 
 
 class Prober:
@@ -111,34 +116,35 @@ class Prober:
                     command = list(probe.exec.command)
                     return await self._runtime.exec(self._run, command, timeout_seconds=probe.timeout_seconds) == 0
                 if probe.tcp_socket is not None:
-                    socket = probe.tcp_socket
-                    return await answers(socket.host or self._address, port_number(self._spec, socket.port), b"")
-                if probe.http_get is not None:
-                    get = probe.http_get
-                    host = get.host or self._address
-                    return await answers(host, port_number(self._spec, get.port), http_request(get, host))
-        except (TimeoutError, OSError, RuntimeProblem):
+                    host = probe.tcp_socket.host or self._address
+                    _, writer = await asyncio.open_connection(host, port_number(self._spec, probe.tcp_socket.port))
+                    writer.close()
+                elif probe.http_get is not None:
+                    return await answers(probe.http_get, self._address, self._spec)
+        except (OSError, ValueError, RuntimeProblem):
             return False
         return True
 
 
-def http_request(get: HTTPGetAction, host: str) -> bytes:
-    """Return the request an action asks for."""
-    headers = "".join(f"{header.name}: {header.value}\r\n" for header in get.http_headers)
-    return f"GET {get.path} HTTP/1.1\r\nHost: {host}\r\n{headers}Connection: close\r\n\r\n".encode()
+async def answers(get: HTTPGetAction, address: str, spec: Container) -> bool:
+    """Send the request that an action asks for; return whether its answer is a success.
 
+    Certificates are not checked.
 
-async def answers(host: str, port: int, request: bytes) -> bool:
-    """Tell whether a port accepts a connection and answers the request, if there is one, with a success."""
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        if not request:
-            return True
-        writer.write(request)
-        status = (await reader.readline()).split()
-        return len(status) > 1 and status[1].isdigit() and 200 <= int(status[1]) < 400
-    finally:
-        writer.close()
+    Raises:
+        OSError: There is no answer.
+        ValueError: The request cannot be sent.
+    """
+    host = get.host or address
+    port = port_number(spec, get.port)
+    url = f"{get.scheme.lower()}://{f'[{host}]' if ':' in host else host}:{port}/{get.path.removeprefix('/')}"
+    tls = client_context(insecure=True) if get.scheme == "HTTPS" else None
+    headers = [
+        ("User-Agent", f"kube-probe/{KUBELET_VERSION.removeprefix('v')}"),
+        *((header.name, header.value) for header in get.http_headers),
+    ]
+    async with exchange(url, headers=headers, tls=tls) as answer:
+        return 200 <= answer.status < 400
 
 
 def port_number(spec: Container, port: int | str) -> int:

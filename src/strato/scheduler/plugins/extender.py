@@ -10,11 +10,8 @@ own.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
-import ssl
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -23,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.api.core import PodSpec
-from strato.http.client import Connection
+from strato.http.fetch import fetch
 from strato.scheduler.arguments import arg, seconds
 from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.nodes import NodeTable, Rows
@@ -40,6 +37,7 @@ _log = logging.getLogger(__name__)
 
 EXTENDER: Final = "extender"
 _ANSWER_LIMIT: Final = 10 << 20
+_JSON: Final = (("Content-Type", "application/json"),)
 _REST: Final = 10.0
 """After a request that failed, times what it took, during which nothing is asked."""
 _POINT_VERBS: Final = {
@@ -306,17 +304,15 @@ async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dic
     Raises:
         ExtenderFailed: It cannot be reached, takes too long, or answers something else.
     """
+    raw = json.dumps(body).encode()
     try:
-        async with asyncio.timeout(timeout_seconds):
-            status, raw = await _exchange(url, body)
-    except TimeoutError as error:
-        raise ExtenderFailed(f"{url} did not end its answer within {timeout_seconds:g}s") from error
+        status, raw = await fetch(
+            url, "POST", headers=_JSON, body=raw, limit_bytes=_ANSWER_LIMIT, seconds=timeout_seconds
+        )
     except (OSError, ValueError) as error:
         raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
     if status != 200:
         raise ExtenderFailed(f"{url} answered {status}")
-    if len(raw) > _ANSWER_LIMIT:
-        raise ExtenderFailed(f"{url} answered more than {_ANSWER_LIMIT} bytes")
     try:
         answer = json.loads(raw) if raw.strip() else {}
     except ValueError as error:
@@ -324,37 +320,6 @@ async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dic
     if not isinstance(answer, dict):
         raise ExtenderFailed(f"{url} did not answer an object")
     return answer
-
-
-async def _exchange(url: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
-    """Post over a connection of its own and return status and body, of which no more than the limit is read.
-
-    Raises:
-        OSError: There is no answer, or not all of it.
-        ValueError: The URL is none.
-    """
-    parts = urllib.parse.urlsplit(url)
-    secure = parts.scheme == "https"
-    loop = asyncio.get_running_loop()
-    tls = await loop.run_in_executor(None, ssl.create_default_context) if secure else None  # it reads files
-    port = parts.port or (443 if secure else 80)
-    _, connection = await loop.create_connection(Connection, parts.hostname or "", port, ssl=tls)
-    try:
-        raw = json.dumps(body).encode()
-        head = (
-            f"POST {parts.path or '/'} HTTP/1.1\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nConnection: close\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(raw)}\r\n\r\n"
-        )
-        answer = await connection.ask(head.encode() + raw, None, stream=True)
-        pieces, size = [], 0
-        async for piece in answer.chunks():
-            pieces.append(piece)
-            size += len(piece)
-            if size > _ANSWER_LIMIT:
-                break
-        return answer.status, b"".join(pieces)
-    finally:
-        connection.abort()
 
 
 def _vote(answer: Mapping[str, Any]) -> int:

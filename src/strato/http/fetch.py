@@ -1,0 +1,126 @@
+"""One request to somebody else's server (a metrics system, an extender, a probed pod), on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes, urljoin, urlsplit
+
+from strato import __version__
+from strato.http.client import Answer, BadAnswer, Origin, Unsendable, connect, header
+from strato.http.tls import client_context
+
+_MOST_REDIRECTS = 5
+_SAFE = "%/:@!$&'()*+,;=~?[]"
+"""What a path and a query may hold as it is."""
+
+Headers = Sequence[tuple[str, str]]
+
+
+class Fetched(NamedTuple):
+    """A whole answer."""
+
+    status: int
+    body: bytes
+
+
+async def fetch(
+    url: str,
+    method: str = "GET",
+    *,
+    headers: Headers = (),
+    body: bytes = b"",
+    tls: ssl.SSLContext | None = None,
+    limit_bytes: int,
+    seconds: float | None = None,
+) -> Fetched:
+    """Send a request and return the answer, whatever its status; redirects that repeat the request are followed.
+
+    Args:
+        url: Absolute; a user and password in it are sent as basic authentication.
+        method: What to do with it.
+        headers: Besides the usual ones, which they replace. Only the first server gets ``authorization``.
+        body: Sent with its length.
+        tls: Whom to trust; None trusts the system's authorities.
+        limit_bytes: The largest body that is read.
+        seconds: How long all of it may take.
+
+    Raises:
+        OSError: There is no answer, not all of it, not in time (`TimeoutError`), or too much of it.
+        Unsendable: The URL or a header cannot be sent.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            for _ in range(_MOST_REDIRECTS):
+                async with exchange(url, method, headers=headers, body=body, tls=tls) as answer:
+                    target = answer.headers.get("location")
+                    if not target or not _repeats(answer.status, method):
+                        return Fetched(answer.status, await _limited(answer, limit_bytes))
+                target = urljoin(url, target)
+                if urlsplit(target)[:2] != urlsplit(url)[:2]:
+                    headers = [(name, value) for name, value in headers if name.lower() != "authorization"]
+                url = target
+    except TimeoutError as error:
+        raise TimeoutError(str(error) or f"it did not end its answer within {seconds:g} s") from error
+    raise BadAnswer(f"it redirects more than {_MOST_REDIRECTS} times")
+
+
+def _repeats(status: int, method: str) -> bool:
+    """Return whether an answer asks for the same request elsewhere."""
+    return status in (307, 308) or (status in (301, 302, 303) and method == "GET")
+
+
+async def _limited(answer: Answer, limit_bytes: int) -> bytes:
+    pieces, size = [], 0
+    async for piece in answer.chunks():
+        pieces.append(piece)
+        size += len(piece)
+        if size > limit_bytes:
+            raise BadAnswer(f"its answer is longer than {limit_bytes} bytes")
+    return b"".join(pieces)
+
+
+@asynccontextmanager
+async def exchange(
+    url: str, method: str = "GET", *, headers: Headers = (), body: bytes = b"", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Answer]:
+    """Send a request and yield its answer when the head is there; the connection ends with the block.
+
+    Raises:
+        OSError: There is no answer.
+        Unsendable: The URL or a header cannot be sent.
+    """
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise Unsendable(f"{url!r} is no URL: {error}") from error
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Unsendable(f"{url!r} is no http:// or https:// URL with a host")
+    usual = {"Host": parts.netloc.rpartition("@")[2], "User-Agent": f"strato/{__version__}", "Accept": "*/*"}
+    usual["Connection"] = "close"
+    if parts.username:
+        pair = unquote_to_bytes(parts.username) + b":" + unquote_to_bytes(parts.password or "")
+        usual["Authorization"] = f"Basic {base64.b64encode(pair).decode()}"
+    if body or method != "GET":
+        usual["Content-Length"] = str(len(body))
+    given = {name.lower() for name, _ in headers}
+    lines = [*((name, value) for name, value in usual.items() if name.lower() not in given), *headers]
+    target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_SAFE)
+    head = f"{method} {target} HTTP/1.1\r\n{''.join(header(name, value) for name, value in lines)}\r\n"
+    secure = parts.scheme == "https"
+    if secure and tls is None:
+        tls = await asyncio.to_thread(client_context, parts.hostname)  # it reads files
+    origin = Origin(parts.hostname, port or (443 if secure else 80), tls if secure else None)
+    try:
+        connection = await connect(origin)
+    except UnicodeError as error:  # a host that is no name
+        raise Unsendable(f"{url!r}: {error}") from error
+    try:
+        yield await connection.ask(head.encode() + body, None, stream=True)
+    finally:
+        connection.abort()
