@@ -2,8 +2,8 @@
 
 Bytes alone do not bound the work: three MiB of JSON can be a million values. So values and nesting are limited too.
 JSON is decoded in C, quickly. YAML and protobuf are decoded step by step in Python, ten to fifty times slower. Where
-there is a transport, all but small bodies are decoded before they reach the server's core (`ParsedBody`): JSON and YAML
-in slices, between which others are served, protobuf in a thread.
+there is a transport, all but small bodies are decoded before they reach the server's core (`ParsedBody`): in
+slices, between which others are served.
 """
 
 from __future__ import annotations
@@ -68,11 +68,6 @@ def is_slow(body: bytes, content_type: str) -> bool:
     return size > INLINE_BYTES and (size > UNCOUNTED_BYTES or media_type(content_type) in _SLOW_TYPES)
 
 
-def is_protobuf(content_type: str) -> bool:
-    """Tell whether a body is protobuf, which is not decoded in steps."""
-    return media_type(content_type) == protobuf.MEDIA_TYPE
-
-
 def read_body(body: bytes, content_type: str) -> Any:
     """Decode a request body: JSON, YAML or, for built-in kinds, Kubernetes' protobuf.
 
@@ -132,9 +127,9 @@ def json_steps(body: bytes) -> Steps[Any]:
         raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
     if len(body) > UNCOUNTED_BYTES:
         most = _most_values(body)
-        yield
+        yield None
         _check_size(body, most)
-        yield
+        yield None
     try:
         if most > (FEW_VALUES if len(body) < LARGE_BYTES else FEW_VALUES // 8):
             return (yield from jsonpieces.decoded(body, most_depth=MAX_DEPTH))
@@ -231,7 +226,7 @@ def _read_slow(body: bytes, media: str) -> Document:
 
 def _document(body: bytes, media: str) -> Steps[Document]:
     if media == protobuf.MEDIA_TYPE:
-        return Document(_read_protobuf(body), [])
+        return Document((yield lambda: _read_protobuf(body)), [])
     if media == "application/apply-patch+yaml" and body[:1] == b"{":  # what kubectl calls YAML there is JSON
         return Document((yield from json_steps(body)), [])
     if len(body) > MAX_YAML_BYTES:

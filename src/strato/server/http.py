@@ -23,7 +23,7 @@ from strato.http.heads import Head
 from strato.http.parser import MAX_BODY_BYTES, too_large
 from strato.http.server import Service
 from strato.metrics import Registry
-from strato.server.bodies import INLINE_BYTES, is_protobuf, is_slow, parsing
+from strato.server.bodies import INLINE_BYTES, is_slow, parsing
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import at_once
 from strato.server.ownpaths import OwnPaths, Ready
@@ -185,8 +185,8 @@ class App(Service):
         if not is_slow(body, content_type):
             return body
         steps = parsing(body, content_type)
-        if flows is None or is_protobuf(content_type):
-            return await run(self._decoder, at_once, steps)
+        if flows is None:
+            return at_once(steps)
         return await flows.dispatcher.finish(flows.flow_of(request), steps)
 
     async def _answer_elsewhere(self, request: Request) -> Response:

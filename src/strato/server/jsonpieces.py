@@ -85,7 +85,7 @@ def decoded(body: bytes, *, most_depth: int, piece_bytes: int = PIECE_BYTES) -> 
             break
         if tokens > next_tokens or end > next_bytes:
             next_tokens, next_bytes = tokens + _TOKENS_AT_ONCE, end + _BYTES_AT_ONCE
-            yield
+            yield None
     if root is None or root.items is None:
         return _decode(body)  # it is short, or not JSON, which is found out and said there
     if frames:
@@ -109,7 +109,7 @@ def _after_long_text(body: bytes, start: int) -> Steps[int]:
         at = inside.end()
         if at > next_bytes:
             next_bytes = at + _BYTES_AT_ONCE
-            yield
+            yield None
     return at + 1 if body[at : at + 1] == b'"' else 0
 
 

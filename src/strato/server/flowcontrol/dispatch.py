@@ -18,11 +18,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from heapq import heappop, heappush
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from strato.clock import work_timer
+from strato.server.flowcontrol.apart import Computation
 
 T = TypeVar("T")
-Steps = Generator[None, None, T]
-"""Work that yields wherever others may be served, and returns its result."""
+Steps = Generator[Callable[[], Any] | None, Any, T]
+"""Work that yields wherever others may be served, and returns its result.
+
+What it yields is None, or a long computation whose result it is sent, and which does not read the server's state.
+"""
 
 TURN_SECONDS = 0.005
 """How long requests are served before the loop looks at what else has arrived."""
@@ -119,12 +125,14 @@ def _virtual(level: Level) -> float:
 
 def at_once(steps: Steps[T]) -> T:
     """Return the result of work that is short, without serving others."""
+    given = None
     while True:
         try:
-            next(steps)
+            computation = steps.send(given)
         except StopIteration as end:
             result: T = end.value
             return result
+        given = None if computation is None else computation()
 
 
 def counting_timer() -> Callable[[], float]:
@@ -234,17 +242,32 @@ class Dispatcher:
 
     async def finish(self, flow: Flow, steps: Steps[T]) -> T:
         """Return the result of work, each step of which is done when its turn has come."""
+        given: Any = None
         ended: list[T] = []
 
-        def step() -> None:
+        def step() -> Callable[[], Any] | None:
             try:
-                next(steps)
+                return steps.send(given)
             except StopIteration as end:
                 ended.append(end.value)
+                return None
 
         while not ended:
-            await self.run(flow, step)
+            computation = await self.run(flow, step)
+            given = None if computation is None else await self._computed(flow, computation)
         return ended[0]
+
+    async def _computed(self, flow: Flow, work: Callable[[], T]) -> T:
+        """Return the result of a long computation, made in slices; a simulation, which repeats, makes it in one go."""
+        if self.timer is not work_timer:
+            return await self.run(flow, work)
+        computation = Computation(work, SLICE_SECONDS)
+        try:
+            while not computation.has_ended:
+                await self.run(flow, computation.step)
+        finally:
+            computation.abandon()
+        return computation.result()
 
     @asynccontextmanager
     async def seat(self, flow: Flow) -> AsyncIterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -27,7 +28,9 @@ class Scale:
     def __init__(self, state: State, writer: Writer) -> None:
         self._state, self._writer = state, writer
 
-    def handle(self, request: Request, target: ResourcePath, served: Served, verb: str) -> Response:
+    def handle(
+        self, request: Request, target: ResourcePath, served: Served, verb: str
+    ) -> Response | Awaitable[Response]:
         """Answer get, update and patch of a scale."""
         kind = served.kind
         obj = self._state.require(kind, target.namespace, target.name)
@@ -65,7 +68,16 @@ class Scale:
             request.user,
         )
         scaled = self._writer.patch(inner, target._replace(subresource=""), served)
-        return Response(200, encode(_scale_of(kind.scale_paths, msgspec.json.decode(scaled.body))))
+        paths = kind.scale_paths
+        return _scale_answer(paths, scaled) if isinstance(scaled, Response) else _awaited(paths, scaled)
+
+
+def _scale_answer(paths: tuple[str, str, str], scaled: Response) -> Response:
+    return Response(200, encode(_scale_of(paths, msgspec.json.decode(scaled.body))))
+
+
+async def _awaited(paths: tuple[str, str, str], scaled: Awaitable[Response]) -> Response:
+    return _scale_answer(paths, await scaled)
 
 
 def _read(scale: Any, *, is_patched: bool) -> tuple[Json, int]:

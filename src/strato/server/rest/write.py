@@ -6,7 +6,8 @@ only its answer waits for the commit (`ApiServer.handle`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -28,11 +29,13 @@ from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import crd, objects
 from strato.server.alike import AlikeObjects, Lesson
 from strato.server.bodies import UNCOUNTED_BYTES, check_shape, duplicate_keys, is_json, is_yaml, read_body
+from strato.server.flowcontrol.dispatch import Steps
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import quickcreate, quotas, renewal, statuspatch, storing
+from strato.server.rest.longwork import Changed, answered
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
@@ -56,7 +59,7 @@ class Writer:
 
     # create
 
-    def create(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Create an object and answer it."""
         lesson = None
         is_plain = not request.query and request.headers.get("content-type") == "application/json"
@@ -75,8 +78,15 @@ class Writer:
                     return response
             else:
                 lesson = found
-        obj, warnings = self._read(request, target, served, "CreateOptions")
-        return self._create(request, target, served, obj, warnings, lesson)
+        return answered(
+            self._state, request, served.kind, "", None, lambda: self._creating(request, target, served, lesson)
+        )
+
+    def _creating(
+        self, request: Request, target: ResourcePath, served: Served, lesson: Lesson | None
+    ) -> Steps[Response]:
+        obj, warnings = yield lambda: self._read(request, target, served, "CreateOptions")
+        return (yield from self._create(request, target, served, obj, warnings, lesson))
 
     def _create(
         self,
@@ -86,11 +96,11 @@ class Writer:
         obj: Json,
         warnings: list[str],
         lesson: Lesson | None = None,
-    ) -> Response:
+    ) -> Steps[Response]:
         """Create what was read; ``lesson`` is there when others like it shall be known from now on."""
         kind = served.kind
         self._state.check_namespace_open(kind, target.namespace, obj["metadata"].get("name", ""))
-        objects.fill_defaults(served, obj)
+        yield lambda: objects.fill_defaults(served, obj)
         objects.begin_life(served, obj, self._state.clock, self._state.rng)
         metadata = obj["metadata"]
         if not metadata.get("name"):
@@ -98,9 +108,8 @@ class Writer:
         question = storing.question(request, target, kind, "CREATE", obj, None)
         self._state.rights.check(question, target.name)
         self._state.admission.mutate(question, self._state)
-        if served.is_custom:
-            objects.fill_defaults(served, obj)
-        objects.validate(served, obj, None)
+        yield lambda: _check_new(served, obj)
+        self._state.check_namespace_open(kind, target.namespace, metadata["name"])
         self._state.admission.validate(question, self._state)
         warnings += question.warnings
         if kind is catalog.NAMESPACE:
@@ -122,10 +131,16 @@ class Writer:
 
     # update and patch
 
-    def update(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def update(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Replace an object; some kinds are created when there is none."""
+        body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
+        return answered(
+            self._state, request, served.kind, target.name, body, lambda: self._updating(request, target, served)
+        )
+
+    def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
-        obj, warnings = self._read(request, target, served, "UpdateOptions")
+        obj, warnings = yield lambda: self._read(request, target, served, "UpdateOptions")
         name = obj["metadata"].get("name")
         if not name:
             raise BadRequest(
@@ -134,25 +149,26 @@ class Writer:
         if name != target.name:
             raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
         strategy = strategy_of(served)
-        old = self._state.latest(kind, target.namespace, target.name)
-        if old is None:
+        stored = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
+        if stored is None:
             if not strategy.created_by_update or target.subresource or obj["metadata"].get("uid"):
                 raise not_found(kind, target.name)
             if self._state.authorizer is not None:
                 user = request.user or ANONYMOUS
                 authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
-            return self._create(request, target, served, obj, warnings)
+            return (yield from self._create(request, target, served, obj, warnings))
+        old = yield lambda: _decode(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
         uid = obj["metadata"].get("uid")
         if uid and uid != old["metadata"]["uid"]:
             text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {old['metadata']['uid']}"
             raise conflict(kind, target.name, text)
-        body = self._replace(request, target, served, obj, old, warnings)
+        body = yield from self._replace(request, target, served, obj, old, warnings, stored)
         return storing.answer(self._state, request, kind, body, warnings)
 
-    def patch(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def patch(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Change an object by a patch."""
         kind = served.kind
         media = request.headers.get("content-type", "")
@@ -174,6 +190,29 @@ class Writer:
             return storing.answer(self._state, request, kind, result, [])
         if request.query:
             storing.check_options(request, "PatchOptions")
+        return answered(
+            self._state, request, kind, target.name, body, lambda: self._patching(request, target, served, media)
+        )
+
+    def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
+        kind = served.kind
+        body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
+        obj, old, warnings = yield lambda: self._patched(request, target, served, media, body)
+        name = obj["metadata"].get("name")
+        if not name:
+            raise BadRequest(
+                f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+            )
+        if name != target.name:
+            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+        stored = yield from self._replace(request, target, served, obj, old, warnings, body)
+        return storing.answer(self._state, request, kind, stored, warnings)
+
+    def _patched(
+        self, request: Request, target: ResourcePath, served: Served, media: str, body: bytes | None
+    ) -> tuple[Json, Json, list[str]]:
+        """Return what the patch makes of the stored ``body``, what that holds, and warnings."""
+        kind = served.kind
         try:
             patch = read_body(request.body, media)
         except BadRequest as error:
@@ -191,20 +230,23 @@ class Writer:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
             raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")]) from error
-        name = obj["metadata"].get("name")
-        if not name:
-            raise BadRequest(
-                f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-            )
-        if name != target.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
-        stored = self._replace(request, target, served, obj, old, warnings)
-        return storing.answer(self._state, request, kind, stored, warnings)
+        return obj, old, warnings
 
     def _replace(
-        self, request: Request, target: ResourcePath, served: Served, obj: Json, old: Json, warnings: list[str]
-    ) -> bytes:
-        """Check ``obj`` against ``old`` and store it; nothing changes when nothing differs. Adds to ``warnings``."""
+        self,
+        request: Request,
+        target: ResourcePath,
+        served: Served,
+        obj: Json,
+        old: Json,
+        warnings: list[str],
+        stored: bytes | None,
+    ) -> Steps[bytes]:
+        """Check ``obj`` against ``old`` and store it; nothing changes when nothing differs. Adds to ``warnings``.
+
+        Raises:
+            Changed: What is there is no longer ``stored``, which held ``old``.
+        """
         kind, metadata = served.kind, obj["metadata"]
         asked = metadata.get("resourceVersion")
         if asked and asked != old["metadata"]["resourceVersion"]:
@@ -216,9 +258,9 @@ class Writer:
         if any(metadata.get(member) != old["metadata"].get(member) for member in ("labels", "annotations")):
             status = None  # new metadata has to pass as well
         if status is None:
-            objects.fill_defaults(served, obj)
+            yield lambda: objects.fill_defaults(served, obj)
         elif served.status is not None:
-            objects.fill_defaults(served.status, status)
+            yield partial(objects.fill_defaults, served.status, status)
             if "status" in status:
                 obj["status"] = status["status"]
         objects.continue_life(served, obj, old, subresource=target.subresource)
@@ -232,13 +274,15 @@ class Writer:
         if kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now(), old)
         if status is None:
-            objects.validate(served, obj, old)
+            yield partial(objects.validate, served, obj, old)
         elif served.status is not None:
             before = {**status, "status": old.get("status")}
-            objects.validate_status(served.status, status, before, target.name)
+            yield partial(objects.validate_status, served.status, status, before, target.name)
+        key = object_key(kind, target.namespace, target.name)
+        if self._state.bucket(kind).latest(key) is not stored:
+            raise Changed
         self._state.admission.validate(question, self._state)
         warnings += question.warnings
-        key = object_key(kind, target.namespace, target.name)
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
             return encode(old)
@@ -282,6 +326,13 @@ class Writer:
         if status is not None:
             return objects.check_fields(served.status or served, status, mode)
         return objects.check_fields(served, obj, mode)
+
+
+def _check_new(served: Served, obj: Json) -> None:
+    """Check a new object, after admission may have changed it."""
+    if served.is_custom:
+        objects.fill_defaults(served, obj)
+    objects.validate(served, obj, None)
 
 
 def _short_patch(

@@ -1,0 +1,89 @@
+"""Long computations in slices, between which the loop serves others.
+
+A computation gets a thread of its own, but never runs beside the loop: the loop waits while it runs, and after a few
+milliseconds it stops, between two function calls, and waits in turn. Threads that compete for the interpreter would
+take it from the loop at each of its system calls; this way flows share the time as they share it for all else.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from time import perf_counter
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+_CALLS_BETWEEN_LOOKS = 32
+"""Calls and returns of functions between two looks at the clock: some microseconds."""
+
+
+class _Abandoned(BaseException):
+    """Nobody waits for the result any more."""
+
+
+class Computation(Generic[T]):
+    """A function that runs in slices.
+
+    Args:
+        work: The function. It must not read the server's state, which changes between slices.
+        seconds: How long a slice takes.
+    """
+
+    def __init__(self, work: Callable[[], T], seconds: float) -> None:
+        self._work, self._seconds = work, seconds
+        self.has_ended = False
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+        self._is_abandoned = False
+        self.calls = 0
+        """Calls and returns of functions so far."""
+        self._until = 0.0
+        self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="apart", daemon=True)
+        self._thread.start()
+
+    def step(self) -> None:
+        """Run a slice."""
+        self._go.release()
+        self._stopped.acquire()
+
+    def result(self) -> T:
+        """Return what the function returned, or raise what it raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
+
+    def abandon(self) -> None:
+        """End the thread, wherever the function is."""
+        if not self.has_ended:
+            self._is_abandoned = True
+            self._go.release()
+
+    def _run(self) -> None:
+        self._await_slice()
+        try:
+            if not self._is_abandoned:
+                sys.setprofile(self._look)
+                self._result.append(self._work())
+        except BaseException as error:
+            self._error = error
+        finally:
+            sys.setprofile(None)
+            self.has_ended = True
+            self._stopped.release()
+
+    def _look(self, frame: Any, event: str, arg: Any) -> None:
+        """Stop when the slice is over; called by the interpreter at each call and return of a function."""
+        del frame, event, arg
+        self.calls += 1
+        if self.calls % _CALLS_BETWEEN_LOOKS == 0 and perf_counter() > self._until:
+            self._stopped.release()
+            self._await_slice()
+            if self._is_abandoned:
+                raise _Abandoned
+
+    def _await_slice(self) -> None:
+        self._go.acquire()
+        self._until = perf_counter() + self._seconds

@@ -1,0 +1,67 @@
+"""Writes of large objects, which take turns with other requests while they are checked.
+
+Kubernetes' way: the object is read, what shall become of it is worked out, and if somebody else has written it
+meanwhile, all begins anew. A small write is worked out in one go, and nobody can come between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from strato.api.kinds import Kind
+from strato.api.status import conflict
+from strato.api.wire import Request, Response
+from strato.server.bodies import UNCOUNTED_BYTES, ParsedBody
+from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.rest.state import State
+
+_ATTEMPTS = 5
+"""As often as Kubernetes tries a patch anew."""
+
+
+class Changed(Exception):
+    """The object is no longer the one that was read."""
+
+
+def answered(
+    state: State,
+    request: Request,
+    kind: Kind,
+    name: str,
+    stored: bytes | None,
+    begin: Callable[[], Steps[Response]],
+) -> Response | Awaitable[Response]:
+    """Answer a write: at once when body and stored object are small, otherwise in turn with others.
+
+    Args:
+        state: Whose turns they are.
+        request: The write.
+        kind: Of its object.
+        name: Of its object.
+        stored: The object as it is.
+        begin: Begins to work the answer out; `Changed` makes it begin anew.
+    """
+    if isinstance(request.body, ParsedBody):  # which holds a seat
+        return _in_turn(state, request, kind, name, begin)
+    if stored is not None and len(stored) > UNCOUNTED_BYTES and not request.ahead:
+        return _seated(state, request, kind, name, begin)
+    return at_once(begin())
+
+
+async def _seated(
+    state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
+) -> Response:
+    async with state.flows.dispatcher.seat(state.flows.flow_of(request)):
+        return await _in_turn(state, request, kind, name, begin)
+
+
+async def _in_turn(
+    state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
+) -> Response:
+    flows = state.flows
+    for _ in range(_ATTEMPTS):
+        try:
+            return await flows.dispatcher.finish(flows.flow_of(request), begin())
+        except Changed:
+            continue
+    raise conflict(kind, name)

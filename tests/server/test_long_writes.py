@@ -1,0 +1,118 @@
+"""Long computations take turns with all else; what was decided on an object that has changed is decided anew."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from contextvars import ContextVar
+from typing import Any
+
+import msgspec
+import pytest
+
+from strato.api.wire import Request, Response, User
+from strato.clock import SystemClock
+from strato.server.embedded import open_server
+from strato.server.flowcontrol.apart import Computation
+
+ADMIN = User("admin", ("system:masters", "system:authenticated"))
+MAPS = "/api/v1/namespaces/default/configmaps"
+DATA = {f"key-{number:05}": "value" for number in range(5_000)}
+variable: ContextVar[int] = ContextVar("variable", default=0)
+
+
+def _one(number: int) -> int:
+    return number
+
+
+def _count(to: int) -> int:
+    return sum(map(_one, range(to)))
+
+
+def _finished(computation: Computation[Any]) -> int:
+    """Run it to its end; return the number of slices."""
+    slices = 0
+    while not computation.has_ended:
+        computation.step()
+        slices += 1
+    return slices
+
+
+def test_a_long_computation_runs_in_slices_and_returns_its_result() -> None:
+    computation = Computation(lambda: _count(100_000), 0.001)
+    assert _finished(computation) > 3
+    assert computation.result() == sum(range(100_000))
+
+
+def test_a_short_one_takes_one_slice() -> None:
+    assert _finished(Computation(lambda: _one(5), 10.0)) == 1
+
+
+def test_what_it_raises_is_raised() -> None:
+    computation = Computation(lambda: 1 // 0, 0.001)
+    _finished(computation)
+    with pytest.raises(ZeroDivisionError):
+        computation.result()
+
+
+def test_it_never_runs_beside_the_one_who_asks() -> None:
+    computation = Computation(lambda: _count(50_000), 0.001)
+    while not computation.has_ended:
+        computation.step()
+        before = computation.calls
+        time.sleep(0.0005)
+        assert computation.calls == before
+
+
+def test_it_sees_the_context_of_who_asks() -> None:
+    token = variable.set(7)
+    computation = Computation(variable.get, 0.001)
+    variable.reset(token)
+    _finished(computation)
+    assert computation.result() == 7
+
+
+def test_one_that_nobody_waits_for_ends() -> None:
+    computation = Computation(lambda: _count(10**9), 0.001)
+    computation.step()
+    computation.abandon()
+    for thread in threading.enumerate():
+        if thread.name == "apart":
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def _asked(method: str, path: str, body: Any, media: str = "application/json") -> Request:
+    return Request(method, path, {}, {"content-type": media}, msgspec.json.encode(body), ADMIN)
+
+
+@pytest.mark.parametrize("media", ["application/merge-patch+json", "application/strategic-merge-patch+json"])
+async def test_changes_of_a_large_object_at_the_same_time_are_all_kept(media: str) -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    made = await server.handle(_asked("POST", MAPS, {"metadata": {"name": "large"}, "data": DATA}))
+    assert made.status == 201
+    before = server.state.flows.dispatcher.slices
+    patches = [
+        server.handle(_asked("PATCH", f"{MAPS}/large", {"metadata": {"labels": {f"l{number}": "x"}}}, media))
+        for number in range(4)
+    ]
+    answers: list[Response] = await asyncio.gather(*patches)
+    assert [answer.status for answer in answers] == [200] * 4
+    assert server.state.flows.dispatcher.slices - before > 4 * 3, "they were worked out in turn"
+    stored = msgspec.json.decode((await server.handle(_asked("GET", f"{MAPS}/large", None))).body)
+    assert stored["metadata"]["labels"] == {f"l{number}": "x" for number in range(4)}
+    assert stored["data"] == DATA
+
+
+async def test_what_is_deleted_meanwhile_is_not_written_again() -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    made = await server.handle(_asked("POST", MAPS, {"metadata": {"name": "large"}, "data": DATA}))
+    obj = msgspec.json.decode(made.body)
+    obj["data"]["new"] = "x"
+    long = asyncio.ensure_future(server.handle(_asked("PUT", f"{MAPS}/large", obj)))
+    await asyncio.sleep(0)
+    gone = await server.handle(_asked("DELETE", f"{MAPS}/large", {}))
+    assert gone.status == 200
+    assert (await long).status == 404
