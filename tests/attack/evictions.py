@@ -16,8 +16,9 @@ import random
 import sys
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +26,7 @@ import numpy as np
 from strato.api.core import Pod
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable
 from strato.scheduler.backlog import Backlog
-from strato.scheduler.cache.tasks import BINDING, HOLDS_RESOURCES, PENDING, RELEASING
+from strato.scheduler.cache.tasks import BINDING, HOLDS_RESOURCES, PENDING, RELEASING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
 from strato.scheduler.cycle import run_cycle
@@ -99,6 +100,15 @@ class _Quiet:
 
     def event(self, *_: object) -> None:
         """Nobody reads them."""
+
+
+class _Conditions(NamedTuple):
+    """Takes conditions of pods that stay, and has them written as soon as the round answers."""
+
+    stays: Callable[[Task, list[Json]], None]
+
+    def leaves(self, _: Task) -> None:
+        """Each write is tried once: nothing waits."""
 
 
 class Api:
@@ -247,7 +257,8 @@ class Round:
         cluster: Any = _Requests()
         clock: Any = self.clock
         self.records = EvictionRecords(there=self._is_there)
-        self.evictor = Evictor(cluster, clock, self.world, recorder, self._on_refused)
+        pods: Any = _Conditions(self._write_conditions)
+        self.evictor = Evictor(cluster, clock, self.world, recorder, pods, self._on_refused)
         self.calls: list[tuple[_Call, Coroutine[_Call, Any, Any], Eviction | None]] = []
         self.later: list[Eviction] = []
         self.under_way: set[str] = set()
@@ -277,6 +288,13 @@ class Round:
         self.counts["evictions"] += len(plan.evictions)
         self.later += plan.evictions
         return plan
+
+    def _write_conditions(self, task: Task, conditions: list[Json]) -> None:
+        async def write() -> None:
+            with suppress(ApiError):
+                await _Call("patch", task.name, task.uid, {"status": {"conditions": conditions}})
+
+        self._advance(write(), None)
 
     def _on_refused(self, eviction: Eviction) -> None:
         self.counts["taken back"] += 1

@@ -15,7 +15,7 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.evictionrecords import NEEDLESS, REFUSED, STARTED
 from strato.testing.faults import Fault
 from tests.scheduler import worlds
-from tests.scheduler.faulty import Setting, play
+from tests.scheduler.faulty import Setting, is_status, play
 from tests.scheduler.test_evictionrecords import EVICTING, HIGH
 from tests.scheduler.test_service import create
 
@@ -115,8 +115,17 @@ def test_an_eviction_without_a_clear_answer_goes_on_until_there_is_one(answer: A
     assert len(s.scheduler.eviction_records.entries) == 1
 
 
-def test_a_victim_that_may_not_be_deleted_stays_as_it_was_and_another_goes() -> None:
+@pytest.mark.parametrize("away", [False, True], ids=["", "the API is away when its conditions are to be restored"])
+def test_a_victim_that_may_not_be_deleted_stays_as_it_was_and_another_goes(away: bool) -> None:
     refusals: list[str] = []
+    lost: list[str] = []
+
+    def restoring(request: Request) -> ApiError | None:
+        """Lose the first attempts to say that the pod stays."""
+        if is_status(request) and b"EvictFailed" in request.body and len(lost) < 3:
+            lost.append(request.path)
+            return Unavailable("away")
+        return None
 
     def rule(request: Request) -> ApiError | None:
         if is_deletion(request) and (not refusals or request.path == refusals[0]):
@@ -127,6 +136,8 @@ def test_a_victim_that_may_not_be_deleted_stays_as_it_was_and_another_goes() -> 
     async def story(s: Setting) -> None:
         await fill(s)
         s.cluster.rules.append(rule)
+        if away:
+            s.cluster.rules.append(restoring)
         await create(
             s.admin,
             worlds.group("high", 1, priorityClassName="high"),
@@ -138,6 +149,7 @@ def test_a_victim_that_may_not_be_deleted_stays_as_it_was_and_another_goes() -> 
             return (await s.nodes()).get("high") == "n"
 
         await s.until(bound, 20)
+        await s.clock.sleep(5.0)
         spared = refusals[0].rpartition("/")[2]
         pod = await s.admin.get(Pod, spared, "ns")
         words = {c.type: c.status for c in pod.status.conditions}

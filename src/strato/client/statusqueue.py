@@ -67,7 +67,7 @@ class Write(NamedTuple, Generic[R]):
     """A write that is ready to be sent."""
 
     request: R
-    stamp: Hashable = None
+    stamp: object = None
     """What it says, and to which version of the object. A write with the stamp of the one that was confirmed last is
     not sent again: the watch has not shown it yet. None is always sent."""
 
@@ -109,7 +109,7 @@ _Taken = tuple[_Entry[K, D, R], D, Write[R]]
 
 
 class _Confirmed(NamedTuple):
-    stamp: Hashable
+    stamp: object
     at: float
 
 
@@ -202,8 +202,9 @@ class StatusQueue(Generic[K, D, R]):
         return len(self._entries)
 
     def __contains__(self, key: K) -> bool:
-        """Whether a status waits under a key or is in flight."""
-        return key in self._entries
+        """Whether a status waits under a key; what is in flight does not."""
+        entry = self._entries.get(key)
+        return entry is not None and entry.place > _DROPPED
 
     def put(self, key: K, desired: D, at: float | None = None, *, low_priority: bool = False) -> bool:
         """Have a status written, instead of what waits under its key.
@@ -249,7 +250,7 @@ class StatusQueue(Generic[K, D, R]):
         if entry.writing is None:
             self._remove(entry)
 
-    def stamp(self, key: K) -> Hashable:
+    def stamp(self, key: K) -> object:
         """Return the stamp of the write in flight, else of the one that was confirmed last; None when none is known."""
         entry = self._entries.get(key)
         if entry is not None and entry.writing is not None:

@@ -1,4 +1,4 @@
-"""The one place where decisions become writes: binds, evictions, gates, statuses; bounded, retried, told in events.
+"""The one place where decisions become writes: binds, evictions, gates; bounded, retried, recorded in events.
 
 Each kind of write has a queue and workers of its own (`strato.scheduler.writequeue`), and what is to be tried again
 waits outside the workers. A bind that failed is looked up before anything else is done about it, for it may have been
@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Binding, Cluster, Patch, PatchType
 from strato.client.events import NORMAL, EventRecorder
-from strato.client.retry import delay_seconds, in_time, is_outcome_unknown, may_succeed_later
-from strato.clock import Clock, format_time
+from strato.client.retry import delay_seconds, in_time, is_outcome_unknown
+from strato.client.statusqueue import StatusQueue, Write
+from strato.clock import Clock
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.cache.ingest import QUEUE_GATE
 from strato.scheduler.cache.tasks import BINDING, PENDING, Task
@@ -26,6 +28,7 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.claims.claimbinder import ClaimBinder
 from strato.scheduler.evictor import Evictor
 from strato.scheduler.plan import Bind, Eviction
+from strato.scheduler.reporting.pods import PodReports
 from strato.scheduler.writequeue import WriteQueue
 
 _log = logging.getLogger(__name__)
@@ -36,12 +39,9 @@ _FIRST_RETRY_SECONDS = 0.05
 _FIRST_BACKOFF_SECONDS = 0.005
 _LONGEST_BACKOFF_SECONDS = 60.0
 _EVICTIONS = 16
-_STATUSES = 16
 _GATES = 8
 _LOOKUPS = 8
 """Workers of each kind of write but binds, and of reads."""
-
-Job = Callable[[], Awaitable[None]]
 
 
 class _Failed(NamedTuple):
@@ -57,14 +57,6 @@ class _Failed(NamedTuple):
     """How often the pod could not be read since."""
 
 
-class _Trouble(NamedTuple):
-    """Why a pod could not be bound, to be written to it."""
-
-    task: Task
-    text: str
-    failures: int = 0
-
-
 class Binder:
     """Applies plans.
 
@@ -73,6 +65,7 @@ class Binder:
         clock: Dates conditions and waits between attempts.
         world: Told when a bind or an eviction did not come about.
         recorder: Receives the events users see.
+        pods: Receives why a pod could not be bound.
         wake: Called when something has to be decided again.
         bound: Called for every pod that was bound; for metrics.
         staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
@@ -86,6 +79,7 @@ class Binder:
         clock: Clock,
         world: World,
         recorder: EventRecorder,
+        pods: PodReports,
         wake: Callable[[], None],
         *,
         bound: Callable[[Task], None] | None = None,
@@ -97,6 +91,7 @@ class Binder:
         self._clock = clock
         self._world = world
         self._recorder = recorder
+        self._pods = pods
         self._wake = wake
         self._bound = bound
         self._staged = staged
@@ -105,28 +100,26 @@ class Binder:
         self._lookups: WriteQueue[_Failed] = WriteQueue(clock, self._look_up, _LOOKUPS, name="binder lookup")
         self._backoffs: WriteQueue[Task] = WriteQueue(clock, self._back_in, 1, name="binder backoff")
         self._evictions: WriteQueue[Eviction] = WriteQueue(clock, self._evict, _EVICTIONS, name="binder eviction")
-        self._gates: WriteQueue[tuple[Task, int]] = WriteQueue(clock, self._admit, _GATES, name="binder gate")
-        self._statuses: WriteQueue[Job] = WriteQueue(clock, self._write, _STATUSES, name="binder status")
+        self._gates: StatusQueue[str, Task, Patch] = StatusQueue(
+            clock,
+            self._build_gate,
+            partial(cluster.patch_all, catalog.POD, patch_type=PatchType.STRATEGIC),
+            workers=_GATES,
+            batch=cluster.at_once,
+            name="binder gate",
+        )
         self._attempts: dict[str, int] = {}
         """By pod, how often its bind was sent in vain."""
         self._failures: dict[str, int] = {}
         """By pod, how often in a row it could not be bound."""
-        self._troubles: dict[str, _Trouble] = {}
         self._choices: dict[str, object] = {}
-        self._aside_busy = 0
-        self._admitting: dict[str, str] = {}
         self._claims = ClaimBinder(cluster, clock, world)
-        self._evictor = Evictor(cluster, clock, world, recorder, self._on_eviction_refused)
+        self._evictor = Evictor(cluster, clock, world, recorder, pods, self._on_eviction_refused)
         self._group: asyncio.TaskGroup | None = None
 
     @property
-    def is_idle(self) -> bool:
-        """Whether nothing is waiting or under way."""
-        return not self._aside_busy and all(queue.is_idle for queue in self._queues)
-
-    @property
-    def _queues(self) -> tuple[WriteQueue[Any], ...]:
-        return self._binds, self._lookups, self._backoffs, self._evictions, self._gates, self._statuses
+    def _queues(self) -> tuple[WriteQueue[Any] | StatusQueue[Any, Any, Any], ...]:
+        return self._binds, self._lookups, self._backoffs, self._evictions, self._gates
 
     def bind(self, binds: list[Bind], choices: Mapping[str, object] | None = None) -> None:
         """Put pods on nodes, in order; `choices` says by pod key why, for the event."""
@@ -143,10 +136,6 @@ class Binder:
         """Remove pods."""
         self._evictions.extend(evictions)
 
-    def write(self, job: Job) -> None:
-        """Write a status when a worker is free; the job must see to it that what failed is written later."""
-        self._statuses.add(job)
-
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
@@ -154,27 +143,12 @@ class Binder:
             for queue in self._queues:
                 group.create_task(queue.run())
 
-    async def _write(self, jobs: Sequence[Job]) -> None:
-        for job in jobs:
-            try:
-                await job()
-            except ApiError as error:
-                _log.debug("not written: %s", error)
-
     # -- binds ---------------------------------------------------------------------------------------------------------
 
     def _aside(self, work: Coroutine[Any, Any, None], bind: Bind) -> None:
         """Go on with a bind beside the workers, who are few: volumes may take minutes."""
-
-        async def counted() -> None:
-            try:
-                await work
-            finally:
-                self._aside_busy -= 1
-
         assert self._group is not None
-        self._aside_busy += 1
-        self._group.create_task(counted(), name=f"binder {bind.task.key}")
+        self._group.create_task(work, name=f"binder {bind.task.key}")
 
     async def _bind_with_claims(self, bind: Bind) -> None:
         """Get a pod's claims ready and bind it then."""
@@ -308,7 +282,7 @@ class Binder:
         if task is None or task.status != PENDING:
             return
         text = failed.message or f"failed to bind to node {bind.node}: {error}"
-        self._tell_trouble(_Trouble(task, text))
+        self._pods.bind_failed(task, text)
         if len(self._failures) > 2 * len(self._world.tasks) + 1000:
             self._failures = {key: count for key, count in self._failures.items() if key in self._world.tasks}
         failures = self._failures.get(task.key, 0)
@@ -324,33 +298,6 @@ class Binder:
             self._wake()
 
         self._world.when_closed(release)
-
-    def _tell_trouble(self, trouble: _Trouble) -> None:
-        """Write to a pod why it could not be bound; the newest reason counts, and is written until it is there."""
-        under_way = trouble.task.key in self._troubles
-        self._troubles[trouble.task.key] = trouble
-        if not under_way:
-            self.write(lambda: self._write_trouble(trouble.task.key))
-
-    async def _write_trouble(self, key: str) -> None:
-        trouble = self._troubles[key]
-        task = trouble.task
-        again = False
-        try:
-            if self._world.tasks.get(key) is task and task.status in (PENDING, BINDING):
-                await self.pod_condition(task, "SchedulerError", trouble.text)
-        except ApiError as error:
-            again = may_succeed_later(error)
-            _log.debug("condition not written: pod=%s: %s", key, error)
-        newest = self._troubles[key]
-        if newest is not trouble:
-            self.write(lambda: self._write_trouble(key))
-        elif again:
-            self._troubles[key] = trouble._replace(failures=trouble.failures + 1)
-            wait = delay_seconds(Unavailable(""), trouble.failures + 1)
-            self._statuses.add_after(lambda: self._write_trouble(key), wait)
-        else:
-            del self._troubles[key]
 
     # -- evictions -----------------------------------------------------------------------------------------------------
 
@@ -386,53 +333,14 @@ class Binder:
 
     def admit(self, task: Task) -> None:
         """Take the queue-admission gate of a pod away, once; again when that failed and the pod is admitted anew."""
-        if self._admitting.get(task.key) != task.uid:
-            if len(self._admitting) > 2 * len(self._world.queue_gated) + 1000:  # most of them have been let in
-                self._admitting = {k: uid for k, uid in self._admitting.items() if k in self._world.queue_gated}
-            self._admitting[task.key] = task.uid
-            self._gates.add((task, 0))
+        if self._gates.stamp(task.key) != task.uid:
+            self._gates.put(task.key, task)
 
-    async def _admit(self, tasks: Sequence[tuple[Task, int]]) -> None:
-        for task, failures in tasks:
-            try:
-                await self._take_gate_away(task)
-            except ApiError as error:
-                _log.debug("gate not taken away: pod=%s: %s", task.key, error)
-                if may_succeed_later(error) and self._world.tasks.get(task.key) is task:
-                    self._gates.add_after((task, failures + 1), delay_seconds(error, failures + 1))
-                elif self._admitting.get(task.key) == task.uid:
-                    del self._admitting[task.key]
-
-    async def _take_gate_away(self, task: Task) -> None:
+    def _build_gate(self, key: str, task: Task) -> Write[Patch] | None:
+        if self._world.tasks.get(key) is not task:
+            return None
         spec = {"schedulingGates": [{"$patch": "delete", "name": QUEUE_GATE}]}
-        body = {"metadata": {"uid": task.uid}, "spec": spec}
-        await in_time(self._cluster.patch(Pod, task.name, task.namespace, body, patch_type=PatchType.STRATEGIC))
-
-    # -- pod status ----------------------------------------------------------------------------------------------------
-
-    async def pod_condition(self, task: Task, reason: str, message: str, nominated: str = "") -> None:
-        """Write PodScheduled=False with reason and message, and the nominated node when given."""
-        now = format_time(self._clock.now())
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": reason,
-            "message": message,
-            "lastTransitionTime": now,
-        }
-        status: dict[str, Any] = {"conditions": [condition]}
-        if nominated:
-            status["nominatedNodeName"] = nominated
-        await self._patch_pod(task, status)
-
-    async def _patch_pod(self, task: Task, status: dict[str, Any]) -> None:
-        patch = Patch(task.namespace, task.name, {"metadata": {"uid": task.uid}, "status": status})
-        strategic = PatchType.STRATEGIC
-        (error,) = await in_time(
-            self._cluster.patch_all(catalog.POD, [patch], patch_type=strategic, subresource="status")
-        )
-        if error is not None:
-            raise error
+        return Write(Patch(task.namespace, task.name, {"metadata": {"uid": task.uid}, "spec": spec}), task.uid)
 
 
 def _binding(bind: Bind) -> Binding:

@@ -21,6 +21,7 @@ from strato.errors import ApiError, Conflict, NotFound
 from strato.scheduler.cache.tasks import ALLOCATED_SET, COMPLETED_SET
 from strato.scheduler.cache.world import World
 from strato.scheduler.plan import Eviction
+from strato.scheduler.reporting.pods import PodReports
 
 _log = logging.getLogger(__name__)
 
@@ -46,16 +47,24 @@ class Evictor:
         clock: Dates conditions.
         world: Told what came of it.
         recorder: Receives the events users see.
+        pods: Receives the conditions of pods that stay.
         refused: Called with an eviction that does not come about.
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Clock, world: World, recorder: EventRecorder, refused: Refused | None = None
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        world: World,
+        recorder: EventRecorder,
+        pods: PodReports,
+        refused: Refused | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._world = world
         self._recorder = recorder
+        self._pods = pods
         self._refused = refused
         self._tried: dict[str, _Tried] = {}
         """By uid, evictions whose outcome is not known."""
@@ -75,6 +84,7 @@ class Evictor:
             if self._is_needless(eviction):
                 self._give_back(eviction)
                 return None
+            self._pods.leaves(task)
             self._recorder.event(task.pod, WARNING, "Evict", _message(eviction))
             tried = self._tried[task.uid] = _Tried(0, task.pod)
         try:
@@ -135,10 +145,7 @@ class Evictor:
         else:
             words = {"status": ready.status, "reason": ready.reason or None, "message": ready.message or None}
             conditions.append({"type": "Ready", "lastTransitionTime": now} | words)
-        try:
-            await self._patch(eviction, conditions)
-        except ApiError as second:
-            _log.info("conditions of a pod that stays were not written: pod=%s: %s", task.key, second)
+        self._pods.stays(task, conditions)
 
     def _give_back(self, eviction: Eviction) -> None:
         def give_back() -> None:

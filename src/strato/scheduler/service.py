@@ -55,9 +55,6 @@ T = TypeVar("T")
 
 _TICKS = 3
 """Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
-_REPORT_SECONDS = 0.1
-"""Longest sleep while a status waits to be written."""
-
 
 _Stamp = tuple[int, int]
 """When a file was written last, and its identity."""
@@ -133,20 +130,18 @@ class Scheduler:
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._series = Series(self.world, registry)
         self._placer = self._new_placer()
+        self._reports = Reports(cluster, clock, self.world, self._recorder, period_seconds)
         self._binder = Binder(
             cluster,
             clock,
             self.world,
             self._recorder,
+            self._reports.pods,
             self.wake,
             bound=self._on_bound,
             staged=self._on_staged,
             refused=self._on_eviction_refused,
             workers=workers,
-        )
-        self._reported = asyncio.Event()
-        self._reports = Reports(
-            cluster, clock, self.world, self._recorder, self._binder, period_seconds, self._reported.set
         )
         self._feed = Feed(self.world, self.wake, self._on_refused, replicas, node_labels)
         owns = replicas.owns if replicas is not None else lambda _: True
@@ -199,7 +194,7 @@ class Scheduler:
         self.ready.set()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._binder.run(), name="scheduler binder")
-            group.create_task(self._report(), name="scheduler reports")
+            group.create_task(self._reports.run(), name="scheduler reports")
             group.create_task(self._tick(), name="scheduler tick")
             group.create_task(self._loop(), name="scheduler cycles")
             if self._load_flow is not None and not self.world.flow_loaded:
@@ -270,12 +265,15 @@ class Scheduler:
         waits = self._may_wait()
         if waits:
             world.waiting_changes = []
+            self._reports.pause()
         try:
             plan = await suspendable(lambda: self._decide(now)) if waits else self._decide(now)
             self._decided_version = world.version
             self._act(plan, started, now)
         finally:
             world.close()
+            if waits:
+                self._reports.resume()
         return len(plan.binds)
 
     def _may_wait(self) -> bool:
@@ -313,7 +311,6 @@ class Scheduler:
             self.eviction_records.note(plan.evictions, world.nodes.names, now)
             self._binder.evict(plan.evictions)
         self._reports.take(plan)
-        self._reported.set()
 
     def _remember(self, plan: Plan) -> None:
         for bind in plan.binds:
@@ -326,22 +323,6 @@ class Scheduler:
         if len(self._pods) > 2 * len(self.world.tasks) + 1000:
             self._pods = {k: v for k, v in self._pods.items() if k in self.world.tasks}
             self._verdicts = {k: v for k, v in self._verdicts.items() if k in self.world.jobs}
-
-    async def _report(self) -> None:
-        """Write statuses when they are due; asleep while none is."""
-        while True:
-            due = self._reports.next_due()
-            if due is None:
-                self._reported.clear()
-                await self._reported.wait()
-                continue
-            if self.world.waiting_changes is not None:  # a cycle waits for an answer
-                await self._clock.sleep(_REPORT_SECONDS)
-                continue
-            # not longer than a moment: what is taken meanwhile may be due earlier
-            await self._clock.sleep(min(max(due - self._clock.monotonic(), 0.001), _REPORT_SECONDS))
-            if self.world.waiting_changes is None:
-                self._reports.flush()
 
     async def _tick(self) -> None:
         """Look at what only a clock can tell: the configuration file, plugins that depend on time."""

@@ -29,6 +29,7 @@ from strato.scheduler.cache.tasks import (
 if TYPE_CHECKING:
     from strato.scheduler.cache.subjobs import Layout
     from strato.scheduler.plan import PodVerdict
+    from strato.scheduler.reporting.growth import Growth
 
 PHASE_PENDING: Final = "Pending"
 PHASE_INQUEUE: Final = "Inqueue"
@@ -46,6 +47,7 @@ class Job:
     Attributes:
         key: ``namespace/podgroup``; group-less pods of the default scheduler get ``namespace/pod:NAME``.
         group: The PodGroup, None while it is unknown.
+        growth: How its pods came while it was incomplete; kept by the reports.
         phase: The group's phase as last decided here or read.
         tasks: Every task by key; ``pending`` only those in status Pending.
         counts: Number of tasks by status; ``pending_best_effort`` of the pending ones that request nothing.
@@ -65,6 +67,7 @@ class Job:
         "elastic",
         "gated",
         "group",
+        "growth",
         "inqueue",
         "key",
         "layout",
@@ -95,6 +98,7 @@ class Job:
         self.key = key
         self.namespace, _, self.name = key.partition("/")
         self.group: PodGroup | None = None
+        self.growth: Growth | None = None
         self.phase = ""
         self.queue_name = ""
         self.queue: Queue | None = None

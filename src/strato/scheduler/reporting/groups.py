@@ -1,195 +1,126 @@
-"""PodGroup statuses on their way to the API: when each is written, in what company, and as which patch."""
+"""PodGroup statuses on their way to the API: when each is written, and as which patch."""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from strato.api import catalog
 from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
-from strato.client.retry import delay_seconds, in_time, may_succeed_later
+from strato.client.statusqueue import Load, StatusQueue, Write
 from strato.clock import Clock, format_time
-from strato.errors import ApiError, Unavailable
-from strato.scheduler.binder import Binder
-from strato.scheduler.cache.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RUNNING, Job
-from strato.scheduler.cache.world import ALLOCATED_HYPERNODE
+from strato.errors import ApiError
+from strato.scheduler.cache.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RUNNING
+from strato.scheduler.cache.world import ALLOCATED_HYPERNODE, World
 from strato.scheduler.plan import Condition, GroupStatus, Plan
-from strato.scheduler.reporting.arrivals import Arrivals
-from strato.scheduler.reporting.deadlines import Deadlines
-from strato.scheduler.reporting.patience import Patience
+from strato.scheduler.reporting.growth import GrowthTracker
+from strato.scheduler.reporting.pods import SETTLE_SECONDS
 from strato.scheduler.reporting.status import group_status, status_differs
 
-_log = logging.getLogger(__name__)
-
-SETTLE_SECONDS = 0.2
-"""How long a verdict must stand before it is written, and how long a group's pods may take from bound to running
-before the group is called Running without their counters."""
-_COUNT_SECONDS = 3.0
+_COUNT_SECONDS: Final = 3.0
 """Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
-_FIRST_RETRY_SECONDS = 0.25
+_WORKERS = 16
+_LOW_WORKERS = 4
+"""Where calls cross a network and carry one status each; within a process one call carries many."""
+
+
+class _Request(NamedTuple):
+    """A patch, and the group if its condition is news."""
+
+    patch: Patch
+    group: PodGroup | None
+    condition: Condition | None
 
 
 class GroupReports:
-    """Writes PodGroup statuses through the binder's workers, many with one call where that is cheaper.
+    """Writes PodGroup statuses, many with one call where that is cheaper.
 
     Args:
-        cluster, clock, recorder, binder: As for `Reports`.
-        arrivals: Says which gangs are still coming.
+        cluster, clock, world, recorder: As for `strato.scheduler.binder.Binder`.
+        growth: Says which gangs are still being created.
         period: Seconds between writes of mere counters.
-        later: Called when a status that could not be written becomes due again.
     """
 
     def __init__(
         self,
         cluster: Cluster,
         clock: Clock,
+        world: World,
         recorder: EventRecorder,
-        binder: Binder,
-        arrivals: Arrivals,
+        growth: GrowthTracker,
         period: float,
-        later: Callable[[], None],
     ) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._world = world
         self._recorder = recorder
-        self._binder = binder
-        self._arrivals = arrivals
+        self._growth = growth
         self._period = period
-        self._later = later
-        self._failures: dict[str, int] = {}
-        """By job, how often in a row its status could not be written."""
-        self._due: Deadlines[GroupStatus] = Deadlines()
-        self._patient: Patience[GroupStatus] = Patience()
-        self._counted: dict[str, float] = {}
-        self._sent: dict[str, tuple[str, str, tuple[Any, ...]]] = {}
-        """By job, what its group was when a status was sent for it, and which."""
+        self._load = Load()
+        self.queue: StatusQueue[str, GroupStatus, _Request] = StatusQueue(
+            clock,
+            self._build,
+            self._send,
+            workers=_WORKERS,
+            batch=cluster.at_once,
+            load=self._load,
+            low_workers=_LOW_WORKERS if cluster.remote else 1,
+            on_confirmed=self._on_confirmed,
+            name="podgroup statuses",
+        )
 
     def take(self, plan: Plan, now: float) -> None:
         """Take the statuses that a cycle decided; writes follow when they are due."""
         admitted = sum(_admits(status) for status in plan.groups)
-        self._patient.worked(len(plan.binds) + len(plan.evictions) + admitted, now)
-        asked = self._patient.is_asked(now)
+        self._load.add(len(plan.binds) + len(plan.evictions) + admitted, now)
         for status in plan.groups:
-            self._take(status, now, asked=asked)
+            if status.job.group is not None:
+                at = self._due(status, status.job.group, now)
+                self.queue.put(status.job.key, status, at, low_priority=_only_reports(status))
 
-    def _take(self, status: GroupStatus, now: float, *, asked: bool) -> None:
-        job = status.job
-        group = job.group
-        if group is None:
-            return
-        key = job.key
+    def _due(self, status: GroupStatus, group: PodGroup, now: float) -> float:
         if group.status.phase != status.phase:
-            if _only_reports(status) and (asked or key in self._patient):
-                self._due.drop(key)
-                self._patient.put(key, now, status)
-                return
-            at = now + SETTLE_SECONDS if _is_starting(status) else now
-        else:
-            unschedulable = status.condition is not None and status.condition.type == "Unschedulable"
-            at = now + SETTLE_SECONDS
-            if not unschedulable:
-                at = max(now + self._period, self._counted.get(key, now - _COUNT_SECONDS) + _COUNT_SECONDS)
-            elif _only_says_why(status):
-                at = max(at, self._arrivals.settled_at(job))
-        self._patient.drop(key)
-        due = self._due.get(key)
-        self._due.put(key, at if due is None else min(at, due.at), status)
+            return now + SETTLE_SECONDS if _is_starting(status) else now
+        if not _has_trouble(status):
+            return max(now + self._period, self.queue.confirmed_at(status.job.key) + _COUNT_SECONDS)
+        at = now + SETTLE_SECONDS
+        return max(at, self._growth.stalled_at(status.job)) if _only_says_why(status) else at
 
-    @property
-    def next_at(self) -> float | None:
-        """The monotonic instant of the next write, None when there is none."""
-        due, patient = self._due.next_at, self._patient.next_at
-        return due if patient is None else patient if due is None else min(due, patient)
-
-    def flush(self, now: float, known: dict[str, Job]) -> None:
-        """Hand everything that is due to the workers; forget what is not among the known jobs, once there is much."""
-        ready: list[GroupStatus] = []
-        for status in self._due.take_due(now):
-            later = self._arrivals.settled_at(status.job)
-            if now < later and _only_says_why(status):
-                self._due.put(status.job.key, later, status)
-            elif _only_reports(status):
-                self._patient.put(status.job.key, now, status)
-            else:
-                ready.append(status)
-        ready += self._patient.take_due(now)
-        ready = [status for status in ready if known.get(status.job.key) is status.job]
-        if self._failures:  # what is tried again says what the job is by now
-            failed = self._failures
-            ready = [group_status(s.job, s.condition) if s.job.key in failed else s for s in ready]
-        for status in ready:
-            self._counted[status.job.key] = now
-        most = self._cluster.at_once
-        for at in range(0, len(ready), most):
-            self._write_later(ready[at : at + most])
-        if len(self._counted) > 2 * len(known) + 1000:
-            self._counted = {key: at for key, at in self._counted.items() if key in known}
-            self._sent = {key: sent for key, sent in self._sent.items() if key in known}
-            self._failures = {key: count for key, count in self._failures.items() if key in known}
-
-    def _write_later(self, statuses: list[GroupStatus]) -> None:
-        self._binder.write(lambda: self._write(statuses))
-
-    async def _write(self, statuses: Sequence[GroupStatus]) -> None:
-        """Write statuses with one call; those to try again become due again."""
-        wanted = [(status, patch) for status in statuses if (patch := self._patch(status)) is not None]
-        if not wanted:
-            return
-        answers: Sequence[ApiError | None]
-        try:
-            answers = await in_time(self._cluster.patch_all(catalog.PODGROUP, [patch for _, (patch, _) in wanted]))
-        except Unavailable as silence:
-            answers = [silence] * len(wanted)
-        for (status, (_, group)), error in zip(wanted, answers, strict=True):
-            if error is None:
-                if self._failures:
-                    self._failures.pop(status.job.key, None)
-                self._tell(group, status.condition)
-            else:
-                self._not_written(status, error)
-
-    def _not_written(self, status: GroupStatus, error: ApiError) -> None:
-        """Have a status written later, unless a newer one waits or the group will never take it."""
-        key = status.job.key
-        self._sent.pop(key, None)
-        _log.debug("status not written: podgroup=%s: %s", key, error)
-        if not may_succeed_later(error):
-            self._failures.pop(key, None)
-            return
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        if self._due.get(key) is None and key not in self._patient:
-            wait = delay_seconds(error, failures, first=_FIRST_RETRY_SECONDS)
-            self._due.put(key, self._clock.monotonic() + wait, status)
-            self._later()
-
-    def _patch(self, status: GroupStatus) -> tuple[Patch, PodGroup | None] | None:
-        """Return what to send, and the group where its condition is news; None when there is nothing to send."""
-        job, group = status.job, status.job.group
-        if group is None or not status_differs(job, status):
+    def _build(self, key: str, desired: GroupStatus) -> Write[_Request] | float | None:
+        """Return the patch that brings a group from what the API has to what its job is by now."""
+        job, condition = desired.job, desired.condition
+        group = job.group
+        if group is None or self._world.jobs.get(key) is not job:
             return None
-        sent = group.metadata.uid, group.metadata.resource_version, status[1:]
-        if self._sent.get(job.key) == sent:
-            return None  # it is under way, or written and not seen yet
-        self._sent[job.key] = sent
+        status = group_status(job, condition)
+        if not status_differs(job, status):
+            return None
+        if _only_says_why(status):
+            stalled_at = self._growth.stalled_at(job)
+            if self._clock.monotonic() < stalled_at:
+                return stalled_at
         wanted: dict[str, Any] = {
             "phase": status.phase,
             "running": status.running,
             "succeeded": status.succeeded,
             "failed": status.failed,
         }
-        condition = status.condition
         is_news = condition is not None and job.conditions.get(condition.type) != condition.words
         if condition is not None and is_news:
             wanted["conditions"] = _conditions(group, condition, format_time(self._clock.now()))
         body: dict[str, Any] = {"status": wanted}
         if status.hyper_node is not None:
             body["metadata"] = {"annotations": {ALLOCATED_HYPERNODE: status.hyper_node}}
-        return Patch(job.namespace, job.name, body), group if is_news else None
+        request = _Request(Patch(job.namespace, job.name, body), group if is_news else None, condition)
+        return Write(request, (group.metadata.uid, group.metadata.resource_version, status[1:]))
 
-    def _tell(self, group: PodGroup | None, condition: Condition | None) -> None:
+    async def _send(self, requests: Sequence[_Request]) -> Sequence[ApiError | None]:
+        return await self._cluster.patch_all(catalog.PODGROUP, [request.patch for request in requests])
+
+    def _on_confirmed(self, _: str, __: GroupStatus, request: _Request) -> None:
+        group, condition = request.group, request.condition
         if group is None or condition is None:
             return
         if condition.type == "Unschedulable":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from strato.scheduler.reporting.arrivals import Arrivals
+from strato.scheduler.reporting.growth import GrowthTracker
 from tests.scheduler import worlds
 
 NEVER = float("-inf")
@@ -39,23 +39,23 @@ NEVER = float("-inf")
 )
 def test_gang_has_stalled(steps: Sequence[tuple[float, str, int]], settled: float) -> None:
     world = worlds.world(worlds.queue(), worlds.group("a", 4), worlds.group("b", 99))
-    arrivals = Arrivals()
+    growth = GrowthTracker()
     made = 0
     for at, name, count in steps:
         for _ in range(count):
             made += 1
             worlds.feed(world, worlds.pod(f"p{made}", name))
-        arrivals.look(world.jobs[f"ns/{name}"], at)
-    assert arrivals.settled_at(world.jobs["ns/a"]) == pytest.approx(settled)
+        growth.look(world.jobs[f"ns/{name}"], at)
+    assert growth.stalled_at(world.jobs["ns/a"]) == pytest.approx(settled)
 
 
 def test_gang_made_anew_under_its_name_begins_anew() -> None:
     world = worlds.world(worlds.queue(), worlds.group("a", 3), worlds.pod("p", "a"))
-    arrivals = Arrivals()
-    arrivals.look(world.jobs["ns/a"], 0.0)
+    growth = GrowthTracker()
+    growth.look(world.jobs["ns/a"], 0.0)
     world.jobs["ns/a"].uid = "another"
-    arrivals.look(world.jobs["ns/a"], 5.0)
-    assert arrivals.settled_at(world.jobs["ns/a"]) == 7.0
+    growth.look(world.jobs["ns/a"], 5.0)
+    assert growth.stalled_at(world.jobs["ns/a"]) == 7.0
 
 
 @pytest.mark.parametrize(
