@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import msgspec
 
 from strato.api.core import Pod
 from strato.api.shapes import ObjectReference
-from strato.api.wire import User
+from strato.api.wire import Request, Response, User
 from strato.client.events import EventRecorder
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
+from strato.errors import ApiError, Unavailable
 from strato.metrics import Registry
 from strato.testing import pod
 from tests.client.fakeserver import FakeServer
@@ -73,6 +75,77 @@ def test_repeats_are_counted_on_the_first() -> None:
     assert event["count"] == 4
     assert event["firstTimestamp"] != event["lastTimestamp"]
     assert w.server.verbs() == ["create", "patch", "patch", "patch"]
+
+
+def test_repeats_that_wait_are_one_write() -> None:
+    w = World()
+
+    async def script() -> None:
+        for _ in range(4):
+            w.recorder.event(w.pod, "Warning", "Failed", "no room")
+            await w.clock.sleep(0)
+
+    w.run(script)
+    (event,) = w.events()
+    assert event["count"] == 4
+    assert len(w.server.requests) < 3
+
+
+class Away(LocalCluster):
+    """A server whose answers are lost, or that is not there at all."""
+
+    lost = 0
+    """How many of the next answers are lost."""
+    away = False
+
+    async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+        if self.away:
+            return [Unavailable("connection refused")] * len(requests)
+        answers = await super().exchange_all(requests)
+        if self.lost:
+            self.lost -= 1
+            return [Unavailable("connection lost")] * len(answers)
+        return answers
+
+    async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+        (answer,) = await self.exchange_all([request])
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+def test_event_whose_answer_was_lost_is_not_created_twice() -> None:
+    w = World()
+    cluster = Away(w.server, User("t"))
+    w.recorder = EventRecorder(cluster, w.clock, "tester")
+
+    async def script() -> None:
+        cluster.lost = 2
+        w.recorder.event(w.pod, "Normal", "R", "m")
+        await w.recorder.flush()
+        w.recorder.event(w.pod, "Normal", "R", "m")
+
+    w.run(script)
+    (event,) = w.events()
+    assert event["count"] == 2
+
+
+def test_outage_of_minutes_loses_no_event() -> None:
+    w = World()
+    cluster = Away(w.server, User("t"))
+    w.recorder = EventRecorder(cluster, w.clock, "tester")
+
+    async def script() -> None:
+        cluster.away = True
+        for number in range(50):
+            w.recorder.event(bound(number), "Normal", "Scheduled", "m")
+        await w.clock.sleep(600.0)
+        cluster.away = False
+        await w.clock.sleep(31.0)
+        assert len(w.events()) == 50
+
+    w.run(script)
+    assert w.recorder.dropped == 0
 
 
 def test_event_that_expired_on_the_server_begins_anew() -> None:

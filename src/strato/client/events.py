@@ -1,53 +1,48 @@
-"""Tell users what happened to an object: ``v1.Event`` objects, written in the background.
+"""Report to users what happened to an object: ``v1.Event`` objects, written in the background.
 
-Recording never waits and never fails: events go through a bounded queue, repeats become a count on the event that
-is there, a flood of different messages is folded into one, and what is too much is dropped and counted. The rules
-and numbers are those of client-go's event correlator, so that our events look like everybody's.
+Recording never waits and never fails: events go through a status queue that is bounded, repeats become a count on the
+event that is there (or is about to be), a flood of different messages is folded into one, and what is too much is
+dropped and counted. The rules and numbers are those of client-go's event correlator, so that our events look like
+everybody's.
 
-Nobody acts upon an event. While they come by the dozen there is work that goes first: they wait for a lull, or two
-seconds at most, and are written many with one call where that is cheaper.
+Nobody acts upon an event. While they come by the dozen there is work that goes first: they give way until it lets up,
+or for two seconds at most, and are written many with one call where that is cheaper.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import zlib
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from strato.api import catalog
-from strato.api.core import Event
 from strato.api.meta import Object
 from strato.api.shapes import ObjectReference
-from strato.client.burst import Burst
-from strato.client.cluster import Cluster, Json
-from strato.client.codec import encode, kind_of
-from strato.client.retry import delay_seconds, is_outcome_unknown
-from strato.client.workqueue import PATIENCE_SECONDS
+from strato.client.cluster import Cluster, Json, Patch
+from strato.client.codec import kind_of
+from strato.client.retry import is_outcome_unknown
+from strato.client.statusqueue import Load, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.errors import AlreadyExists, ApiError, NotFound
 from strato.metrics import Registry
-
-_log = logging.getLogger(__name__)
 
 NORMAL = "Normal"
 WARNING = "Warning"
 
 _QUEUE_LENGTH = 5000
-_REMEMBERED = 4096
+_REMEMBERED = 8192
+"""More than the queue holds: a series that waits is known when it is repeated."""
 _SIMILAR_LIMIT = 10
 _SIMILAR_WINDOW_SECONDS = 600.0
 _SPAM_BURST = 25.0
 _SPAM_PER_SECOND = 1 / 300
-_ATTEMPTS = 15
-"""Two minutes in all, as client-go's recorder; meanwhile what comes waits in the queue."""
-_LONGEST_RETRY_SECONDS = 10.0
-_REMOTE_SENDERS = 4
+_GIVE_UP_SECONDS = 3600.0
+"""An outage of minutes costs no event; after an hour the server would have forgotten it."""
+_REMOTE_WRITERS = 4
 _TOGETHER = 16
-"""Most that are created with one call: they hold up what comes after them."""
+"""Most that are written with one call: they hold up what comes after them."""
 
 T = TypeVar("T")
 
@@ -56,34 +51,33 @@ _Identity = tuple[str, str, str, str]
 """Kind, namespace, name and UID of an object."""
 
 
-class _Noted(NamedTuple):
-    """Something as it was recorded; what follows from it is worked out when it is written."""
-
-    at: float
-    since: float
-    """Monotonic."""
-    regarding: Object | ObjectReference
-    type: str
-    reason: str
-    message: str
-
-
-class _Happened(NamedTuple):
-    at: float
-    regarding: ObjectReference
-    identity: _Identity
-    type: str
-    reason: str
-    message: str
-
-
 @dataclass(slots=True)
-class _Written:
-    """An event on the server that repeats are counted on."""
+class _Series:
+    """Repeats of one event: what was recorded, and what of it is on the server."""
 
-    namespace: str
-    name: str
-    count: int
+    regarding: ObjectReference
+    type: str
+    reason: str
+    message: str
+    first: float
+    last: float
+    count: int = 0
+    sent: int = 0
+    """The count that is written, or was last."""
+    written: int = 0
+    """The count that the API confirmed; 0 while there is no event."""
+    name: str = ""
+    """Of the event; it is kept when creating it is tried again."""
+
+    @property
+    def namespace(self) -> str:
+        """Where the event is."""
+        return self.regarding.namespace or "default"
+
+    def begin_anew(self) -> None:
+        """Count only what is not written yet, on a new event."""
+        self.count -= self.written
+        self.sent, self.written, self.name, self.first = self.count, 0, "", self.last
 
 
 @dataclass(slots=True)
@@ -136,19 +130,33 @@ class EventRecorder:
         self._cluster = cluster
         self._clock = clock
         self._component = component
-        self._queue: deque[_Noted] = deque()
-        self._written: _Recent[_Written] = _Recent()
+        self._series: _Recent[_Series] = _Recent()
         self._similar: _Recent[_Similar] = _Recent()
         self._buckets: _Recent[_Bucket] = _Recent()
-        self._senders: set[asyncio.Task[None]] = set()
-        self._max_senders = _REMOTE_SENDERS if cluster.remote else 1
         self._sequence = zlib.crc32(component.encode()) % 1_000_000  # components that report at one instant differ
         self._dropped = (
             registry.counter("strato_events_dropped", "Events not written: overload or errors", ("component",))
             if registry
             else None
         )
-        self._burst = Burst()
+        self._load = Load()
+        writers = _REMOTE_WRITERS if cluster.remote else 1
+        self._queue: StatusQueue[Hashable, _Series, _Series] = StatusQueue(
+            clock,
+            lambda _, series: Write(series),
+            self._send,
+            workers=writers,
+            batch=min(_TOGETHER, cluster.at_once),
+            load=self._load,
+            low_workers=writers,
+            may_retry=lambda error: is_outcome_unknown(error) or error.code == 429,  # the namespace may be going away
+            first_retry_seconds=1.0,
+            give_up_seconds=_GIVE_UP_SECONDS,
+            capacity=_QUEUE_LENGTH,
+            on_confirmed=self._on_confirmed,
+            on_refused=self._on_refused,
+            name=f"events {component}",
+        )
         self.dropped = 0
         """How many events were not written."""
 
@@ -167,171 +175,121 @@ class EventRecorder:
             reason: One CamelCase word for machines.
             message: A sentence for people.
         """
-        if len(self._queue) >= _QUEUE_LENGTH:
-            self._drop()
+        about = _reference(regarding)
+        identity = about.kind, about.namespace, about.name, about.uid
+        now = self._clock.now()
+        self._load.add(1, self._clock.monotonic())
+        if self._is_spam(identity, now):
+            self._drop(1)
             return
-        since = self._clock.monotonic()
-        about = regarding if isinstance(regarding, Object) else _reference(regarding)  # views never change
-        self._burst.worked(1, since)
-        self._queue.append(_Noted(self._clock.now(), since, about, type, reason, message))
-        if len(self._senders) < self._max_senders:
-            task = asyncio.get_running_loop().create_task(self._send_all(), name=f"events {self._component}")
-            self._senders.add(task)
-            task.add_done_callback(self._senders.discard)
+        key, text = self._correlate((identity, type, reason), message, now)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series.put(key, _Series(about, type, reason, text, now, now))
+        series.last, series.message = now, text
+        if not series.count:
+            series.first = now
+        if self._queue.put(key, series, low_priority=True):
+            series.count += 1
+        else:
+            self._drop(1)
 
     async def flush(self) -> None:
         """Wait until everything recorded so far is written or dropped."""
-        while self._senders:
-            await asyncio.wait(tuple(self._senders))
+        await self._queue.drain()
 
-    async def _send_all(self) -> None:
-        while self._queue:
-            rest = self._rest_seconds(self._queue[0])
-            if rest > 0.0:
-                await self._clock.sleep(rest)
-                continue
-            some = self._next(min(_TOGETHER, self._cluster.at_once))
-            if len(some) == 1:
-                await self._try(some[0])
-            elif some:
-                await self._send_some(some)
-
-    def _next(self, most: int) -> list[_Happened]:
-        """Take the oldest that need not wait; what is spam is dropped."""
-        some: list[_Happened] = []
-        while self._queue and len(some) < most and self._rest_seconds(self._queue[0]) <= 0.0:
-            at, _, about, type_, reason, message = self._queue.popleft()
-            reference = _reference(about)
-            identity = reference.kind, reference.namespace, reference.name, reference.uid
-            happened = _Happened(at, reference, identity, type_, reason, message)
-            if self._is_spam(happened):
-                self._drop()
-            else:
-                some.append(happened)
-        return some
-
-    def _rest_seconds(self, oldest: _Noted) -> float:
-        """Return how long the events that wait let everything else pass."""
-        if len(self._queue) > _QUEUE_LENGTH // 2:
-            return 0.0
-        return min(oldest.since + PATIENCE_SECONDS, self._burst.over_at) - self._clock.monotonic()
-
-    async def _send_some(self, some: Sequence[_Happened]) -> None:
-        """Create with one call per namespace what is new; whatever repeats, or is not taken, goes by itself then."""
-        first: dict[Hashable, _Happened] = {}
-        later: list[_Happened] = []
-        bodies: dict[str, list[tuple[Hashable, Json]]] = {}
-        for happened in some:
-            key, message = self._correlate(happened)
-            if key in first or self._written.get(key) is not None:
-                later.append(happened)
-                continue
-            first[key] = happened
-            body = self._compose(happened, message)
-            bodies.setdefault(body["metadata"]["namespace"], []).append((key, body))
-        for namespace, new in bodies.items():
-            answers = await self._cluster.create_all(catalog.EVENT, [body for _, body in new], namespace)
-            for (key, body), answer in zip(new, answers, strict=True):
-                if not isinstance(answer, ApiError):
-                    self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
-                elif isinstance(answer, AlreadyExists) or is_outcome_unknown(answer) or answer.code == 429:
-                    later.append(first[key])
+    async def _send(self, some: Sequence[_Series]) -> Sequence[ApiError | None]:
+        """Create new events and count repeats on those that are there; one that expired on the server begins anew."""
+        for series in some:
+            series.sent = series.count
+        answers: list[ApiError | None] = [None] * len(some)
+        known = [number for number, series in enumerate(some) if series.written]
+        if known:
+            patches = [_repeat(some[number]) for number in known]
+            for number, error in zip(known, await self._cluster.patch_all(catalog.EVENT, patches), strict=True):
+                answers[number] = error
+                if isinstance(error, NotFound):
+                    some[number].begin_anew()
+        new = [number for number, series in enumerate(some) if not series.written]
+        retried = {number for number in new if some[number].name}
+        await self._create(some, new, answers)
+        for number in new:
+            if isinstance(answers[number], AlreadyExists):
+                if number in retried:
+                    answers[number] = None  # it was created, and the answer was lost
                 else:
-                    self._refused(first[key], answer)
-        for happened in later:
-            await self._try(happened)
+                    some[number].name = ""
+        await self._create(some, [number for number in new if not some[number].name], answers)
+        return answers
 
-    async def _try(self, happened: _Happened) -> None:
-        try:
-            await self._send(happened)
-        except ApiError as error:
-            self._refused(happened, error)
+    async def _create(self, some: Sequence[_Series], new: Sequence[int], answers: list[ApiError | None]) -> None:
+        bodies: dict[str, list[tuple[int, Json]]] = {}
+        for number in new:
+            body = self._compose(some[number])
+            bodies.setdefault(body["metadata"]["namespace"], []).append((number, body))
+        for namespace, pairs in bodies.items():
+            made = await self._cluster.create_all(catalog.EVENT, [body for _, body in pairs], namespace)
+            for (number, _), answer in zip(pairs, made, strict=True):
+                answers[number] = answer if isinstance(answer, ApiError) else None
 
-    def _refused(self, happened: _Happened, error: ApiError) -> None:
+    def _on_confirmed(self, _: Hashable, series: _Series, __: _Series) -> None:
+        series.written = series.sent
+
+    def _on_refused(self, _: Hashable, series: _Series, __: ApiError) -> None:
         """Give up; the namespace may be going away, or we may not write there: an event is not worth more."""
-        _log.debug("event not written: reason=%s object=%s: %s", happened.reason, happened.regarding.name, error)
-        self._drop()
+        self._drop(series.count - series.written)
+        series.count = series.written
 
-    async def _send(self, happened: _Happened) -> None:
-        key, message = self._correlate(happened)
-        for attempt in range(_ATTEMPTS):
-            try:
-                return await self._write(key, happened, message)
-            except ApiError as error:
-                if attempt == _ATTEMPTS - 1 or not (is_outcome_unknown(error) or error.code == 429):
-                    raise
-                await self._clock.sleep(delay_seconds(error, attempt + 1, first=1.0, longest=_LONGEST_RETRY_SECONDS))
-        return None
-
-    async def _write(self, key: Hashable, happened: _Happened, message: str) -> None:
-        known = self._written.get(key)
-        if known is not None:
-            changes = {"count": known.count + 1, "lastTimestamp": format_time(happened.at), "message": message}
-            try:
-                await self._cluster.patch(Event, known.name, known.namespace, changes)
-            except NotFound:
-                self._written.drop(key)  # expired on the server; begin anew
-            else:
-                known.count += 1
-                return
-        body = self._compose(happened, message)
-        namespace = body["metadata"]["namespace"]
-        path = catalog.EVENT.path(namespace)
-        try:
-            await self._cluster.raw("POST", path, body=encode(body))  # raw: nobody reads the answer
-        except AlreadyExists:
-            body["metadata"]["name"] = self._name(happened)
-            await self._cluster.raw("POST", path, body=encode(body))
-        self._written.put(key, _Written(namespace, body["metadata"]["name"], 1))
-
-    def _correlate(self, happened: _Happened) -> tuple[Hashable, str]:
-        """Return what repeats of this event share, and the message to write."""
-        group = (happened.identity, happened.type, happened.reason)
+    def _correlate(self, group: tuple[Hashable, ...], message: str, now: float) -> tuple[Hashable, str]:
+        """Return what repeats of an event share, and the message to write."""
         similar = self._similar.get(group)
-        if similar is None or happened.at - similar.since > _SIMILAR_WINDOW_SECONDS:
-            similar = self._similar.put(group, _Similar(happened.at))
-        if len(similar.messages) < _SIMILAR_LIMIT or happened.message in similar.messages:
-            similar.messages.add(happened.message)
-            return (group, happened.message), happened.message
-        return group, f"(combined from similar events): {happened.message}"
+        if similar is None or now - similar.since > _SIMILAR_WINDOW_SECONDS:
+            similar = self._similar.put(group, _Similar(now))
+        if len(similar.messages) < _SIMILAR_LIMIT or message in similar.messages:
+            similar.messages.add(message)
+            return (group, message), message
+        return group, f"(combined from similar events): {message}"
 
-    def _is_spam(self, happened: _Happened) -> bool:
-        bucket = self._buckets.get(happened.identity)
+    def _is_spam(self, identity: _Identity, now: float) -> bool:
+        bucket = self._buckets.get(identity)
         if bucket is None:
-            bucket = self._buckets.put(happened.identity, _Bucket(_SPAM_BURST, happened.at))
-        bucket.tokens = min(_SPAM_BURST, bucket.tokens + (happened.at - bucket.filled_at) * _SPAM_PER_SECOND)
-        bucket.filled_at = happened.at
+            bucket = self._buckets.put(identity, _Bucket(_SPAM_BURST, now))
+        bucket.tokens = min(_SPAM_BURST, bucket.tokens + (now - bucket.filled_at) * _SPAM_PER_SECOND)
+        bucket.filled_at = now
         if bucket.tokens < 1.0:
             return True
         bucket.tokens -= 1.0
         return False
 
-    def _compose(self, happened: _Happened, message: str) -> Json:
-        instant = format_time(happened.at)
+    def _compose(self, series: _Series) -> Json:
+        if not series.name:
+            self._sequence += 1
+            series.name = f"{series.regarding.name}.{int(series.last * 1e9) + self._sequence:x}"
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": self._name(happened), "namespace": happened.regarding.namespace or "default"},
-            "involvedObject": happened.regarding,
-            "reason": happened.reason,
-            "message": message,
-            "type": happened.type,
+            "metadata": {"name": series.name, "namespace": series.namespace},
+            "involvedObject": series.regarding,
+            "reason": series.reason,
+            "message": series.message,
+            "type": series.type,
             "source": {"component": self._component},
             "reportingComponent": self._component,
             "reportingInstance": "",
-            "firstTimestamp": instant,
-            "lastTimestamp": instant,
-            "count": 1,
+            "firstTimestamp": format_time(series.first),
+            "lastTimestamp": format_time(series.last),
+            "count": series.sent,
         }
 
-    def _name(self, happened: _Happened) -> str:
-        self._sequence += 1
-        return f"{happened.regarding.name}.{int(happened.at * 1e9) + self._sequence:x}"
-
-    def _drop(self) -> None:
-        self.dropped += 1
+    def _drop(self, count: int) -> None:
+        self.dropped += count
         if self._dropped is not None:
-            self._dropped.labels(self._component).inc()
+            self._dropped.labels(self._component).inc(count)
+
+
+def _repeat(series: _Series) -> Patch:
+    changes = {"count": series.sent, "lastTimestamp": format_time(series.last), "message": series.message}
+    return Patch(series.namespace, series.name, changes)
 
 
 def _reference(regarding: Object | ObjectReference | Mapping[str, Any]) -> ObjectReference:
