@@ -289,6 +289,7 @@ class StatusQueue(Generic[K, D, R]):
 
     async def run(self) -> None:
         """Wait until cancelled, and stop writing then. Without this, statuses are written as long as the loop runs."""
+        self._closed = False
         try:
             await asyncio.get_running_loop().create_future()
         finally:

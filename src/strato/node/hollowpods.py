@@ -56,11 +56,9 @@ class HollowPod:
         "node",
         "pod",
         "pod_ip",
-        "queued",
         "since",
         "uid",
         "waits",
-        "writing",
         "written_at",
     )
 
@@ -86,7 +84,6 @@ class HollowPod:
         """Per container, its last back-off in seconds."""
         self.doomed = False
         """The API asked for its deletion."""
-        self.queued = self.writing = False
 
     @property
     def record(self) -> PodRecord:
@@ -143,7 +140,9 @@ class HollowPods:
         self._forms = StartForms(rng)
         self._pods: dict[str, HollowPod] = {}
         self._addresses_given = 0
-        self.writer = StatusWriter(cluster, clock, timers, on_written=self._on_written, concurrency=concurrency)
+        self.writer: StatusWriter[HollowPod] = StatusWriter(
+            cluster, clock, on_written=self._on_written, concurrency=concurrency
+        )
 
     def __len__(self) -> int:
         return len(self._pods)

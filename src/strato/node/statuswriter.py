@@ -1,21 +1,21 @@
-"""Writes pod statuses: one patch per change, bounded concurrency, never two at once for one pod."""
+"""Writes pod statuses, the newest state only, and removes pods from the API once they have stopped."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Cluster, Patch
+from strato.client.statusqueue import StatusQueue, Write
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, Gone, InternalError, NotFound, TooManyRequests, Unavailable
-from strato.node.timers import Timers
 
-RETRY_SECONDS = 1.0
+_RETRY_SECONDS: Final = 1.0
+_LONGEST_RETRY_SECONDS: Final = 4.0
 
 _GONE = (NotFound, Conflict, Gone)
 _PASSING = (Unavailable, TooManyRequests, InternalError)
@@ -28,18 +28,25 @@ class Subject(Protocol):
     namespace: str
     name: str
     uid: str
-    queued: bool
-    """Owned by the writer: waits in the queue."""
-    writing: bool
-    """Owned by the writer: a request is under way."""
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
         """Return the status to write now, or the whole patch as JSON, or None to delete the pod."""
         ...
 
 
-class StatusWriter:
-    """Brings pods' statuses to the API, the newest state only: what changes while a write runs is written next.
+S = TypeVar("S", bound=Subject)
+
+
+class _Request(NamedTuple):
+    namespace: str
+    name: str
+    uid: str
+    patch: Patch | None
+    """None deletes the pod."""
+
+
+class StatusWriter(Generic[S]):
+    """Brings pods' statuses to the API through a `StatusQueue`.
 
     Args:
         on_written: Called after each answered write with the subject and whether the pod still exists.
@@ -47,111 +54,74 @@ class StatusWriter:
     """
 
     def __init__(
-        self,
-        cluster: Cluster,
-        clock: Clock,
-        timers: Timers,
-        *,
-        on_written: Callable[[Any, bool], None],
-        concurrency: int = 64,
+        self, cluster: Cluster, clock: Clock, *, on_written: Callable[[S, bool], None], concurrency: int = 64
     ) -> None:
         self._cluster = cluster
         self._clock = clock
-        self._timers = timers
         self._on_written = on_written
-        self._concurrency = concurrency
-        self._queue: deque[Subject] = deque()
-        self._idle: list[asyncio.Future[None]] = []
+        self._queue: StatusQueue[str, S, _Request] = StatusQueue(
+            clock,
+            self._build,
+            self._send,
+            workers=max(2, concurrency // cluster.at_once),
+            batch=cluster.at_once,
+            may_retry=lambda error: isinstance(error, _PASSING),
+            first_retry_seconds=_RETRY_SECONDS,
+            longest_retry_seconds=_LONGEST_RETRY_SECONDS,
+            on_confirmed=lambda _, subject, __: on_written(subject, True),
+            on_refused=self._on_refused,
+            name="pod statuses",
+        )
+        self.run = self._queue.run
 
-    def submit(self, subject: Subject) -> None:
+    def submit(self, subject: S) -> None:
         """Ask for a write; asking again before it happened costs nothing."""
-        if subject.queued:
-            return
-        subject.queued = True
-        if not subject.writing:
-            self._put(subject)
+        self._queue.put(subject.uid, subject)
 
-    def _put(self, subject: Subject) -> None:
-        self._queue.append(subject)
-        while self._idle:
-            waiting = self._idle.pop()
-            if not waiting.done():
-                waiting.set_result(None)
-                return
+    def _build(self, _: str, subject: S) -> Write[_Request]:
+        status = subject.next_write(self._clock.now())
+        namespace, name, uid = subject.namespace, subject.name, subject.uid
+        if status is None:
+            return Write(_Request(namespace, name, uid, None))
+        body = status if isinstance(status, bytes) else {"metadata": {"uid": uid}, "status": status}
+        return Write(_Request(namespace, name, uid, Patch(namespace, name, body)))
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for _ in range(max(2, self._concurrency // self._cluster.at_once)):
-                group.create_task(self._work())
+    async def _send(self, requests: Sequence[_Request]) -> Sequence[ApiError | None]:
+        errors: dict[str, ApiError | None] = {}
+        patched = [request for request in requests if request.patch is not None]
+        if patched:
+            patches = [request.patch for request in patched if request.patch is not None]
+            answers = await self._cluster.patch_all(catalog.POD, patches, subresource="status")
+            errors.update((request.uid, error) for request, error in zip(patched, answers, strict=True))
+        ended = [request for request in requests if request.patch is None]
+        if ended:
+            ends = await asyncio.gather(*map(self._delete, ended))
+            errors.update((request.uid, error) for request, error in zip(ended, ends, strict=True))
+        return [
+            await self._judged(request, error) if (error := errors[request.uid]) is not None else None
+            for request in requests
+        ]
 
-    async def _work(self) -> None:
-        while True:
-            while not self._queue:
-                await self._wait()
-            subjects = [self._queue.popleft() for _ in range(min(len(self._queue), self._cluster.at_once))]
-            now = self._clock.now()
-            written: list[Subject] = []
-            over: list[Subject] = []
-            patches: list[Patch] = []
-            for subject in subjects:
-                subject.queued, subject.writing = False, True
-                status = subject.next_write(now)
-                if status is None:
-                    over.append(subject)
-                else:
-                    written.append(subject)
-                    whole = isinstance(status, bytes)
-                    body = status if whole else {"metadata": {"uid": subject.uid}, "status": status}
-                    patches.append(Patch(subject.namespace, subject.name, body))
-            if patches:
-                errors = await self._cluster.patch_all(catalog.POD, patches, subresource="status")
-                for subject, error in zip(written, errors, strict=True):
-                    self._written(subject, await self._judged(subject, error) if error is not None else None)
-            if over:
-                for subject, gone in zip(over, await asyncio.gather(*map(self._delete, over)), strict=True):
-                    self._written(subject, await self._judged(subject, gone) if gone is not None else None)
-
-    async def _wait(self) -> None:
-        """Wait for a subject; another worker may be faster."""
-        waiting = asyncio.get_running_loop().create_future()
-        self._idle.append(waiting)
-        await waiting
-
-    async def _delete(self, subject: Subject) -> ApiError | None:
+    async def _delete(self, request: _Request) -> ApiError | None:
         try:
             await self._cluster.delete(
-                catalog.POD, subject.name, subject.namespace, uid=subject.uid, grace_period_seconds=0
+                catalog.POD, request.name, request.namespace, uid=request.uid, grace_period_seconds=0
             )
         except ApiError as error:
             return error
         return None
 
-    async def _judged(self, subject: Subject, error: ApiError) -> ApiError:
+    async def _judged(self, request: _Request, error: ApiError) -> ApiError:
         """Tell the two conflicts apart: another pod has the name by now, or somebody wrote at the same time."""
         if not isinstance(error, Conflict):
             return error
         try:
-            found = await self._cluster.get(Pod, subject.name, subject.namespace)
+            found = await self._cluster.get(Pod, request.name, request.namespace)
         except ApiError as failure:
             return failure
-        return error if found.metadata.uid != subject.uid else Unavailable(error.message)
+        return error if found.metadata.uid != request.uid else Unavailable(error.message)
 
-    def _written(self, subject: Subject, error: ApiError | None) -> None:
-        """Tell of a write and see to the next one."""
-        subject.writing = False
-        if error is None:
-            self._on_written(subject, True)
-            if subject.queued:
-                self._put(subject)
-            return
-        if isinstance(error, _PASSING):
-            _log.debug("a pod status is written later: pod=%s/%s error=%s", subject.namespace, subject.name, error)
-            subject.queued = True
-            self._timers.after(RETRY_SECONDS, self._put, subject)
-            return
+    def _on_refused(self, _: str, subject: S, error: ApiError) -> None:
         if not isinstance(error, _GONE):
             _log.warning("a pod status was refused: pod=%s/%s error=%s", subject.namespace, subject.name, error)
         self._on_written(subject, not isinstance(error, _GONE))
-        if subject.queued:
-            self._put(subject)

@@ -183,7 +183,9 @@ class SandboxNode:
         self._workers: dict[str, PodWorker] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._timers = Timers(clock)
-        self._writer = StatusWriter(cluster, clock, self._timers, on_written=self._on_written, concurrency=16)
+        self._writer: StatusWriter[PodWorker] = StatusWriter(
+            cluster, clock, on_written=self._on_written, concurrency=16
+        )
         self._stale_hosts: set[tuple[str, str]] = set()
         self._warnings: list[str] = []
         self.registered = asyncio.Event()

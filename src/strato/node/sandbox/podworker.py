@@ -144,7 +144,6 @@ class PodWorker:
         self.namespace = pod.metadata.namespace
         self.name = pod.metadata.name
         self.uid = pod.metadata.uid
-        self.queued = self.writing = False
         self.record = record
         self.sandbox = sandbox
         self._runtime = runtime
