@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
+import os
 import random
 import re
 import socket
@@ -17,7 +19,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -30,6 +33,8 @@ GOLDEN = Path(__file__).parents[1] / "server/protobuf/golden/data"
 OBJECTS = Path(__file__).with_name("objects.yaml")
 CPU_SECONDS = 1.0
 _PATIENCE_SECONDS = 15.0
+_AHEAD, _AHEAD_BYTES = 32, 64 << 10
+"""Requests sent before the first of them is answered, and what their bodies may weigh."""
 _BY_CONTRACT = (501, 503, 504, 505)
 
 
@@ -46,6 +51,8 @@ class Findings:
     worst_cpu: float = 0.0
     wrong: dict[str, str] = field(default_factory=dict)
     times: Counter[str] = field(default_factory=Counter)
+    operations: set[str] = field(default_factory=set)
+    """Those of the OpenAPI documents that requests were made for."""
 
     def add(self, kind: str, example: str) -> None:
         """Note one; the first of its kind is shown."""
@@ -53,6 +60,15 @@ class Findings:
         if kind not in self.wrong:
             self.wrong[kind] = example
             print(f"FOUND {kind}\n  {example}", flush=True)
+
+    def merge(self, other: Findings) -> None:
+        """Take what another process found."""
+        self.sent += other.sent
+        self.answers += other.answers
+        self.worst_cpu = max(self.worst_cpu, other.worst_cpu)
+        self.wrong = other.wrong | self.wrong
+        self.times += other.times
+        self.operations |= other.operations
 
 
 class Wire:
@@ -72,21 +88,46 @@ class Wire:
             self._socket.close()
         self._socket, self._rest = None, b""
 
-    def ask(self, data: bytes, *, is_head: bool = False) -> tuple[int, bytes]:
-        """Send bytes and return status and body; of a stream only its first part.
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a connection."""
+        return self._socket is not None
+
+    def send(self, data: bytes) -> None:
+        """Send bytes.
 
         Raises:
-            Lost: There is no answer.
+            Lost: They cannot be sent.
         """
         try:
             if self._socket is None:
                 plain = socket.create_connection(self._place, _PATIENCE_SECONDS)
                 self._socket = self._tls.wrap_socket(plain)
             self._socket.sendall(data)
+        except OSError as error:
+            self.close()
+            raise Lost(str(error) or type(error).__name__) from error
+
+    def answer(self, *, is_head: bool = False) -> tuple[int, bytes]:
+        """Return status and body of the next answer; of a stream only the status, and the connection ends.
+
+        Raises:
+            Lost: There is no answer.
+        """
+        try:
             return self._answer(is_head)
         except OSError as error:
             self.close()
             raise Lost(str(error) or type(error).__name__) from error
+
+    def ask(self, data: bytes, *, is_head: bool = False) -> tuple[int, bytes]:
+        """Send one request and return status and body of the answer.
+
+        Raises:
+            Lost: There is no answer.
+        """
+        self.send(data)
+        return self.answer(is_head=is_head)
 
     def _more(self) -> None:
         assert self._socket is not None
@@ -170,7 +211,7 @@ class Fuzzer:
         """Send ``count`` requests."""
         begun, shown = time.monotonic(), time.monotonic()
         while self.findings.sent < count:
-            self._one()
+            self._next()
             if time.monotonic() - shown > 20:
                 shown = time.monotonic()
                 rate = self.findings.sent / (shown - begun)
@@ -188,20 +229,52 @@ class Fuzzer:
             self.findings.add("the server ended", self.server.log.read_text()[-500:])
         return self.server.is_alive()
 
-    def _one(self) -> None:
-        if self.rng.random() < 0.01:
+    def _next(self) -> None:
+        """Send some requests ahead of their answers, or one that is hardly HTTP or large."""
+        if self.rng.random() < 0.01 * _AHEAD:
             data, shown = self._hardly_http()
             self._ask(data, shown, must_answer=False)
             self.wire.close()
-        else:
-            self.send(self.mutator.request())
+            return
+        some: list[Sent] = []
+        size = 0
+        while len(some) < _AHEAD:
+            sent = self.mutator.request()
+            if len(sent.body) > _AHEAD_BYTES:
+                self.send(sent)
+                continue
+            some.append(sent)
+            size += len(sent.body)
+            if size > _AHEAD_BYTES:
+                break
+        self._send_ahead(some)
+
+    def _send_ahead(self, some: Sequence[Sent]) -> None:
+        """Send requests together, and alone who gets no answer or may have taken long."""
+        while some:
+            before, answered, is_lost = self.server.cpu_seconds(), 0, False
+            try:
+                self.wire.send(b"".join(sent.render(self._token) for sent in some))
+                while answered < len(some) and self.wire.is_open:
+                    sent = some[answered]
+                    status, _ = self.wire.answer(is_head=sent.method == "HEAD")
+                    self._judge(status, sent)
+                    answered += 1
+            except Lost:
+                is_lost = True
+            self.findings.sent += answered
+            if self.server.cpu_seconds() - before > CPU_SECONDS / 4:
+                answered, is_lost = 0, True
+            if is_lost:
+                self.send(some[answered])
+                answered += 1
+            some = some[answered:]
 
     def send(self, sent: Sent) -> int:
         """Send one request, look at the server after it, and return the status; 0 where there is no answer."""
-        shown = f"{sent.method} {sent.target[:300]} {sent.headers} {sent.body[:1500]!r}"
-        return self._ask(sent.render(self._token), shown, is_head=sent.method == "HEAD")
+        return self._ask(sent.render(self._token), sent, is_head=sent.method == "HEAD")
 
-    def _ask(self, data: bytes, shown: str, *, is_head: bool = False, must_answer: bool = True) -> int:
+    def _ask(self, data: bytes, shown: object, *, is_head: bool = False, must_answer: bool = True) -> int:
         found = self.findings
         found.sent += 1
         before = self.server.cpu_seconds()
@@ -209,16 +282,19 @@ class Fuzzer:
             status, _ = self.wire.ask(data, is_head=is_head)
         except Lost as error:
             if must_answer or "timed out" in str(error):
-                found.add(f"no answer: {error}", shown)
+                found.add(f"no answer: {error}", str(shown))
             return 0
-        found.answers[status] += 1
         cpu = self.server.cpu_seconds() - before
         found.worst_cpu = max(found.worst_cpu, cpu)
         if cpu > CPU_SECONDS:
-            found.add(f"over {CPU_SECONDS:.0f} s of CPU: {shown[:12]}", f"{cpu:.2f} s: {shown}")
-        if status >= 500 and status not in _BY_CONTRACT:
-            found.add(f"{status}: {self._reason()}", shown)
+            found.add(f"over {CPU_SECONDS:.0f} s of CPU: {str(shown)[:12]}", f"{cpu:.2f} s: {shown}")
+        self._judge(status, shown)
         return status
+
+    def _judge(self, status: int, shown: object) -> None:
+        self.findings.answers[status] += 1
+        if status >= 500 and status not in _BY_CONTRACT:
+            self.findings.add(f"{status}: {self._reason()}", str(shown))
 
     def _hardly_http(self) -> tuple[bytes, str]:
         data = self.rng.choice(RAW)
@@ -251,7 +327,10 @@ def _golden() -> tuple[dict[str, list[Json]], dict[str, bytes]]:
     return seeds, packed
 
 
-async def attack(count: int, seed: int, run: Callable[[Fuzzer, int], Findings] = Fuzzer.run) -> Findings:
+Run = Callable[[Fuzzer, int], Findings]
+
+
+async def attack(count: int, seed: int, run: Run = Fuzzer.run) -> Findings:
     """Start a server and send it ``count`` requests."""
     with tempfile.TemporaryDirectory() as folder:
         server = Server(Path(folder) / "home")
@@ -266,18 +345,39 @@ async def attack(count: int, seed: int, run: Callable[[Fuzzer, int], Findings] =
             server.end()
 
 
-def main() -> int:
-    """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100_000, help="requests")
+def _attack(count: int, seed: int, run: Run) -> Findings:
+    return asyncio.run(attack(count, seed, run))
+
+
+def main(runs: Callable[[int], Sequence[Run]] = lambda many: [Fuzzer.run] * many, usual: int = 100_000) -> int:
+    """Run the campaign in several processes, each with a server of its own; return 1 when something was found.
+
+    Args:
+        runs: Gives what each of so many processes does.
+        usual: Requests, when nothing is said.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--count", type=int, default=usual, help="requests")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
     options = parser.parse_args()
-    return report(asyncio.run(attack(options.count, options.seed)))
+    many, found, begun = options.processes, Findings(), time.monotonic()
+    with ProcessPoolExecutor(many, multiprocessing.get_context("spawn")) as pool:
+        parts = [
+            pool.submit(_attack, options.count // many + (number < options.count % many), options.seed + number, run)
+            for number, run in enumerate(runs(many))
+        ]
+        for part in parts:
+            found.merge(part.result())
+    print(f"\n{found.sent / (time.monotonic() - begun):.0f} requests/s in {many} processes")
+    return report(found)
 
 
 def report(found: Findings) -> int:
     """Print what was found; return 1 when that is anything."""
-    print(f"\n{found.sent} requests; most CPU for one: {found.worst_cpu:.2f} s")
+    print(f"{found.sent} requests; most CPU for one: {found.worst_cpu:.2f} s")
+    if found.operations:
+        print(f"{len(found.operations)} operations")
     print("status   answers")
     for status, times in sorted(found.answers.items()):
         print(f"{status:>6}   {times:>7}")

@@ -144,6 +144,9 @@ class Sent:
     body: bytes = b""
     in_chunks: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.method} {self.target[:300]} {self.headers} {self.body[:1500]!r}"
+
     def render(self, token: str) -> bytes:
         """Return the bytes."""
         headers = [("Host", "fuzz"), ("Authorization", f"Bearer {token}"), *self.headers]

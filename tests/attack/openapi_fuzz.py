@@ -5,12 +5,13 @@ What counts as a finding is said in `tests.attack.fuzz`.
 
 from __future__ import annotations
 
-import argparse
-import asyncio
+import itertools
 import json
+import random
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,9 +20,11 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 
-from tests.attack.fuzz import Findings, Fuzzer, attack, report
+from tests.attack.fuzz import Findings, Fuzzer, Run, main
 from tests.attack.mutations import Sent
 
+_FEWEST_EXAMPLES, _MOST_EXAMPLES = 8, 40
+"""Of one operation at a time: more of them are larger ones."""
 _HEALTH = list(HealthCheck)
 _NAMESPACES, _NAMES = ("default", "default", ""), ("a", "a", "fuzz-1", "")
 """What stands for a path's parameters; empty means what was made for it."""
@@ -35,23 +38,40 @@ def operations(fuzzer: Fuzzer) -> Iterator[Any]:
             yield found.ok()
 
 
-def run(fuzzer: Fuzzer, count: int) -> Findings:
-    """Send about ``count`` requests, twenty or more to each operation."""
+def run(fuzzer: Fuzzer, count: int, start: float = 0.0) -> Findings:
+    """Send about ``count`` requests: some to each operation in turn, first what nearly fits and then what fits, or so.
+
+    Args:
+        fuzzer: Sends.
+        count: Requests.
+        start: Which operation is the first, from 0 to 1: few requests reach a part of them only.
+    """
     found = list(operations(fuzzer))
-    share = max(20, count // len(found))
+    random.Random(1).shuffle(found)
+    share = min(_MOST_EXAMPLES, max(_FEWEST_EXAMPLES, count // len(found) // len(GenerationMode)))
     shown = time.monotonic()
-    fuzzer.rng.shuffle(found)
-    for number, operation in enumerate(found):
+    for number in itertools.count(round(start * len(found))):
         if fuzzer.findings.sent >= count or not fuzzer.is_alive():
             break
+        turn, at = divmod(number, len(found))
+        operation = found[at]
+        mode = GenerationMode.NEGATIVE if (turn + at) % 2 else GenerationMode.POSITIVE
         try:
-            _send(fuzzer, operation, GenerationMode.NEGATIVE if number % 2 else GenerationMode.POSITIVE, share)
+            _send(fuzzer, operation, mode, share)
         except Unsatisfiable:  # nothing is wrong for an operation that takes anything
             _send(fuzzer, operation, GenerationMode.POSITIVE, share)
+        fuzzer.findings.operations.add(operation.label)
         if time.monotonic() - shown > 20:
             shown = time.monotonic()
-            print(f"{fuzzer.findings.sent} of {count} requests, operation {number} of {len(found)}", flush=True)
+            print(
+                f"{fuzzer.findings.sent} of {count} requests, {len(fuzzer.findings.operations)} operations", flush=True
+            )
     return fuzzer.findings
+
+
+def runs(many: int) -> list[Run]:
+    """Return what so many processes do: each begins elsewhere."""
+    return [partial(run, start=number / many) for number in range(many)]
 
 
 def _send(fuzzer: Fuzzer, operation: Any, mode: GenerationMode, share: int) -> None:
@@ -81,14 +101,5 @@ def _sent(fuzzer: Fuzzer, case: Case) -> Sent:
     return Sent(case.method.upper(), target, headers, body)
 
 
-def main() -> int:
-    """Run the campaign."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=20_000, help="requests")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    return report(asyncio.run(attack(options.count, options.seed, run)))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(runs, 20_000))
