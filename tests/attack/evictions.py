@@ -26,7 +26,8 @@ import numpy as np
 from strato.api.core import Pod
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable
 from strato.scheduler.backlog import Backlog
-from strato.scheduler.cache.tasks import BINDING, HOLDS_RESOURCES, PENDING, RELEASING, Task
+from strato.scheduler.cache.ledger import HOLDS_RESOURCES
+from strato.scheduler.cache.tasks import BINDING, PENDING, RELEASING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
 from strato.scheduler.cycle import run_cycle

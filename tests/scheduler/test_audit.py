@@ -35,6 +35,16 @@ def miscount(world: World) -> None:
     world.nodes.idle[world.nodes.row_of["n1"], 0] -= 1500
 
 
+def misjudge(world: World) -> None:
+    job = world.tasks["ns/a"].job
+    assert job is not None
+    job.used[0] += 500
+
+
+def mislay(world: World) -> None:
+    world.queues["default"].used[0] += 500
+
+
 @pytest.mark.parametrize(
     ("harm", "kind"),
     [
@@ -42,6 +52,8 @@ def miscount(world: World) -> None:
         pytest.param(invent, "pod that is gone", id="a pod that does not exist"),
         pytest.param(misplace, "pod in the wrong place", id="a pod on another node"),
         pytest.param(miscount, "node with wrong sums", id="sums that do not add up"),
+        pytest.param(misjudge, "job with wrong sums", id="a job that is thought to use more"),
+        pytest.param(mislay, "queue with wrong sums", id="a queue that is thought to use more"),
     ],
 )
 def test_wrong_beliefs_are_repaired(harm: Callable[[World], None], kind: str) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from strato.api.core import PodSpec
 from strato.scheduler import kernels
+from strato.scheduler.cache.ledger import HELD, PROMISED
 from strato.scheduler.cache.nodes import NodeTable
 from strato.scheduler.cache.resources import Dimensions
 from strato.scheduler.cache.tasks import TaskClass
@@ -90,6 +91,7 @@ class Arena:
             self.flags,
             self.rows,
             kernels.Want(self.request, self.scored),
+            PROMISED if self.flags & kernels.FUTURE else HELD,
             t.columns,
             kernels.Static(self.mask, self.base, np.zeros(len(self.mask), np.bool_)),
             term_arrays(self.terms),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 if TYPE_CHECKING:
+    from strato.scheduler.cache.ledger import NodeCharge
     from strato.scheduler.cache.nodes import Columns
 
 Int64s = npt.NDArray[np.int64]
@@ -25,10 +26,9 @@ Floats = npt.NDArray[np.float64]
 LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
 """Kinds of resource score terms, see `strato.scheduler.framework.ResourceTerm`."""
 
-FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP, PROMISE = 1, 2, 4, 8, 16
+FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
 """Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of
-pods; a row takes one task of the batch only; only bring the tree up to date, place nothing; charge ``pipelined`` even
-where idle was asked for (`place_near` only)."""
+pods; a row takes one task of the batch only; only bring the tree up to date, place nothing."""
 
 PLACES, OFFSET, SEEN, BUILT = 0, 1, 2, 3
 """Entries of a tree's ``head``: leaves, row shown by leaf 0, journal cursor it is current with, 1 when built."""
@@ -146,17 +146,17 @@ def _fits(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> bo
 
 
 @_inner
-def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> None:
+def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, by: NodeCharge) -> None:
     for j in range(asked.size):
         d = asked[j]
-        if flags & (FUTURE | PROMISE):
-            nodes.pipelined[row, d] += want.request[d]
-        else:
-            nodes.idle[row, d] -= want.request[d]
-        nodes.requested[row, d] += want.request[d]
-    nodes.scored[row, 0] += want.scored[0]
-    nodes.scored[row, 1] += want.scored[1]
-    nodes.pods[row] += 1
+        need = want.request[d]
+        nodes.idle[row, d] += by.idle * need
+        nodes.releasing[row, d] += by.releasing * need
+        nodes.pipelined[row, d] += by.pipelined * need
+        nodes.requested[row, d] += by.requested * need
+    nodes.scored[row, 0] += by.requested * want.scored[0]
+    nodes.scored[row, 1] += by.requested * want.scored[1]
+    nodes.pods[row] += by.requested
     nodes.journal[nodes.cursor[0] % nodes.journal.size] = row
     nodes.cursor[0] += 1
 
@@ -287,6 +287,7 @@ def place_batch(
     flags: int,
     rows: int,
     want: Want,
+    by: NodeCharge,
     nodes: Columns,
     static: Static,
     terms: Terms,
@@ -304,6 +305,7 @@ def place_batch(
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP.
         rows: Rows in use; every array has at least as many.
         want: What one task asks for.
+        by: How a task that is placed moves its row's columns.
         nodes: The columns of the `NodeTable`; charged in place, every charged row is appended to the journal.
         static: What is known of rows.
         terms: The resource terms.
@@ -363,7 +365,7 @@ def place_batch(
         row = i - leaves + offset
         if row >= rows:
             row -= rows
-        _charge(row, want, asked, nodes, flags)
+        _charge(row, want, asked, nodes, by)
         out[placed] = row
         placed += 1
         value = -np.inf
@@ -416,6 +418,7 @@ def place_near(
     rows: Int64s,
     start: int,
     want: Want,
+    by: NodeCharge,
     nodes: Columns,
     static: Static,
     terms: Terms,
@@ -430,10 +433,11 @@ def place_near(
 
     Args:
         count: Tasks to place.
-        flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, PROMISE.
+        flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE.
         rows: int64[r], the rows to choose from.
         start: Position in ``rows`` where the search begins.
         want: What one task asks for.
+        by: How a task that is placed moves its row's columns.
         nodes: The columns of the `NodeTable`, charged as by `place_batch`.
         static: What is known of the positions in ``rows``.
         terms: The resource terms.
@@ -503,7 +507,7 @@ def place_near(
         if at < 0:
             break
         row = rows[at]
-        _charge(row, want, asked, nodes, flags)
+        _charge(row, want, asked, nodes, by)
         out[placed] = row
         placed += 1
         up = leaf[row]

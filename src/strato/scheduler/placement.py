@@ -14,6 +14,7 @@ import numpy as np
 
 from strato.scheduler import kernelcache, kernels
 from strato.scheduler.backlog import Backlog
+from strato.scheduler.cache.ledger import HELD, PROMISED, NodeCharge
 from strato.scheduler.cache.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.cache.resources import PODS, Dimensions
 from strato.scheduler.cache.tasks import Task, TaskClass
@@ -66,8 +67,9 @@ class Placer:
         if self._table.size == 0:
             return []
         search = ssn.search
+        by = PROMISED if future or promise else HELD
         if one_by_one:
-            rows = self._place_singly(ssn, tasks, future, promise=promise)
+            rows = self._place_singly(ssn, tasks, future, by)
             if search is not None:
                 search.note(rows)
             return rows
@@ -75,27 +77,34 @@ class Placer:
         found = self.known.of(ssn, tasks[0])
         if found.errors is not None and found.errors_at == self._state():
             return []  # the last of its kind fitted nowhere, and nothing has changed since
-        flags = (kernels.FUTURE if future else 0) | (kernels.PROMISE if promise else 0) | ssn.kernel_flags
+        flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
         proximity = ssn.proximity(tasks[0])
         if search is not None or proximity is not None:
-            rows = self._place_near(ssn, cls, found, len(tasks), flags, proximity)
+            rows = self._place_near(ssn, cls, found, len(tasks), flags, by, proximity)
             if search is not None:
                 search.note(rows)
             return rows
         if not found.varies:
             self.known.normalise(found, found.mask[: found.size])
-            return self._run(ssn, cls, found, len(tasks), flags)
+            return self._run(ssn, cls, found, len(tasks), flags, by)
         rows = []
         while len(rows) < len(tasks):
             self._renormalise(ssn, cls, found, flags)
-            more = self._run(ssn, cls, found, len(tasks) - len(rows), flags)
+            more = self._run(ssn, cls, found, len(tasks) - len(rows), flags, by)
             if not more:
                 break
             rows += more
         return rows
 
     def _place_near(
-        self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int, proximity: Proximity | None
+        self,
+        ssn: Session,
+        cls: TaskClass,
+        found: Candidates,
+        count: int,
+        flags: int,
+        by: NodeCharge,
+        proximity: Proximity | None,
     ) -> list[int]:
         """Choose among the rows of the search, with what network domains add to the scores."""
         search = ssn.search
@@ -106,7 +115,7 @@ class Placer:
         chosen: list[int] = []
         while len(chosen) < count:
             static = self._static_of(found, cls, rows, flags)
-            more = self._run_near(ssn, cls, found, rows, count - len(chosen), flags, static, domains)
+            more = self._run_near(ssn, cls, found, rows, count - len(chosen), flags, by, static, domains)
             chosen += more
             if not more or not found.varies:
                 break
@@ -132,6 +141,7 @@ class Placer:
         rows: Rows,
         count: int,
         flags: int,
+        by: NodeCharge,
         static: kernels.Static,
         domains: Proximity,
     ) -> list[int]:
@@ -142,6 +152,7 @@ class Placer:
             rows,
             int(np.searchsorted(rows, found.head[kernels.OFFSET])) % len(rows),
             kernels.Want(cls.request, cls.scored_request),
+            by,
             self._table.columns,
             static,
             self._resource_terms(ssn),
@@ -158,7 +169,7 @@ class Placer:
 
     def _renormalise(self, ssn: Session, cls: TaskClass, found: Candidates, flags: int) -> None:
         """Fit ``base`` to the rows that can take a task now."""
-        self._run(ssn, cls, found, 0, flags | kernels.KEEP)
+        self._run(ssn, cls, found, 0, flags | kernels.KEEP, HELD)
         self.known.normalise(found, self._leaf_scores(found) > NOWHERE)
 
     @staticmethod
@@ -167,7 +178,9 @@ class Placer:
         rolled: FloatArray = np.roll(found.tree[leaves : leaves + found.size], offset)
         return rolled
 
-    def _run(self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int) -> list[int]:
+    def _run(
+        self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int, by: NodeCharge
+    ) -> list[int]:
         self._make_room(count)
         tree, head = found.tree, found.head
         if flags & kernels.FUTURE:
@@ -178,6 +191,7 @@ class Placer:
             flags,
             found.size,
             kernels.Want(cls.request, cls.scored_request),
+            by,
             self._table.columns,
             kernels.Static(found.mask, found.base, found.sensitive),
             self._resource_terms(ssn),
@@ -202,27 +216,16 @@ class Placer:
 
     # -- one by one ----------------------------------------------------------------------------------------------------
 
-    def _place_singly(self, ssn: Session, tasks: Sequence[Task], future: bool, *, promise: bool = False) -> list[int]:
+    def _place_singly(self, ssn: Session, tasks: Sequence[Task], future: bool, by: NodeCharge) -> list[int]:
         rows: list[int] = []
         for task in tasks:
             row = self._choose(ssn, task, future)
             if row < 0:
                 break
-            self._charge(row, task, future or promise)
+            self._table.charge(row, task.cls, by)
             ssn.note_single(task, row)
             rows.append(row)
         return rows
-
-    def _charge(self, row: int, task: Task, future: bool) -> None:
-        table, cls = self._table, task.cls
-        if future:
-            table.pipelined[row] += cls.request
-        else:
-            table.idle[row] -= cls.request
-        table.requested[row] += cls.request
-        table.scored[row] += cls.scored_request
-        table.pods[row] += 1
-        table.touch(row)
 
     def _choose(self, ssn: Session, task: Task, future: bool) -> int:
         found = self.known.of(ssn, task)
@@ -346,7 +349,7 @@ class Placer:
         """Place a task on one given row if it fits there; return whether it did."""
         if not self.fits_row(ssn, task, row, (kernels.FUTURE if future else 0) | ssn.kernel_flags):
             return False
-        self._charge(row, task, future)
+        self._table.charge(row, task.cls, PROMISED if future else HELD)
         ssn.note_single(task, row)
         return True
 
@@ -424,7 +427,7 @@ def warm_up() -> None:
     static = kernels.Static(no_rows, np.zeros(table.capacity), no_rows)
     kernels.score_rows(np.zeros(0, np.int64), want, columns, terms, np.zeros(0))
     tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
-    kernels.place_batch(0, 0, 0, want, columns, static, terms, tree, head, out)
+    kernels.place_batch(0, 0, 0, want, HELD, columns, static, terms, tree, head, out)
     every: Rows = np.arange(table.capacity)
     domains = _domains(indifferent(HyperNodes(table).tree()))
-    kernels.place_near(0, 0, every, 0, want, columns, static, terms, domains, out)
+    kernels.place_near(0, 0, every, 0, want, HELD, columns, static, terms, domains, out)

@@ -14,7 +14,7 @@ from ortools.graph.python import min_cost_flow
 from strato.flow.kernels import paths, scaling
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
-from strato.scheduler.flow.kernels import take_share, trim
+from strato.scheduler.flow.kernels import trim
 from strato.scheduler.flow.loading import load
 from strato.scheduler.flow.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
 from strato.scheduler.placement import Placer
@@ -221,7 +221,7 @@ def test_allocate_places_while_kernels_are_loaded(config: str) -> None:
 
 def test_what_a_cycle_uses_is_loaded_before() -> None:
     load()
-    known = {kernel: len(kernel.signatures) for kernel in (take_share, trim, paths.solve, scaling.solve)}
+    known = {kernel: len(kernel.signatures) for kernel in (trim, paths.solve, scaling.solve)}
     assert all(known.values())
     assert worlds.binds(plan_for(worlds.node("n", cpu="8"), worlds.pod("p", scheduler="poseidon"), config=ALLOCATE))
     assert known == {kernel: len(kernel.signatures) for kernel in known}

@@ -29,9 +29,10 @@ from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.arguments import arg
+from strato.scheduler.cache.ledger import HELD
 from strato.scheduler.cache.resources import PODS
 from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
-from strato.scheduler.kernels import LIMIT_PODS, Want
+from strato.scheduler.kernels import LIMIT_PODS
 from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.scoring import resource_scores
 
@@ -382,22 +383,12 @@ def _is_whole(job: Job, count: int, roles: dict[str, int] | None) -> bool:
 
 def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allowed: int) -> list[int]:
     """Place tasks on the rows of a share as far as the rows' vectors go; return the rows of those placed."""
-    from strato.scheduler.flow.kernels import take_share
-
-    cls = tasks[0].cls
-    out = np.empty(allowed, np.int32)
-    placed = take_share(
-        share.rows,
-        share.counts,
-        allowed,
-        ssn.kernel_flags,
-        Want(cls.request, cls.scored_request),
-        ssn.world.nodes.columns,
-        out,
-    )
-    rows: list[int] = out[:placed].tolist()
+    room = np.minimum(room_for(ssn, tasks[0].cls, share.rows), share.counts)
+    before = np.cumsum(room) - room
+    rows: list[int] = np.repeat(share.rows, np.clip(allowed - before, 0, room)).tolist()
     if rows:
-        stmt.placed(tasks[:placed], rows, ALLOCATED)
+        ssn.world.nodes.charge_all(rows, tasks[0].cls, HELD)
+        stmt.placed(tasks[: len(rows)], rows, ALLOCATED)
     return rows
 
 

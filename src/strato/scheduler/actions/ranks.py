@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from strato.scheduler.actions.lines import Line, Place
 from strato.scheduler.backlog import alike_pending
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import ALLOCATED, Task
+from strato.scheduler.cache.ledger import MOVES
+from strato.scheduler.cache.tasks import ALLOCATED, PENDING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -113,7 +114,7 @@ class Ranks:
 
     def _return_rows(self, tasks: Sequence[Task], rows: Sequence[int]) -> None:
         if rows:
-            self._ssn.world.nodes.charge(rows, tasks[0].cls, -1)
+            self._ssn.world.nodes.charge_all(rows, tasks[0].cls, MOVES[ALLOCATED][PENDING].node)
 
 
 def _only_task(job: Job) -> Task:

@@ -1,6 +1,7 @@
 """`Accounts`: who holds what; the columns, counts and sums that follow from it, kept current change by change.
 
-One primitive, `Accounts.move`, changes a task's status or place; batch forms do it for many equal tasks at once.
+Tasks change by `Accounts.move` or its forms for many equal tasks; what moves with them, `strato.scheduler.cache.ledger`
+says.
 """
 
 from __future__ import annotations
@@ -18,28 +19,14 @@ from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.cache.ledger import ABSENT, MOVES
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.nodelabels import NodeLabels
 from strato.scheduler.cache.nodes import NodeTable
 from strato.scheduler.cache.resources import Dimensions, Vector, fit_width
 from strato.scheduler.cache.runtimes import RunTimes
-from strato.scheduler.cache.tasks import (
-    ALLOCATED,
-    ALLOCATED_SET,
-    BINDING,
-    BOUND,
-    HOLDS_RESOURCES,
-    PENDING,
-    PIPELINED,
-    RELEASING,
-    RUNNING,
-    STATUS_COUNT,
-    UNKNOWN,
-    Task,
-    TaskClass,
-    grow_class,
-)
+from strato.scheduler.cache.tasks import ALLOCATED_SET, PENDING, PIPELINED, Task, TaskClass, grow_class
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.claims.devices import Devices
 from strato.scheduler.claims.reservations import Reservations
@@ -51,12 +38,6 @@ DEFAULT_QUEUE = "default"
 DEFAULT_SCHEDULER = "default-scheduler"
 FLOW_SCHEDULER = "poseidon"
 """Pods that name it are placed by the action `flow`, also where the configuration has `allocate`."""
-
-_HELD = {ALLOCATED: 1, BINDING: 1, BOUND: 1, RUNNING: 1, UNKNOWN: 1, PIPELINED: 2, RELEASING: 3}
-PLACE = tuple(_HELD.get(s, 0) for s in range(10))
-"""By status: how a task with a node is accounted there. Equal numbers mean that nothing on the node changes."""
-GOES_ON = tuple(s in ALLOCATED_SET for s in range(STATUS_COUNT))
-"""By status: whether a task has a place. Between two such, its job and queue hold and lack what they did before."""
 
 
 @dataclass(slots=True)
@@ -181,7 +162,7 @@ class Accounts:
 
     def _note_going(self, job: Job, old: int, status: int) -> None:
         """Note that tasks changed status; one that merely goes on, with a place, alters nothing but what is told."""
-        if GOES_ON[old] and GOES_ON[status]:
+        if old in ALLOCATED_SET and status in ALLOCATED_SET:  # job and queue hold and lack what they did before
             self.changed[job.key] = job
         else:
             self._note(job)
@@ -189,140 +170,58 @@ class Accounts:
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def move(self, task: Task, status: int, row: int = -1) -> None:
-        """Change a task's status and place; the only way tasks change. ``row`` -1 means no node."""
-        old, old_row = task.status, task.row
-        if old_row == row >= 0 and PLACE[old] and PLACE[status]:
-            if PLACE[old] != PLACE[status]:
-                self.nodes.restate(row, task, old, status)
-        elif old_row != row or PLACE[old] != PLACE[status]:
-            if old_row >= 0 and PLACE[old]:
-                self.nodes.remove(old_row, task, old)
-            if row >= 0 and PLACE[status]:
-                self.nodes.add(row, task, status)
-        task.status, task.row = status, row
-        self.version += 1
-        job = task.job
-        if job is None or old == status:
-            return
-        self._shift(job, task, old, status)
-        self._note_going(job, old, status)
-
-    def _shift(self, job: Job, task: Task, old: int, status: int) -> None:
-        cls = task.cls
-        job.counts[old] -= 1
-        job.counts[status] += 1
-        if job.min_task:
-            job.count_role(task, old, -1)
-            job.count_role(task, status, 1)
-        if task.sub is not None:
-            task.sub.count(task, old, -1)
-            task.sub.count(task, status, 1)
-        if old == PENDING:
-            del job.pending[task.key]
-            if not job.pending:
-                self.with_pending.pop(job.key, None)
-            job.pending_best_effort -= cls.best_effort
-            job.pending_request -= cls.request
-            if job.queue is not None:
-                job.queue.pending_request -= cls.request
-        elif status == PENDING:
-            job.pending[task.key] = task
-            self.with_pending[job.key] = job
-            job.pending_best_effort += cls.best_effort
-            job.pending_request += cls.request
-            if job.queue is not None:
-                job.queue.pending_request += cls.request
-        held, holds = HOLDS_RESOURCES[old], HOLDS_RESOURCES[status]
-        if held != holds:
-            amount = cls.request if holds else -cls.request
-            job.used += amount
-            if job.queue is not None:
-                job.queue.used += amount
+        """Change a task's status and place. ``row`` -1 means no node."""
+        old, old_row, nodes = task.status, task.row, self.nodes
+        if old_row == row:
+            if row >= 0:
+                nodes.restate(row, task, old, status)
+        else:
+            if old_row >= 0:
+                nodes.restate(old_row, task, old, ABSENT)
+            if row >= 0:
+                nodes.restate(row, task, ABSENT, status)
+            task.row = row
+        self.restatus((task,), status)
 
     def place_batch(self, tasks: Sequence[Task], rows: Sequence[int], status: int) -> None:
-        """Move equal pending tasks of one job to rows whose columns have been charged already (by a kernel)."""
-        first = tasks[0]
-        job, cls, count = first.job, first.cls, len(tasks)
+        """Move equal pending tasks of one job to rows that have been charged for them already (by a kernel)."""
         on_row = self.nodes.tasks
         for task, row in zip(tasks, rows, strict=True):
-            task.status, task.row = status, row
+            task.row = row
             on_row[row][task.key] = task
-        self.version += 1
-        if job is None:
-            return
-        pending = job.pending
-        if len(pending) == count:
-            pending.clear()
-            self.with_pending.pop(job.key, None)
-        else:
-            for task in tasks:
-                del pending[task.key]
-        job.counts[PENDING] -= count
-        job.counts[status] += count
-        job.pending_best_effort -= cls.best_effort * count
-        if job.min_task:
-            for task in tasks:
-                job.count_role(task, PENDING, -1)
-                job.count_role(task, status, 1)
-        _count_parts(job, tasks, PENDING, status)
-        amount = cls.request * count if count > 1 else cls.request
-        job.pending_request -= amount
-        job.used += amount
-        if job.queue is not None:
-            job.queue.pending_request -= amount
-            job.queue.used += amount
-        self._note(job)
+        self.restatus(tasks, status)
 
     def unplace_batch(self, tasks: Sequence[Task]) -> None:
-        """Undo `place_batch`: equal tasks of one job and status lose their rows, which are given back what they held.
+        """Undo `place_batch`: equal tasks of one job and status are pending again; their rows get back what they held.
 
         Same as moving each to pending, in one go.
         """
-        first = tasks[0]
-        job, cls, status, count = first.job, first.cls, first.status, len(tasks)
-        self.nodes.charge([task.row for task in tasks], cls, -1, pipelined=status == PIPELINED)
-        on_row = self.nodes.tasks
+        first, on_row = tasks[0], self.nodes.tasks
+        self.nodes.charge_all([task.row for task in tasks], first.cls, MOVES[first.status][ABSENT].node)
         for task in tasks:
             on_row[task.row].pop(task.key, None)
-            task.status, task.row = PENDING, -1
-        self.version += 1
-        if job is None:
-            return
-        job.pending.update((task.key, task) for task in tasks)
-        self.with_pending[job.key] = job
-        job.counts[status] -= count
-        job.counts[PENDING] += count
-        job.pending_best_effort += cls.best_effort * count
-        if job.min_task:
-            for task in tasks:
-                job.count_role(task, status, -1)
-                job.count_role(task, PENDING, 1)
-        _count_parts(job, tasks, status, PENDING)
-        amount = cls.request * count
-        job.pending_request += amount
-        job.used -= amount
-        if job.queue is not None:
-            job.queue.pending_request += amount
-            job.queue.used -= amount
-        self._note(job)
+            task.row = -1
+        self.restatus(tasks, PENDING)
 
     def restatus(self, tasks: Sequence[Task], status: int) -> None:
-        """Change the status of tasks of one job and status where nothing on the nodes changes."""
+        """Change the status of equal tasks of one job and status that are where they should be, and charged there."""
         first = tasks[0]
         old, job = first.status, first.job
         for task in tasks:
             task.status = status
         self.version += 1
-        if job is None:
+        if job is None or old == status:
             return
-        job.counts[old] -= len(tasks)
-        job.counts[status] += len(tasks)
-        if job.min_task:
-            for task in tasks:
-                job.count_role(task, old, -1)
-                job.count_role(task, status, 1)
-        _count_parts(job, tasks, old, status)
+        self._shift(job, tasks, old, status)
         self._note_going(job, old, status)
+
+    def _shift(self, job: Job, tasks: Sequence[Task], old: int, status: int) -> None:
+        """Count equal tasks of a job under another status, see `Job.shift`."""
+        job.shift(tasks, old, status)
+        if job.pending:
+            self.with_pending[job.key] = job
+        elif old == PENDING:
+            self.with_pending.pop(job.key, None)
 
     # -- sums that need a look at the job ------------------------------------------------------------------------------
 
@@ -340,6 +239,27 @@ class Accounts:
                 job.elastic = self._elastic_of(job)
                 queue.elastic += job.elastic
         self._unsettled.clear()
+
+    def repair_job(self, job: Job) -> bool:
+        """Compute all that is kept of a job anew from its tasks; return whether it had been wrong."""
+        wrong = job.repair()
+        for index, belongs in (
+            (self.with_pending, bool(job.pending)),
+            (self.waiting_for_queue, (job.solo or job.group is not None) and job.is_waiting_for_queue),
+        ):
+            if (job.key in index) != belongs:
+                wrong = True
+                index.pop(job.key, None)
+                if belongs:
+                    index[job.key] = job
+        if wrong:
+            self._note(job)
+        return wrong
+
+    def repair_queue(self, queue: Queue) -> bool:
+        """Compute a queue's sums anew from those of its jobs; return whether they had been wrong."""
+        self.settle()
+        return queue.repair()
 
     def _unshare(self, job: Job, queue: Queue) -> None:
         if job.inqueue is not None:
@@ -400,15 +320,6 @@ class Accounts:
         for job in self.jobs.values():
             if job.min_resources is not None:
                 job.min_resources = fit_width(job.min_resources, width)
-
-
-def _count_parts(job: Job, tasks: Sequence[Task], old: int, new: int) -> None:
-    """Keep the counts of sub-jobs in step; nothing to do for jobs that are not split."""
-    if job.layout is not None and job.layout.split:
-        for task in tasks:
-            if task.sub is not None:
-                task.sub.count(task, old, -1)
-                task.sub.count(task, new, 1)
 
 
 def _left(job: Job) -> Vector:

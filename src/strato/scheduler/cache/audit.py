@@ -1,9 +1,9 @@
 """A continuous self-audit: what the scheduler believes against what the API says, a page at a time.
 
-Every period one page of pods is read and compared, and the sums of some nodes are computed anew. What differs may just
-be under way, so it is only a suspicion; it is looked at again, alone and fresh, a period later. What still differs then
-is repaired, counted and told as an event. The cost is bounded: one page and a few single reads per period, however
-large the cluster is.
+Every period one page of pods is read and compared. What differs may just be under way, so it is only a suspicion; it is
+looked at again, alone and fresh, a period later. What still differs then is repaired, counted and told as an event. The
+sums of some nodes, of some jobs and of one queue are computed from scratch too: memory only, so a difference is a
+certainty. The cost is bounded by pages, but for what one job and one queue have: a sum over so many tasks, or jobs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import logging
 from collections.abc import Callable
 
 from strato.api.core import Pod
+from strato.api.meta import Object
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.clock import Clock
 from strato.errors import ApiError, Gone, NotFound
 from strato.metrics import Registry
 from strato.scheduler.cache.ingest import status_of
+from strato.scheduler.cache.jobs import Queue
 from strato.scheduler.cache.tasks import ALLOCATED, BINDING, COMPLETED_SET, PIPELINED
 from strato.scheduler.cache.world import World
 
@@ -27,15 +29,19 @@ AUDIT_SECONDS = 30.0
 """Time between looks where a scheduler serves a cluster; a simulation does without."""
 PAGE = 200
 """Pods read per period."""
-_ROWS = 200
-"""Nodes whose sums are computed anew per period."""
+_SUMS = 200
+"""Nodes, and jobs, whose sums are computed anew per period; of jobs fewer once they have `_TASKS` tasks."""
+_TASKS = 2_000
 _SUSPECTS = 50
 """Suspicions looked at per period."""
 
 UNKNOWN_POD = "unknown pod"
 GONE_POD = "pod that is gone"
 WRONG_PLACE = "pod in the wrong place"
-WRONG_SUMS = "node with wrong sums"
+WRONG_NODE = "node with wrong sums"
+WRONG_JOB = "job with wrong sums"
+WRONG_QUEUE = "queue with wrong sums"
+WRONG_DEVICES = "claims with wrong devices"
 
 
 class Audit:
@@ -75,6 +81,8 @@ class Audit:
         self._token = ""
         self._believed: set[str] = set()
         self._row = 0
+        self._jobs: list[str] = []
+        self._queues: list[str] = []
         self._suspects: dict[str, str] = {}
 
     async def run(self) -> None:
@@ -156,7 +164,7 @@ class Audit:
             self._world.set_pod(pod)
         self._tell(now, f"{now}: {key}; the scheduler's view was repaired (first seen as {kind})", told)
 
-    def _tell(self, kind: str, text: str, regarding: Pod | None) -> None:
+    def _tell(self, kind: str, text: str, regarding: Object | None) -> None:
         _log.error("self-audit: %s", text)
         self._repaired.labels(kind).inc()
         if regarding is not None:
@@ -164,26 +172,54 @@ class Audit:
         self._world.openings += 1
         self._wake()
 
-    # -- nodes ---------------------------------------------------------------------------------------------------------
+    # -- sums ----------------------------------------------------------------------------------------------------------
 
     def _check_sums(self) -> None:
-        """Compute the sums of some nodes anew; memory only, so a difference is a certainty."""
+        """Compute the sums of some nodes, some jobs and a queue anew."""
+        self._check_nodes()
+        self._check_jobs()
+        self._queues = self._queues or [*self._world.queues]
+        self._check_queue(self._world.queues.get(self._queues.pop()) if self._queues else None)
+        if self._world.devices.repair():
+            self._mend(WRONG_DEVICES, "counted anew", None)
+
+    def _check_nodes(self) -> None:
         nodes = self._world.nodes
-        if not nodes.size:
-            return
         if self._row >= nodes.size:
             self._row = 0
-        last = min(self._row + _ROWS, nodes.size)
+        last = min(self._row + _SUMS, nodes.size)
         for row in range(self._row, last):
             if nodes.present[row] and nodes.repair(row):
-                node = nodes.facts[row]
-                text = f"{WRONG_SUMS}: {nodes.names[row]}; they were computed anew"
-                _log.error("self-audit: %s", text)
-                self._repaired.labels(WRONG_SUMS).inc()
-                if node is not None:
-                    self._recorder.event(node, WARNING, "CacheRepaired", text)
-                self._world.version += 1
-                self._world.openings += 1
-                self._wake()
+                nodes.touch(row)
+                self._mend(WRONG_NODE, nodes.names[row], nodes.facts[row])
+        if nodes.repair_leaving():
+            self._mend(WRONG_NODE, "the number of leaving pods", None)
         self._looked.labels("node").inc(last - self._row)
         self._row = last
+
+    def _check_jobs(self) -> None:
+        world, tasks = self._world, 0
+        self._jobs = self._jobs or [*world.jobs]
+        page = [world.jobs[key] for key in self._jobs[-_SUMS:] if key in world.jobs]
+        del self._jobs[-_SUMS:]
+        for at, job in enumerate(page):
+            self._looked.labels("job").inc()
+            if world.repair_job(job):
+                self._mend(WRONG_JOB, job.key, job.group)
+                self._check_queue(job.queue)
+            tasks += len(job.tasks)
+            if tasks >= _TASKS:
+                self._jobs += [job.key for job in page[at + 1 :]]
+                break
+
+    def _check_queue(self, queue: Queue | None) -> None:
+        if queue is None:
+            return
+        self._looked.labels("queue").inc()
+        if self._world.repair_queue(queue):
+            self._mend(WRONG_QUEUE, queue.name, queue.view)
+
+    def _mend(self, kind: str, name: str, regarding: Object | None) -> None:
+        """Report sums that were wrong and have been computed anew."""
+        self._world.version += 1
+        self._tell(kind, f"{kind}: {name}; they were computed anew", regarding)

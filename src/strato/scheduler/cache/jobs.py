@@ -1,7 +1,7 @@
 """Jobs (one PodGroup and its tasks) and queues, with every count and sum kept current as tasks move.
 
 Nothing here loops over tasks to answer a question a plugin asks often: counts per status, requests of the pending and
-of the placed, and per role where the group asks for minima, are updated by the one `World.move`.
+of the placed, and per role where the group asks for minima, are kept by `Job.shift`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
+from strato.scheduler.cache.ledger import ABSENT, MOVES
 from strato.scheduler.cache.resources import Dimensions, Vector
 from strato.scheduler.cache.tasks import (
     ALLOCATED,
@@ -24,6 +27,7 @@ from strato.scheduler.cache.tasks import (
     STATUS_NAMES,
     SUCCEEDED,
     Task,
+    TaskClass,
 )
 
 if TYPE_CHECKING:
@@ -253,6 +257,64 @@ class Job:
         parts.append(f"{self.min_available} minAvailable")
         return ", ".join(sorted(parts))
 
+    def shift(self, tasks: Sequence[Task], old: int, status: int) -> None:
+        """Count equal tasks under another status, here and in the queue; `ABSENT` for those that come or go."""
+        count, cls, counts = len(tasks), tasks[0].cls, self.counts
+        if old != ABSENT:
+            counts[old] -= count
+        if status != ABSENT:
+            counts[status] += count
+        if self.min_task:
+            for task in tasks:
+                self.count_role(task, old, -1)
+                self.count_role(task, status, 1)
+        if self.layout is not None and self.layout.split:
+            for task in tasks:
+                if task.sub is not None:
+                    task.sub.count(task, old, -1)
+                    task.sub.count(task, status, 1)
+        by = MOVES[old][status].job
+        if not any(by):
+            return
+        amount = cls.request if count == 1 else cls.request * count
+        if by.pending > 0:
+            self.pending.update([(task.key, task) for task in tasks])
+        elif by.pending and count == len(self.pending):
+            self.pending.clear()
+        elif by.pending:
+            for task in tasks:
+                del self.pending[task.key]
+        self.pending_best_effort += by.pending * cls.best_effort * count
+        for holder in (self,) if self.queue is None else (self, self.queue):
+            if by.pending:
+                _add(holder.pending_request, by.pending, amount)
+            if by.used:
+                _add(holder.used, by.used, amount)
+
+    def repair(self) -> bool:
+        """Compute all that `shift` keeps anew from the tasks, for the job alone; return whether it had been wrong."""
+        fresh = Job(self.key, Dimensions(len(self.used)))
+        fresh.min_task = self.min_task
+        equal: dict[tuple[TaskClass, int], list[Task]] = {}
+        for task in self.tasks.values():
+            equal.setdefault((task.cls, task.status), []).append(task)
+        for (_, status), tasks in equal.items():
+            fresh.shift(tasks, ABSENT, status)
+        gated = sum(task.gated for task in self.tasks.values())
+        right = (
+            (self.counts, self.pending_best_effort, self.gated) == (fresh.counts, fresh.pending_best_effort, gated)
+            and self.pending.keys() == fresh.pending.keys()
+            and (self.used == fresh.used).all()
+            and (self.pending_request == fresh.pending_request).all()
+            and _named(self.role_counts) == _named(fresh.role_counts)
+        )
+        if not right:
+            self.counts[:], self.pending_best_effort, self.gated = fresh.counts, fresh.pending_best_effort, gated
+            self.pending, self.used, self.pending_request = fresh.pending, fresh.used, fresh.pending_request
+            self.role_counts = fresh.role_counts
+        subs = self.layout.subs.values() if self.layout is not None else ()
+        return any([not right, *[sub.repair() for sub in subs]])
+
     def track_roles(self) -> None:
         """Rebuild the counts per role from the tasks; only kept while the group asks for minima."""
         self.role_counts = {}
@@ -261,13 +323,27 @@ class Job:
                 self.count_role(task, task.status, 1)
 
     def count_role(self, task: Task, status: int, by: int) -> None:
-        """Add to a role's count of a status."""
+        """Add to a role's count of a status; none is kept of the absent."""
+        if status == ABSENT:
+            return
         counts = self.role_counts.get(task.role)
         if counts is None:
             counts = self.role_counts[task.role] = [0] * (STATUS_COUNT + 1)
         counts[status] += by
         if status == PENDING and task.cls.best_effort:
             counts[STATUS_COUNT] += by
+
+
+def _add(total: Vector, times: int, amount: Vector) -> None:
+    if times > 0:
+        total += amount
+    else:
+        total -= amount
+
+
+def _named(roles: Mapping[str, Counts]) -> dict[str, Counts]:
+    """Return the counts of the roles that have tasks."""
+    return {role: counts for role, counts in roles.items() if any(counts)}
 
 
 class Queue:
@@ -307,6 +383,17 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"Queue({self.name}, {len(self.jobs)} jobs)"
+
+    def repair(self) -> bool:
+        """Compute its sums anew from those of its jobs; return whether they had been wrong."""
+        before = self.used, self.pending_request, self.inqueue, self.elastic
+        jobs, nothing = self.jobs.values(), np.zeros_like(self.used)
+        self.used = np.array([nothing, *[job.used for job in jobs]]).sum(axis=0)
+        self.pending_request = np.array([nothing, *[job.pending_request for job in jobs]]).sum(axis=0)
+        self.inqueue = np.array([nothing, *[job.inqueue for job in jobs if job.inqueue is not None]]).sum(axis=0)
+        self.elastic = np.array([nothing, *[job.elastic for job in jobs if job.elastic is not None]]).sum(axis=0)
+        after = self.used, self.pending_request, self.inqueue, self.elastic
+        return any((old != new).any() for old, new in zip(before, after, strict=True))
 
     @property
     def weight(self) -> int:

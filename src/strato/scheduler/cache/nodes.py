@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.core import Node
+from strato.scheduler.cache.ledger import ABSENT, MOVES, UNCHARGED, NodeCharge
 from strato.scheduler.cache.resources import PODS, Vector, fit_width
-from strato.scheduler.cache.tasks import PENDING, PIPELINED, RELEASING, Task, TaskClass
+from strato.scheduler.cache.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.resources import Dimensions
@@ -72,7 +73,7 @@ class NodeTable:
         self.rebuilds = 0
         self.images: dict[str, dict[int, int]] = {}
         self._free: list[int] = []
-        self._later: list[tuple[int, TaskClass, int]] | None = None
+        self._later: list[tuple[int, TaskClass, NodeCharge]] | None = None
         self.journal = np.zeros(JOURNAL_SIZE, np.int32)
         self.cursor = np.zeros(1, np.int64)
         self._total: Vector | None = None
@@ -172,14 +173,9 @@ class NodeTable:
         if self.allocatable.shape[1] < self.dims.width:
             self.grow_width()
         known = bool(self.present[row])
-        if not known:
+        if not known or (self.allocatable[row] != vector).any():
             self.present[row] = True
-            self.allocatable[row], self._total = vector, None
-            self._recount(row)
-        elif (self.allocatable[row] != vector).any():
-            self.idle[row] += vector - self.allocatable[row]
-            self.allocatable[row], self._total = vector, None
-            self.touch(row)
+            self._take_allocatable(row, vector)
         old = self.facts[row]
         self.facts[row] = node
         self.tainted[row] = node.spec.unschedulable or bool(node.spec.taints)
@@ -205,11 +201,18 @@ class NodeTable:
         self.present[row] = False
         self._index_images(row, self.facts[row], None)
         self.facts[row] = None
-        self._clear(row)
+        self._take_allocatable(row, self.dims.zeros())
         self.object_clock += 1
         self.changed_at[row] = self.object_clock
         if not self.tasks[row]:
             self._release_row(row)
+
+    def _take_allocatable(self, row: int, vector: Vector) -> None:
+        self.allocatable[row], self._total = vector, None
+        self.leaving -= int(self.releasing[row, PODS])
+        self.repair(row)
+        self.leaving += int(self.releasing[row, PODS])
+        self.touch(row)
 
     def _index_images(self, row: int, old: Node | None, new: Node | None) -> None:
         for image in old.status.images if old is not None else ():
@@ -228,46 +231,30 @@ class NodeTable:
         self.names[row] = ""
         self._free.append(row)
 
-    def _clear(self, row: int) -> None:
-        self.leaving -= sum(task.status == RELEASING for task in self.tasks[row].values())
-        for array in (self.allocatable, self.idle, self.releasing, self.pipelined, self.requested, self.scored):
-            array[row] = 0
-        self.pods[row], self._total = 0, None
-        self.touch(row)
-
-    def _recount(self, row: int) -> None:
-        tasks = list(self.tasks[row].values())
-        self.idle[row] = self.allocatable[row]
-        for task in tasks:
-            self._account(row, task.cls, task.status, 1)
-        self.touch(row)
-
     def repair(self, row: int) -> bool:
         """Compute a row's sums anew from its tasks; return whether they had been wrong."""
-        arrays = (self.idle, self.releasing, self.pipelined, self.requested, self.scored)
+        arrays = (self.idle, self.releasing, self.pipelined, self.requested, self.scored, self.pods)
         before = [array[row].copy() for array in arrays]
-        pods = int(self.pods[row])
-        self.leaving -= sum(task.status == RELEASING for task in self.tasks[row].values())
         for array in arrays:
             array[row] = 0
-        self.pods[row] = 0
-        cursor = int(self.cursor[0])
-        self._recount(row)
-        right = pods == self.pods[row] and all((old == a[row]).all() for old, a in zip(before, arrays, strict=True))
-        if right:
-            self.cursor[0] = cursor  # nobody has to look at it again
-        return not right
+        self.idle[row] = self.allocatable[row]
+        for task in self.tasks[row].values() if self.present[row] else ():
+            self._add(row, task.cls, MOVES[ABSENT][task.status].node)
+        return any((old != array[row]).any() for old, array in zip(before, arrays, strict=True))
+
+    def repair_leaving(self) -> bool:
+        """Count the leaving tasks anew from the rows; return whether their number had been wrong."""
+        before, self.leaving = self.leaving, int(self.releasing[: self.size, PODS].sum())
+        return before != self.leaving
 
     def rebuild(self) -> None:
         """Bring every column in step with the tasks again, after an error in the middle of a change."""
         self.rebuilds += 1
-        for array in (self.releasing, self.pipelined, self.requested, self.scored, self.pods):
-            array[:] = 0
-        self.leaving = 0
         for row in range(self.size):
             self.tasks[row] = {key: task for key, task in self.tasks[row].items() if task.row == row}
-            if self.present[row]:
-                self._recount(row)
+            self.repair(row)
+            self.touch(row)
+        self.repair_leaving()
 
     def touch(self, row: int) -> None:
         """Note that a row's columns changed."""
@@ -275,118 +262,80 @@ class NodeTable:
         self.journal[position % JOURNAL_SIZE] = row
         self.cursor[0] = position + 1
 
-    def _account(self, row: int, cls: TaskClass, status: int, sign: int) -> None:
-        request = cls.request if sign > 0 else -cls.request
-        if status == PIPELINED:
-            pipelined = self.pipelined[row]  # a view: what is added to it needs no second look-up
-            pipelined += request
-        else:
-            idle = self.idle[row]
-            idle -= request
-            if status == RELEASING:
-                self._account_leaving(row, request, sign)
-                return
-        self._account_use(row, cls, request, sign)
+    def charge(self, row: int, cls: TaskClass, by: NodeCharge) -> None:
+        """Charge a row for one task."""
+        self._add(row, cls, by)
+        self.leaving += by.releasing
+        self.touch(row)
 
-    def _account_leaving(self, row: int, request: Vector, sign: int) -> None:
-        releasing = self.releasing[row]
-        releasing += request
-        self.leaving += sign
+    def _add(self, row: int, cls: TaskClass, by: NodeCharge) -> None:
+        request = cls.request
+        for array, amount, factor in (
+            (self.idle, request, by.idle),
+            (self.releasing, request, by.releasing),
+            (self.pipelined, request, by.pipelined),
+            (self.requested, request, by.requested),
+            (self.scored, cls.scored_request, by.requested),
+        ):
+            if factor:
+                line = array[row]  # a view: what is added to it needs no second look-up
+                if factor > 0:
+                    line += amount
+                else:
+                    line -= amount
+        self.pods[row] += by.requested
 
-    def _account_use(self, row: int, cls: TaskClass, request: Vector, sign: int) -> None:
-        requested, scored = self.requested[row], self.scored[row]
-        requested += request
-        scored += cls.scored_request if sign > 0 else -cls.scored_request
-        self.pods[row] += sign
-
-    def charge(self, rows: Sequence[int], cls: TaskClass, times: int = 1, *, pipelined: bool = False) -> None:
-        """Charge known rows for equal tasks, one task per entry; ``times`` -1 gives back what they held."""
+    def charge_all(self, rows: Sequence[int], cls: TaskClass, by: NodeCharge) -> None:
+        """Charge known rows for equal tasks, one for each entry."""
         at: Rows = np.array(rows, np.int64)
-        counted = np.bincount(at[self.present[at]])
-        distinct: Rows = np.nonzero(counted)[0]
-        each = counted[distinct] * times
-        amount = each[:, None] * cls.request
-        if pipelined:
-            self.pipelined[distinct] += amount
-        else:
-            self.idle[distinct] -= amount
-        self.requested[distinct] += amount
-        self.scored[distinct] += each[:, None] * cls.scored_request
-        self.pods[distinct] += each
-        for row in distinct.tolist():
-            self.touch(row)
+        self._charge_all(at[self.present[at]], cls.request, cls.scored_request, by)
 
-    def add(self, row: int, task: Task, status: int) -> None:
-        """Put a task on a row and account it as of ``status``."""
-        self.tasks[row][task.key] = task
-        if status == PENDING or not self.present[row]:
-            return
-        if self._later is not None:
-            self._later.append((row, task.cls, status))
-        else:
-            self._account(row, task.cls, status, 1)
+    def _charge_all(self, rows: Rows, requests: Vector, scored: Vector, by: NodeCharge) -> None:
+        """Charge rows, which may recur, for one task each; the requests are those of all or of each."""
+        for array, factor in zip((self.idle, self.releasing, self.pipelined, self.requested), by, strict=True):
+            if factor:
+                np.add.at(array, rows, requests if factor > 0 else -requests)
+        if by.requested:
+            np.add.at(self.scored, rows, scored if by.requested > 0 else -scored)
+            np.add.at(self.pods, rows, by.requested)
+        self.leaving += by.releasing * len(rows)
+        for row in np.unique(rows).tolist():
             self.touch(row)
 
     @contextmanager
     def together(self) -> Iterator[None]:
-        """Account the tasks that are put on rows meanwhile in one go at the end: a third of what it costs one by one.
+        """Charge rows for the tasks that are moved meanwhile in one go at the end: a third of what it costs one by one.
 
-        Until then nobody may read the columns; writing goes on as always, since all of it adds up.
+        Until then nobody may read the columns.
         """
-        later: list[tuple[int, TaskClass, int]] = []
-        self._later = later
+        self._later = []
         try:
             yield
         finally:
-            self._later = None
-            self._account_all(later)
-
-    def _account_all(self, placed: Sequence[tuple[int, TaskClass, int]]) -> None:
-        simple = []
-        for row, cls, status in placed:
-            if status in (PIPELINED, RELEASING):
-                self._account(row, cls, status, 1)
-                self.touch(row)
-            else:
-                simple.append((row, cls))
-        if not simple:
-            return
-        rows: Rows = np.array([row for row, _ in simple], np.int64)
-        requests = np.array([cls.request for _, cls in simple])
-        np.subtract.at(self.idle, rows, requests)
-        np.add.at(self.requested, rows, requests)
-        np.add.at(self.scored, rows, np.array([cls.scored_request for _, cls in simple]))
-        np.add.at(self.pods, rows, 1)
-        for row in np.unique(rows).tolist():
-            self.touch(row)
-
-    def remove(self, row: int, task: Task, status: int) -> None:
-        """Take a task off a row; ``status`` is the one it was accounted with."""
-        if self.tasks[row].pop(task.key, None) is None:
-            return
-        if self.present[row]:
-            self._account(row, task.cls, status, -1)
-            self.touch(row)
-        elif not self.tasks[row]:
-            self._release_row(row)
+            later, self._later = self._later, None
+            for by in dict.fromkeys(by for _, _, by in later):
+                some = [(row, cls) for row, cls, charge in later if charge == by]
+                requests, scored = [cls.request for _, cls in some], [cls.scored_request for _, cls in some]
+                self._charge_all(np.array([row for row, _ in some]), np.array(requests), np.array(scored), by)
 
     def restate(self, row: int, task: Task, old: int, status: int) -> None:
-        """Account a task that stays on its row as of another status; the same as to remove and to add it."""
+        """Have a row hold a task as of another status; `ABSENT` before or afterwards when it comes or goes."""
+        by = MOVES[old][status].node
+        if by is UNCHARGED.node:
+            return
         here = self.tasks[row]
         known = here.pop(task.key, None) is not None
-        here[task.key] = task
-        if not self.present[row]:
+        if status != ABSENT:
+            here[task.key] = task
+        elif not known:
             return
-        if known and PIPELINED not in (old, status) and RELEASING in (old, status):  # what is idle stays the same
-            cls, sign = task.cls, 1 if status == RELEASING else -1
-            request = cls.request if sign > 0 else -cls.request
-            self._account_leaving(row, request, sign)
-            self._account_use(row, cls, -request, -sign)
+        if not self.present[row]:
+            if not here:
+                self._release_row(row)
+        elif self._later is not None:
+            self._later.append((row, task.cls, by))
         else:
-            if known:
-                self._account(row, task.cls, old, -1)
-            self._account(row, task.cls, status, 1)
-        self.touch(row)
+            self.charge(row, task.cls, by)
 
     def future_idle_of(self, rows: int | npt.NDArray[np.int64]) -> Vector:
         """Return what a row, or each of several, will have idle once the leaving have left and the expected have come.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from strato.api.selectors import EVERYTHING, Selector, from_label_selector
 from strato.api.volcano.scheduling import NetworkTopologySpec, SubGroupPolicySpec
+from strato.scheduler.cache.ledger import ABSENT
 from strato.scheduler.cache.tasks import (
     ALLOCATED,
     BINDING,
@@ -122,11 +123,21 @@ class SubJob:
         return [task for task in self.tasks.values() if task.status == PENDING]
 
     def count(self, task: Task, status: int, by: int) -> None:
-        """Add to its count of a status; the whole shares its job's counts."""
-        if not self.whole:
+        """Add to its count of a status; the whole shares its job's counts, and none is kept of the absent."""
+        if not self.whole and status != ABSENT:
             self.counts[status] += by
             if status == PENDING and task.cls.best_effort:
                 self._best_effort += by
+
+    def repair(self) -> bool:
+        """Count its tasks anew; return whether the counts had been wrong."""
+        if self.whole:
+            return False
+        before = [*self.counts, self._best_effort]
+        self.counts[:], self._best_effort = [0] * STATUS_COUNT, 0
+        for task in self.tasks.values():
+            self.count(task, task.status, 1)
+        return before != [*self.counts, self._best_effort]
 
 
 class _Policy:

@@ -45,12 +45,7 @@ STATUS_NAMES: Final = (
 """Names of the statuses, by number (spec scheduler-core 5.3)."""
 
 ALLOCATED_SET: Final = frozenset((BOUND, BINDING, RUNNING, ALLOCATED))
-READY_SET: Final = (BOUND, BINDING, RUNNING, ALLOCATED, SUCCEEDED)
 COMPLETED_SET: Final = frozenset((SUCCEEDED, FAILED))
-HOLDS_RESOURCES: Final = tuple(s in (ALLOCATED, PIPELINED, BINDING, BOUND, RUNNING) for s in range(STATUS_COUNT))
-"""By status: whether the task counts in its job's and queue's ``used`` (allocated statuses, and pipelined)."""
-ON_NODE: Final = tuple(s not in (PENDING, SUCCEEDED, FAILED) for s in range(STATUS_COUNT))
-"""By status: whether a task that has a node is accounted on it."""
 
 
 class TaskClass:

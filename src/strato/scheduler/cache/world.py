@@ -18,8 +18,9 @@ from strato.api.volcano.scheduling import Queue as QueueView
 from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache import ingest
-from strato.scheduler.cache.accounts import FLOW_SCHEDULER, PLACE, Accounts, NamespaceQuotas
+from strato.scheduler.cache.accounts import FLOW_SCHEDULER, Accounts, NamespaceQuotas
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.cache.ledger import ABSENT, MOVES, UNCHARGED
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import Layout
@@ -27,7 +28,6 @@ from strato.scheduler.cache.tasks import (
     ALLOCATED_SET,
     COMPLETED_SET,
     FAILED,
-    HOLDS_RESOURCES,
     PENDING,
     RELEASING,
     SUCCEEDED,
@@ -128,7 +128,7 @@ class World(Accounts):
                 self._open()  # a claim was made from its template
             row = self._row_for(task, node, status)
             if status != task.status or row != task.row:
-                if row != task.row or PLACE[status] != PLACE[task.status]:
+                if row != task.row or MOVES[task.status][status].node is not UNCHARGED.node:
                     self.openings += 1
                 if status == SUCCEEDED and self.runtimes.on:
                     self.runtimes.note(task)
@@ -173,8 +173,8 @@ class World(Accounts):
             self.volumes.use(task)
         status = task.status = ingest.status_of(pod)
         row = task.row = self._row_for(task, pod.spec.node_name, status)
-        if row >= 0 and PLACE[status]:
-            self.nodes.add(row, task, status)
+        if row >= 0:
+            self.nodes.restate(row, task, ABSENT, status)
         group = ingest.group_of(pod)
         if group:
             self._join(task, self._job(f"{task.namespace}/{group}"))
@@ -219,7 +219,7 @@ class World(Accounts):
         key = task.key
         del self.tasks[key]
         if task.row >= 0:
-            self.nodes.remove(task.row, task, task.status)
+            self.nodes.restate(task.row, task, task.status, ABSENT)
         if task.cls.pairwise:
             members = self.pairwise[task.cls]
             del members[key]
@@ -253,57 +253,27 @@ class World(Accounts):
     def _join(self, task: Task, job: Job) -> None:
         """Count a new task, which has its status and place, among those of its job."""
         task.job = job
-        key, status, request = task.key, task.status, task.cls.request
+        key = task.key
         job.tasks[key] = task
-        job.counts[status] += 1
         job.gated += task.gated
         annotations = task.pod.metadata.annotations
         if annotations and annotations.get(ingest.QUEUE_GATE) == "true":
             self.queue_gated[key] = task
-        if job.min_task:
-            job.count_role(task, status, 1)
+        self._shift(job, (task,), ABSENT, task.status)
         if job.layout is not None:
             job.layout.add(task)
-        queue = job.queue
-        if status == PENDING:
-            job.pending[key] = task
-            self.with_pending[job.key] = job
-            job.pending_best_effort += task.cls.best_effort
-            job.pending_request += request
-            if queue is not None:
-                queue.pending_request += request
-        elif HOLDS_RESOURCES[status]:
-            job.used += request
-            if queue is not None:
-                queue.used += request
         if task.pod.spec.scheduler_name == FLOW_SCHEDULER:
             self.for_flow.add(job.key)
         self._note(job)
 
     def _leave(self, task: Task, job: Job) -> None:
         del job.tasks[task.key]
-        status, request = task.status, task.cls.request
-        job.counts[status] -= 1
         job.gated -= task.gated
         if self.queue_gated:
             self.queue_gated.pop(task.key, None)
-        if job.min_task:
-            job.count_role(task, status, -1)
         if job.layout is not None:
             job.layout.remove(task)
-        if status == PENDING:
-            del job.pending[task.key]
-            if task.cls.best_effort:
-                job.pending_best_effort -= 1
-            job.pending_request -= request
-            if job.queue is not None:
-                job.queue.pending_request -= request
-            if not job.pending:
-                self.with_pending.pop(job.key, None)
-        elif HOLDS_RESOURCES[status]:
-            job.used -= request
-            if job.queue is not None:
-                job.queue.used -= request
+        self._shift(job, (task,), task.status, ABSENT)
         task.job = None
         self._note(job)
         if not job.tasks and job.group is None:

@@ -129,6 +129,13 @@ class Devices:
             else:
                 self._allocated.pop(device, None)
 
+    def repair(self) -> bool:
+        """Count anew which devices the claims have; return whether that had been wrong."""
+        before, self._allocated = self._allocated, {}
+        for claim in self.claims.values():
+            self._count(claim, 1)
+        return before != self._allocated
+
     def _forget_offers(self) -> None:
         self._offers = None
         self._matching.clear()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from strato.scheduler.cache.tasks import ON_NODE
+from strato.scheduler.cache.ledger import ON_NODE
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.tasks import Task

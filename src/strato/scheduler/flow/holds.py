@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from strato.scheduler.actions.placing import can_try
-from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
+from strato.scheduler.cache.ledger import ABSENT, MOVES, PROMISED
+from strato.scheduler.cache.tasks import ALLOCATED, PIPELINED, Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -75,7 +76,7 @@ class Holds:
 
     def _keep(self, hold: Hold, row: int) -> None:
         nodes = self._ssn.world.nodes
-        nodes.charge((row,), hold.cls, pipelined=True)
+        nodes.charge(row, hold.cls, PROMISED)
         self._kept.append((hold, nodes.rebuilds))
 
     def _free(self, mark: int) -> None:
@@ -83,7 +84,7 @@ class Holds:
         nodes = self._ssn.world.nodes
         for hold, charged in self._kept[mark:]:
             if charged == nodes.rebuilds:
-                nodes.charge((nodes.row_of[hold.node],), hold.cls, -1, pipelined=True)
+                nodes.charge(nodes.row_of[hold.node], hold.cls, MOVES[PIPELINED][ABSENT].node)
 
     def _hand_over(self, hold: Hold, row: int) -> bool:
         """Place a waiting pod of the owner that asks for the same; return whether there was one."""

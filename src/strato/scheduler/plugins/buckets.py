@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.ledger import ON_NODE
 from strato.scheduler.cache.resources import MEMORY, Vector
-from strato.scheduler.cache.tasks import ON_NODE, PENDING, Task
+from strato.scheduler.cache.tasks import PENDING, Task
 
 AFFINITY: Final = "volcano.sh/task-topology-affinity"
 ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"

@@ -11,8 +11,9 @@ import numpy as np
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.ingest import group_of
 from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.ledger import ON_NODE
 from strato.scheduler.cache.nodes import JOURNAL_SIZE, NodeTable, Rows
-from strato.scheduler.cache.tasks import ON_NODE, PENDING, RELEASING, Task
+from strato.scheduler.cache.tasks import PENDING, RELEASING, Task
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
 from strato.scheduler.plugins import gpushare, vgpu
 from strato.scheduler.reporting.reasons import Reason

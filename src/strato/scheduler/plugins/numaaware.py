@@ -13,8 +13,9 @@ from strato.api.pods import qos_class
 from strato.api.volcano.nodeinfo import Numatopology
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.jobs import Job
+from strato.scheduler.cache.ledger import ON_NODE
 from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.tasks import ON_NODE, PENDING, Task
+from strato.scheduler.cache.tasks import PENDING, Task
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
 from strato.scheduler.plugins.cpusets import POLICIES, Cpus, Layout, assign, layout_of
 from strato.scheduler.reporting.reasons import Reason
