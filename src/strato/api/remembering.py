@@ -21,9 +21,7 @@ def remembered(entries: int, longest: int = LONGEST) -> Callable[[Callable[[T], 
 
         @wraps(function)
         def ask(value: T) -> R:
-            if isinstance(value, str) and len(value) > longest:
-                return function(value)
-            return known(value)
+            return function(value) if isinstance(value, str) and len(value) > longest else known(value)
 
         return ask
 

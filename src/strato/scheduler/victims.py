@@ -31,15 +31,18 @@ def may_go(ssn: Session, task: Task) -> bool:
 def may_be_reclaimed(ssn: Session, task: Task) -> bool:
     """Whether another queue may take a pod's place back; pods without a PodGroup have to say so."""
     job = task.job
-    if task.status != RUNNING or not task.preemptable or job is None:
+    if task.status != RUNNING or job is None or not may_go(ssn, task):
         return False
-    return may_go(ssn, task) and (not job.solo or says_preemptable(task.pod))
+    return not job.solo or says_preemptable(task.pod)
 
 
 def keeps_room(ssn: Session, task: Task) -> bool:
     """Whether victims that were evicted for a task are still leaving, and nobody was promised their room since."""
+    victims = ssn.world.evictions.victims_of(task.key)
+    if not victims:
+        return False
     nodes, tasks = ssn.world.nodes, ssn.world.tasks
-    rows = {tasks[key].row for key in ssn.world.evictions.victims_of(task.key) if key in tasks}
+    rows = {tasks[key].row for key in victims if key in tasks}
     return any(row >= 0 and suffices(task, nodes.free(row)) for row in rows)
 
 

@@ -150,7 +150,8 @@ def _most_values(body: bytes) -> int:
 
 def may_be_deep(body: bytes) -> bool:
     """Tell whether JSON may be nested too deeply; False is certain."""
-    return body.count(b"{") + body.count(b"[") > MAX_DEPTH
+    # each level takes two bytes: counting is for bodies that are long enough
+    return len(body) > 2 * MAX_DEPTH and body.count(b"{") + body.count(b"[") > MAX_DEPTH
 
 
 def check_shape(value: Any) -> None:

@@ -115,6 +115,11 @@ class Watcher:
         self.close()
         self.told()
 
+    @property
+    def has_events(self) -> bool:
+        """Whether there is something to `take`."""
+        return bool(self._events)
+
     def take(self, limit: int = LIMIT) -> list[Change]:
         """Return the oldest changes there are; none after a cut."""
         events = self._events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 import msgspec
@@ -51,15 +52,19 @@ def _ignore() -> None:
     """Have nobody told."""
 
 
-def _cut(events: Sequence[Change]) -> tuple[Sequence[Change], Sequence[Change]]:
-    """Return the events that make one chunk, and the others."""
-    if len(events) > 1:
-        room = CHUNK_BYTES
-        for count, event in enumerate(events, 1):
-            room -= len(event.body or event.tombstone or b"")
-            if room <= 0:
-                return events[:count], events[count:]
-    return events, ()
+def _chunks(events: Sequence[Change]) -> deque[Sequence[Change]]:
+    """Cut events into what makes a chunk each."""
+    sizes = [len(event.body or event.tombstone or b"") for event in events]
+    if sum(sizes) <= CHUNK_BYTES:
+        return deque((events,))
+    chunks: deque[Sequence[Change]] = deque()
+    start, room = 0, CHUNK_BYTES
+    for end, size in enumerate(sizes, 1):
+        room -= size
+        if room <= 0 or end == len(sizes):
+            chunks.append(events[start:end])
+            start, room = end, CHUNK_BYTES
+    return chunks
 
 
 class Watch:
@@ -103,8 +108,8 @@ class Watch:
         self._prepared = b""
         """What was made of the initial and missed events and is still to be taken."""
         self._is_preparing = False
-        self._backlog: Sequence[Change] = ()
-        """What was taken from the watcher and did not fit into a chunk."""
+        self._backlog: deque[Sequence[Change]] = deque()
+        """What was taken from the watcher and is still to be looked at, by chunk."""
         self._mark_initial_end, self._bookmarks = mark_initial_end, bookmarks
         self._timeout_seconds, self._render, self._render_bookmarks = timeout_seconds, render, render_bookmarks
         self.ended = False
@@ -146,7 +151,7 @@ class Watch:
                 timer.cancel()
         self._watcher.close()
         self._watcher.told = _ignore
-        self._initial, self._missed, self._prepared, self._backlog = None, (), b"", ()
+        self._initial, self._missed, self._prepared, self._backlog = None, (), b"", deque()
         self._wake()
 
     def listen(self, ready: Callable[[], None]) -> None:
@@ -174,12 +179,13 @@ class Watch:
             return chunk
         chunk, is_all = b"", False
         while not (chunk or is_all):
-            events = self._backlog or self._watcher.take(_AT_ONCE)
+            if not self._backlog:
+                self._backlog = _chunks(self._watcher.take(_AT_ONCE))
             if self._watcher.is_cut_off:
                 self.close()
                 return error_frame(Gone("the watch was too slow and missed events; list again"))
-            events, self._backlog = _cut(events)
-            chunk, is_all = self._chunk(events), not self._backlog and len(events) < _AT_ONCE
+            chunk = self._chunk(self._backlog.popleft())
+            is_all = not (self._backlog or self._watcher.has_events)
         if self._is_bookmark_due and is_all:  # it says that nothing older is to come
             chunk += self._bookmark()
             self._await_bookmark()
@@ -211,7 +217,7 @@ class Watch:
                 return
         events = self._missed[self._position : self._position + _AT_ONCE]
         if events:
-            events, _ = _cut(events)
+            events = _chunks(events)[0]
             self._position += len(events)
             self._prepared = self._chunk(events)
             return

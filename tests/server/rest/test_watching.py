@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
+from strato.api import catalog
 from strato.api.wire import Pushed
 from strato.clock import VirtualClock, run_virtual
 from strato.server import store as stores
+from strato.server import watching
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from tests.server.asking import MERGE, Client
@@ -165,5 +167,27 @@ def test_many_events_that_waited_come_in_bounded_chunks_and_a_bookmark_only_afte
         await asyncio.sleep(70)
         assert stream.take() != b""
         assert stream.ended
+
+    in_virtual_time(main)
+
+
+def test_what_is_wanted_is_found_behind_much_that_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "CHUNK_BYTES", 16 * 1024)
+
+    async def main(server: ApiServer, client: Client) -> None:
+        stream = await watch(client, labelSelector="wanted=yes")
+        first = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        bucket = server.state.bucket(catalog.CONFIGMAP)
+        (watcher,) = bucket.watchers
+        bodies = [{"metadata": {"name": f"a{number}"}, "data": {"a": "x" * 100}} for number in range(600)]
+        told, watcher.told = watcher.told, lambda: None  # the reader is busy meanwhile
+        for body in [*bodies, {"metadata": {"name": "b", "labels": {"wanted": "yes"}}}]:
+            await client.ask("POST", MAPS, body)
+        watcher.told = told
+        told()
+        async with asyncio.timeout(1):
+            assert json.loads(await first)["object"]["metadata"]["name"] == "b"
+        await close(stream)
 
     in_virtual_time(main)

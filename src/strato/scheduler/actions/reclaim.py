@@ -11,7 +11,7 @@ from strato.scheduler.actions.preempt import pending_in_order
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import Task
+from strato.scheduler.cache.tasks import RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -63,7 +63,7 @@ class Reclaim(Action):
         for row in attempts.rows(ssn, task):
             if row in spent:
                 continue
-            candidates = [t for t in nodes.tasks[row].values() if _is_borrowed(ssn, t, queue)]
+            candidates = [t for t in nodes.tasks[row].values() if t.status == RUNNING and _is_borrowed(ssn, t, queue)]
             if not candidates:
                 spent.add(row)
                 continue

@@ -68,6 +68,8 @@ class Evictions:
 
     def end(self, key: str) -> str:
         """Forget a victim, or any other pod: it is gone. Return the key of the pod that it went for, if any."""
+        if not (self._all or self.refusals):
+            return ""
         self.unconfirmed.pop(key, None)
         self.refusals.pop(key, None)
         eviction = self._all.pop(key, None)

@@ -11,7 +11,7 @@ from strato.api.wire import User
 from strato.server.auth.escalation import BINDINGS, ROLES, Escalation
 from strato.server.auth.identity import ANONYMOUS
 from strato.server.auth.noderestriction import NodeRestriction
-from strato.server.auth.nodes import NodeAuthorizer, node_of
+from strato.server.auth.nodes import NODES_GROUP, NodeAuthorizer, node_of
 from strato.server.auth.policy import Policy, Rule
 from strato.server.auth.rbac import MASTERS, Rbac
 from strato.server.store import Store
@@ -137,7 +137,7 @@ class WriteRights:
 
     def restrict(self, user: User | None, kind: Kind) -> bool:
         """Return whether `check` may refuse what the user writes of a kind; no fast path is taken then."""
-        return kind in _GUARDED or (user is not None and node_of(user) is not None)
+        return kind in _GUARDED or (user is not None and NODES_GROUP in user.groups and node_of(user) is not None)
 
     def check(self, request: AdmissionRequest, asked: str) -> None:
         """Refuse what the user may not write.

@@ -64,7 +64,7 @@ def patched(
     """
     if request.query or not _concerns(state, served, target) or len(request.body) > UNCOUNTED_BYTES:
         return None
-    if may_be_deep(request.body) and served.is_custom:
+    if served.is_custom and may_be_deep(request.body):
         return None
     try:
         at = state.layouts.of(body)
