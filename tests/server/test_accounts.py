@@ -243,5 +243,5 @@ async def test_verified_tokens_are_bounded(world: World) -> None:
     for number in range(1200):
         token = accounts.issue(account, audiences=["x" * 10_000], seconds=60, bound=(), token_id=str(number))
         assert accounts.find(token, ["x" * 10_000]) is not None
-    assert accounts._verified.weight <= 16 << 20
+    assert accounts._verified.bytes <= 16 << 20
     assert len(accounts._verified) < 1200

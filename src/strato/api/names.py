@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-from strato.api.remembering import remembered
+from strato.lru import memoised
 
 LABEL_MAX = 63
 SUBDOMAIN_MAX = 253
@@ -78,7 +78,7 @@ def _too_many(limit: int) -> str:
     return f"must be no more than {limit} characters"
 
 
-@remembered(65536)
+@memoised(32 << 20)
 def is_label(value: str) -> bool:
     """Whether the value is an RFC 1123 label."""
     return len(value) <= LABEL_MAX and _LABEL(value) is not None
@@ -123,7 +123,7 @@ def check_path_segment(value: str) -> list[str]:
     return [f"may not contain '{bad}'" for bad in ("/", "%") if bad in value]
 
 
-@remembered(16384)
+@memoised(8 << 20)
 def is_qualified_name(value: str) -> bool:
     """Whether the value is ``[prefix/]name``: a label or annotation key, a resource name."""
     return not check_qualified_name(value)
@@ -149,7 +149,7 @@ def check_qualified_name(value: str) -> list[str]:
     return problems
 
 
-@remembered(65536)
+@memoised(32 << 20)
 def is_label_value(value: str) -> bool:
     """Whether the value may be the value of a label."""
     return len(value) <= LABEL_MAX and _LABEL_VALUE(value) is not None
@@ -177,7 +177,7 @@ def check_config_key(value: str) -> list[str]:
     return problems
 
 
-@remembered(4096)
+@memoised(2 << 20)
 def is_env_name(value: str) -> bool:
     """Whether the value may be the name of an environment variable."""
     return _PRINTABLE_ENV(value) is not None

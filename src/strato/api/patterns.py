@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import re2
 
 from strato.errors import StratoError
+from strato.lru import memoised
 
 _LONGEST_PATTERN = 32 * 1024
 _MEMORY_BYTES = 1 << 20
@@ -76,7 +75,7 @@ def _worded(reason: object) -> str:
     return f"{_GO_WORDS.get(what, what)}: `{where}`" if colon else text
 
 
-@lru_cache(maxsize=256)
+@memoised(64 << 20, longest=_LONGEST_PATTERN, entry_bytes=_MEMORY_BYTES)
 def compile_pattern(text: str) -> Pattern:
     """Return a pattern compiled, the last ones remembered.
 

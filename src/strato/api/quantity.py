@@ -12,8 +12,8 @@ from enum import Enum
 from functools import total_ordering
 from typing import TypeAlias
 
-from strato.api.remembering import remembered
 from strato.errors import UsageError
+from strato.lru import memoised
 
 INT64_MAX = (1 << 63) - 1
 NANO = 1_000_000_000
@@ -120,7 +120,7 @@ def _cap(amount: int) -> int:
     return max(-INT64_MAX, min(INT64_MAX, amount))
 
 
-@remembered(16384)
+@memoised(8 << 20)
 def _parse_text(text: str) -> Quantity:
     if text == "":
         raise InvalidQuantity(text)
@@ -172,7 +172,7 @@ def parse(number: Number) -> Quantity:
     return _parse_text(repr(number) if isinstance(number, float) else str(number))
 
 
-@remembered(16384)
+@memoised(8 << 20)
 def milli(number: Number) -> int:
     """Return thousandths, rounded up: ``milli("1.5") == 1500``. Cached.
 
@@ -182,7 +182,7 @@ def milli(number: Number) -> int:
     return parse(number).milli_value
 
 
-@remembered(16384)
+@memoised(8 << 20)
 def value(number: Number) -> int:
     """Return whole units, rounded up: ``value("1Ki") == 1024``. Cached.
 
@@ -192,7 +192,7 @@ def value(number: Number) -> int:
     return parse(number).value
 
 
-@remembered(16384)
+@memoised(8 << 20)
 def _canonical_text(text: str) -> str:
     return _parse_text(text).canonical
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strato.api import names
-from strato.api.remembering import remembered
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
 from strato.errors import UsageError
+from strato.lru import memoised
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST, GREATER, LESS = "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"
 
@@ -269,7 +269,7 @@ def _checked(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     return Requirement(key, operator, values)
 
 
-@remembered(1024, longest=4096)
+@memoised(4 << 20, longest=4096)
 def parse_selector(text: str) -> Selector:
     """Read ``a=b,c in (d,e),!f``; empty text selects everything. Cached.
 
@@ -330,7 +330,7 @@ _COMMA_OR_ESCAPED = re.compile(r"\\.|,", re.DOTALL)
 _OPERATOR_OR_ESCAPED = re.compile(r"\\.|!=|==?", re.DOTALL)
 
 
-@remembered(1024, longest=4096)
+@memoised(4 << 20, longest=4096)
 def parse_field_selector(text: str) -> FieldSelector:
     r"""Read ``spec.nodeName=x,status.phase!=Failed``; ``\``, ``,`` and ``=`` in values are escaped by ``\``. Cached.
 

@@ -5,31 +5,33 @@ Source: volcano-controllers A10, last rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
-
-from msgspec.structs import replace
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from strato.api.core import Container, PodSpec, ResourceRequirements
 from strato.api.pods import effective_requests
 from strato.api.quantity import NANO, Quantity, parse
+from strato.lru import LruCache
 
 Usage = dict[str, Quantity]
 
 _LIMITED = frozenset({"cpu", "memory", "ephemeral-storage"})
 
 
-_SHAPES = 1024
-"""How many shapes of pods are remembered; a cluster has few, and thousands of pods of each."""
+_Amounts = tuple[tuple[tuple[str, str | int | float], ...], tuple[tuple[str, str | int | float], ...]]
+"""Requests and limits."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """What the usage of a pod follows from, to find it by."""
+class _Shape(NamedTuple):
+    """What the usage of a pod follows from; a cluster has few shapes, and thousands of pods of each."""
 
-    key: Hashable
-    spec: PodSpec = field(compare=False)
+    containers: tuple[_Amounts, ...]
+    init_containers: tuple[tuple[str, _Amounts], ...]
+    overhead: tuple[tuple[str, str | int | float], ...]
+    level: _Amounts | None
+
+
+_Shapes = tuple[tuple[_Shape, int], ...]
 
 
 def pod_usage(spec: PodSpec) -> Mapping[str, Quantity]:
@@ -39,43 +41,71 @@ def pod_usage(spec: PodSpec) -> Mapping[str, Quantity]:
 
 def total_json(pods: Iterable[tuple[PodSpec, int]]) -> Mapping[str, str]:
     """Return what pods use together, so many of each, as canonical text."""
-    return _total_of(tuple((_shape(spec), count) for spec, count in pods))
+    key = tuple((_shape(spec), count) for spec, count in pods)
+    known = _totals.get(key)
+    if known is None:
+        total: Usage = {}
+        for shape, count in key:
+            add(total, _usage_of(shape), count)
+        known = _totals.put(key, to_json(total))
+    return known
 
 
 def _shape(spec: PodSpec) -> _Shape:
     level = spec.resources
-    key = (
+    return _Shape(
         tuple(_amounts(container.resources) for container in spec.containers),
         tuple((container.restart_policy, _amounts(container.resources)) for container in spec.init_containers),
         tuple(spec.overhead.items()),
         None if level is None else _amounts(level),
     )
-    return _Shape(key, spec)
 
 
-def _amounts(resources: ResourceRequirements) -> Hashable:
+def _amounts(resources: ResourceRequirements) -> _Amounts:
     return tuple(resources.requests.items()), tuple(resources.limits.items())
 
 
-@lru_cache(_SHAPES)
-def _total_of(pods: tuple[tuple[_Shape, int], ...]) -> Mapping[str, str]:
-    total: Usage = {}
-    for shape, count in pods:
-        add(total, _usage_of(shape), count)
-    return to_json(total)
-
-
-@lru_cache(_SHAPES)
 def _usage_of(shape: _Shape) -> Usage:
-    spec = shape.spec
+    return _usages.get(shape) or _usages.put(shape, _worked_out(shape))
+
+
+_usages: LruCache[_Shape, Usage] = LruCache(8 << 20, lambda shape, _: 4 * len(repr(shape)))
+_totals: LruCache[tuple[tuple[_Shape, int], ...], Mapping[str, str]] = LruCache(
+    8 << 20, lambda key, _: 4 * len(repr(key))
+)
+"""Of the process: plain arithmetic, asked for from rooms that share nothing else."""
+
+
+def _worked_out(shape: _Shape) -> Usage:
     usage: Usage = {"pods": Quantity(NANO), "count/pods": Quantity(NANO)}
-    for name, amount in effective_requests(_mapped(spec, _defaulted)).items():
+    for name, amount in effective_requests(_spec(shape, _defaulted)).items():
         usage[name] = amount
         usage[f"requests.{name}"] = amount
-    for name, amount in effective_requests(_mapped(spec, _limits_only)).items():
+    for name, amount in effective_requests(_spec(shape, _limits_only)).items():
         if name in _LIMITED:
             usage[f"limits.{name}"] = amount
     return usage
+
+
+def _spec(shape: _Shape, change: Callable[[_Amounts], ResourceRequirements]) -> PodSpec:
+    """Return a spec of that shape with every container's resources changed."""
+    return PodSpec(
+        containers=tuple(Container(resources=change(amounts)) for amounts in shape.containers),
+        init_containers=tuple(
+            Container(restart_policy=policy, resources=change(amounts)) for policy, amounts in shape.init_containers
+        ),
+        overhead=dict(shape.overhead),
+        resources=None if shape.level is None else change(shape.level),
+    )
+
+
+def _defaulted(amounts: _Amounts) -> ResourceRequirements:
+    requests, limits = amounts
+    return ResourceRequirements(requests={**dict(limits), **dict(requests)}, limits=dict(limits))
+
+
+def _limits_only(amounts: _Amounts) -> ResourceRequirements:
+    return ResourceRequirements(requests=dict(amounts[1]))
 
 
 def add(total: Usage, more: Mapping[str, Quantity], count: int = 1) -> None:
@@ -98,26 +128,4 @@ def same(one: Mapping[str, str | int | float] | None, other: Mapping[str, str | 
         return not one and not other
     return one.keys() == other.keys() and all(
         one[name] == other[name] or parse(one[name]) == parse(other[name]) for name in one
-    )
-
-
-def _defaulted(resources: ResourceRequirements) -> ResourceRequirements:
-    return ResourceRequirements(requests={**resources.limits, **resources.requests}, limits=resources.limits)
-
-
-def _limits_only(resources: ResourceRequirements) -> ResourceRequirements:
-    return ResourceRequirements(requests=resources.limits)
-
-
-def _mapped(spec: PodSpec, change: Callable[[ResourceRequirements], ResourceRequirements]) -> PodSpec:
-    """Return the spec with every container's resources changed."""
-
-    def changed(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(replace(container, resources=change(container.resources)) for container in containers)
-
-    return replace(
-        spec,
-        containers=changed(spec.containers),
-        init_containers=changed(spec.init_containers),
-        resources=None if spec.resources is None else change(spec.resources),
     )

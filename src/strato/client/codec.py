@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -155,7 +155,7 @@ class Codec(Generic[T]):
         return decoded
 
 
-@cache
+@lru_cache(1024)  # for every call; kinds of definitions come and go
 def codec_of(kind: type[Object] | Kind) -> Codec[Any]:
     """Return the codec of a view class, or of a `Kind` for plain JSON."""
     if isinstance(kind, Kind):

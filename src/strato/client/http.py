@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import AsyncIterator
-from functools import lru_cache
 from urllib.parse import quote, urlencode, urlsplit
 
 from strato import __version__
@@ -23,6 +22,7 @@ from strato.errors import Unavailable, UsageError
 from strato.http.client import Answer, Connection, Disconnected, Origin, header
 from strato.http.pool import Pool
 from strato.http.tls import client_context
+from strato.lru import LruCache
 
 _MAX_CONNECTIONS = 192
 """More than the writes of a component that may be under way and its watches together."""
@@ -69,6 +69,8 @@ class HttpCluster(WireCluster):
         self._pool: Pool | None = None
         self._pool_certificate: Certificate | None = None
         self._headers = ""
+        self._lines: LruCache[tuple[tuple[str, str], ...], str] = LruCache(64 << 10, lambda _, lines: 2 * len(lines))
+        """Of the headers of requests; most carry the same."""
         self._headers_credential: Credential | None = None
         self._closed = False
 
@@ -165,7 +167,8 @@ class HttpCluster(WireCluster):
         if request.query:
             target += "?" + urlencode(request.query, doseq=True)
         head = f"{request.method} {target or '/'} HTTP/1.1\r\n{self._headers}"
-        head += _header_lines(tuple(request.headers.items()))
+        names = tuple(request.headers.items())
+        head += self._lines.get(names) or self._lines.put(names, "".join(header(*name) for name in names))
         if request.body or request.method != "GET":
             head += f"content-length: {len(request.body)}\r\n"
         return f"{head}\r\n".encode() + request.body
@@ -217,8 +220,3 @@ def tls_context(config: ClusterConfig, certificate: Certificate | None) -> ssl.S
     """
     pair = (certificate.chain, certificate.key) if certificate is not None else None
     return client_context(config.server, ca=config.ca, insecure=config.insecure_skip_tls_verify, pair=pair)
-
-
-@lru_cache(maxsize=64)  # of a component's requests, most carry the same
-def _header_lines(headers: tuple[tuple[str, str], ...]) -> str:
-    return "".join(header(name, value) for name, value in headers)

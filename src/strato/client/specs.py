@@ -8,7 +8,6 @@ costs half of what it costs to decode it whole (8 against 17 µs), and a hundred
 from __future__ import annotations
 
 import sys
-from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -16,9 +15,10 @@ from msgspec.structs import replace
 
 from strato.api.kinds import Kind
 from strato.api.meta import Object
+from strato.lru import LruCache
 
-_KEPT: Final = 4096
-"""Specs that are remembered; past that the older half is forgotten."""
+_BYTES: Final = 32 << 20
+"""What the remembered specs of a kind take, about four times their text."""
 _MAX_BYTES: Final = 8192
 """Longer specs are not remembered: rare, and what is kept must stay small."""
 _NODE: Final = b'"nodeName":"'
@@ -35,6 +35,7 @@ class SpecSharing:
     __slots__ = (
         "_can_be_placed",
         "_decode",
+        "_default",
         "_head",
         "_kind",
         "_last",
@@ -56,13 +57,14 @@ class SpecSharing:
         spec, status = fields["spec"], fields["status"]
         self._decode = msgspec.json.Decoder(spec.type).decode
         self._can_be_placed = "node_name" in spec.type.__struct_fields__
-        self._specs: dict[bytes, Any] = {b"": spec.default}
-        self._written: dict[int, bytes] = {}
-        """The bytes of those that stand there as they were decoded, by identity."""
+        self._default = spec.default
+        self._specs: LruCache[bytes, Any] = LruCache(_BYTES, lambda text, _: 4 * len(text))
+        self._written: LruCache[int, tuple[Any, bytes]] = LruCache(_BYTES, lambda _, known: 4 * len(known[1]))
+        """The bytes of those that stand there as they were decoded, by the identity of what was made of them."""
         self._last, self._last_spec = b"", spec.default
         self._head, self._tail, self._placed_spec = b"", b"", spec.default
         """What surrounds the node's name in the last spec that had one."""
-        self._placed: dict[bytes, Any] = {}
+        self._placed: LruCache[bytes, Any] = LruCache(_BYTES, lambda _, spec: 500)
         """Specs with these surroundings, by the node's name: a pod tells of its node more than once."""
         self.frame: Any = msgspec.defstruct(
             f"{view.__name__}Frame",
@@ -98,7 +100,8 @@ class SpecSharing:
 
         A view does not hold all that its object says; this does. Of specs that may name a node nothing is known.
         """
-        return self._written.get(id(spec))
+        known = self._written.get(id(spec))
+        return known[1] if known is not None else None
 
     def _spec(self, raw: bytes) -> Any:
         """Return a spec; that of the object before is tried first, as those of one template come together."""
@@ -108,14 +111,12 @@ class SpecSharing:
             written = raw[len(self._head) : -len(self._tail)]
             spec = self._placed.get(written)
             if spec is None and _is_plain(written):
-                if len(self._placed) >= _KEPT:
-                    self._placed.clear()
-                spec = self._placed[written] = replace(self._placed_spec, node_name=sys.intern(written.decode()))
+                spec = self._placed.put(written, replace(self._placed_spec, node_name=sys.intern(written.decode())))
             if spec is not None:
                 return spec
         start = raw.rfind(_NODE) + len(_NODE) if self._can_be_placed else 0
         if start < len(_NODE):
-            spec = self._last_spec = self._specs.get(raw) or self._learn(raw, raw, "")
+            spec = self._last_spec = (self._specs.get(raw) or self._learn(raw, raw, "")) if raw else self._default
             self._last = raw
             return spec
         end = raw.index(b'"', start)
@@ -127,7 +128,7 @@ class SpecSharing:
         spec = replace(spec, node_name=name) if spec is not None else self._learn(template, raw, name)
         if template in self._specs:
             self._head, self._tail, self._placed_spec = raw[:start], raw[end:], spec
-            self._placed = {}
+            self._placed.clear()
         return spec
 
     def _learn(self, template: bytes, raw: bytes, name: str) -> Any:
@@ -135,13 +136,9 @@ class SpecSharing:
         spec = self._decode(raw)
         clear = not self._can_be_placed or (spec.node_name == name and raw.count(_NODE) <= 1)
         if clear and len(template) <= _MAX_BYTES:
-            specs = self._specs
-            if len(specs) >= _KEPT:
-                for old in list(islice(specs, 1, _KEPT // 2)):  # the first is the spec of objects without one
-                    self._written.pop(id(specs.pop(old)), None)
-            specs[template] = spec
+            self._specs.put(template, spec)
             if not self._can_be_placed:
-                self._written[id(spec)] = template
+                self._written.put(id(spec), (spec, template))
         return spec
 
 

@@ -131,7 +131,7 @@ def _target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
 
 _BROKEN_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _MOST_PARAMETERS = 1000
-_short_target = lru_cache(maxsize=1024)(_target)
+_short_target = lru_cache(maxsize=1024)(_target)  # C's, as each request asks; short ones take a few MiB at most
 
 
 def _status_line(status: int) -> str:

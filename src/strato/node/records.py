@@ -10,6 +10,7 @@ import msgspec
 from strato.api.core import Container, ContainerStatus, Pod, StateTerminated
 from strato.api.meta import Condition
 from strato.clock import parse_time
+from strato.lru import LONGEST
 from strato.node.podstatus import CREATING, INITIALIZING, OUR_CONDITIONS, ContainerRecord, Ending, PodRecord
 from strato.node.restarts import ALWAYS
 
@@ -35,15 +36,18 @@ def record_of(pod: Pod, *, host_ip: str, now: float) -> PodRecord:
         if condition.type in OUR_CONDITIONS:
             record.conditions[condition.type] = (condition.status, condition.last_transition_time or "")
         else:
-            record.foreign.append(_plain(condition))
+            record.foreign.append((_shared if len(condition.message) <= LONGEST else _plain)(condition))
     return record
 
 
-@lru_cache(256)
 def _plain(condition: Condition) -> dict[str, Any]:
-    """Return a condition as JSON, to be read only; pods bound in one second share it."""
+    """Return a condition as JSON, to be read only."""
     plain: dict[str, Any] = msgspec.to_builtins(condition)
     return plain
+
+
+_shared = lru_cache(256)(_plain)
+"""Pods bound in one second share theirs."""
 
 
 def _container(container: Container, status: ContainerStatus | None, *, init: bool, waits: str) -> ContainerRecord:

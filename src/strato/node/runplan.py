@@ -10,9 +10,9 @@ import math
 import random
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
+from strato.lru import memoised
 from strato.node.restarts import ALWAYS
 
 RUN_SECONDS = "strato.dev/run-seconds"
@@ -98,12 +98,13 @@ def problems(annotations: Mapping[str, str] | None) -> list[str]:
 
 def sleep_seconds(argv: Sequence[str]) -> float | None:
     """Return how long a plain ``sleep N``, or a shell that does only that, takes; None for anything else."""
-    return _sleep_of(tuple(argv)) if argv else None
+    return _sleep_of("\0".join(argv)) if argv else None
 
 
-@lru_cache(1024)
-def _sleep_of(argv: tuple[str, ...]) -> float | None:
-    """Do what `sleep_seconds` does; pods alike have equal command lines."""
+@memoised(1 << 20)
+def _sleep_of(words: str) -> float | None:
+    """Do what `sleep_seconds` does; pods alike have equal command lines, whose words hold no NUL."""
+    argv = words.split("\0")
     if argv[0] in _SHELLS:
         if len(argv) == 3 and argv[1] in ("-c", "-ec", "-lc"):
             return _sleep_text(argv[2])

@@ -18,7 +18,7 @@ from strato.api.status import (
     required,
 )
 from strato.errors import Cause, StratoError
-from strato.server.schema.structural import compiled
+from strato.server.schema.structural import StructuralSchema
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
@@ -150,7 +150,7 @@ def _schema_problems(schema: Json, field: str, *, has_status: bool) -> Iterator[
     yield from found
     if not found:
         try:
-            compiled(schema)
+            StructuralSchema(schema)
         except (StratoError, ValueError, TypeError, LookupError, AttributeError) as error:
             yield invalid_value(field, None, f"cannot be compiled: {error}")
 

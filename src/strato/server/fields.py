@@ -131,7 +131,7 @@ def _struct(name: str, tree: dict[str, Any]) -> type[msgspec.Struct]:
     return msgspec.defstruct(name, members, frozen=True, gc=False)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)  # at most 32 MiB of bodies; C's, as each watcher asks for each event
 def _head(decode: Decode, body: bytes) -> Any:
     return decode(body)  # bytes know their hash, and the watchers share one body: a look-up is cheap
 

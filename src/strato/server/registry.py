@@ -9,7 +9,7 @@ from typing import Any
 from strato.api import catalog, crds
 from strato.api.crds.rules import without_rules
 from strato.api.kinds import Column, Kind
-from strato.server.schema.structural import StructuralSchema, compiled
+from strato.server.schema.structural import StructuralSchema
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +125,7 @@ def _from_version(spec: Mapping[str, Any], version: Mapping[str, Any], covered: 
     if known is not None and _same_shape(known, kind):
         kind = known  # admission and views know our own kinds by identity
     evaluated = without_rules(schema, crds.rule_texts(kind)) if kind in covered else schema
-    return Served(kind, compiled(evaluated), schema, _status_of(kind, evaluated))
+    return Served(kind, StructuralSchema(evaluated), schema, _status_of(kind, evaluated))
 
 
 def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
@@ -133,7 +133,7 @@ def _status_of(kind: Kind, schema: Mapping[str, Any]) -> Served | None:
     status = (schema.get("properties") or {}).get("status")
     if status is None or schema.get("x-kubernetes-validations"):
         return None
-    return Served(kind, compiled({"type": "object", "properties": {"status": status}}))
+    return Served(kind, StructuralSchema({"type": "object", "properties": {"status": status}}))
 
 
 def _same_shape(known: Kind, kind: Kind) -> bool:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from strato.api.quantity import NANO, InvalidQuantity, canonical, parse
-from strato.api.remembering import remembered
+from strato.lru import memoised
 
 Json = dict[str, Any]
 
@@ -76,7 +75,7 @@ def default_pod_spec(spec: Json) -> None:
         _canonical_resources(resources)
 
 
-@remembered(4096)
+@memoised(2 << 20)
 def pull_policy(image: str) -> str:
     """Return Always for the tag ``latest`` or none at all, IfNotPresent otherwise."""
     if "@" in image:
@@ -208,7 +207,7 @@ def canonical_list(amounts: Json) -> Json:
     return {name: _canonical_amount(amount) for name, amount in amounts.items()}
 
 
-@lru_cache(maxsize=16384, typed=True)
+@memoised(8 << 20, typed=True)
 def _canonical_amount(amount: str | float) -> str | int | float:
     try:
         quantity = parse(amount)

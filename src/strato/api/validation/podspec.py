@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from strato.api import names
@@ -19,6 +18,7 @@ from strato.api.validation.metadata import validate_annotations, validate_labels
 from strato.api.validation.security import validate_container_security, validate_pod_security
 from strato.api.validation.volumes import validate_mounts, validate_volumes
 from strato.errors import Cause
+from strato.lru import memoised
 
 Json = dict[str, Any]
 
@@ -308,20 +308,20 @@ def _is_fine_name(name: str, field: str, causes: list[Cause]) -> bool:
     return len(causes) == before
 
 
-@lru_cache(maxsize=4096)
-def _amount_complaint(amount: str | float, whole: bool) -> str:
-    """Return what is wrong with an amount, or ""; cached, since pods repeat theirs."""
+@memoised(2 << 20)
+def _amount_complaints(amount: str | float) -> tuple[str, str]:
+    """Return what is wrong with an amount, and with one of what only comes whole; "" is nothing."""
     try:
         nanos = parse(amount).nanos
     except InvalidQuantity as err:
-        return str(err)
+        return str(err), str(err)
     if nanos < 0:
-        return "must be greater than or equal to 0"
-    return "must be an integer" if whole and nanos % NANO else ""
+        return "must be greater than or equal to 0", "must be greater than or equal to 0"
+    return "", "must be an integer" if nanos % NANO else ""
 
 
 def _is_fine(name: str, amount: Any, field: str, causes: list[Cause]) -> bool:
-    complaint = _amount_complaint(amount, "/" in name)
+    complaint = _amount_complaints(amount)["/" in name]
     if complaint:
         causes.append(invalid_value(f"{field}[{name}]", amount, complaint))
     return not complaint

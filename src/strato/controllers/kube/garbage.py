@@ -10,7 +10,6 @@ Source: Kubernetes' garbage collection of owner references, as its API documenta
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, NamedTuple
@@ -23,11 +22,12 @@ from strato.client.informer import Change, Informer, Informers
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.errors import Conflict, Invalid, NotFound
+from strato.lru import LruCache
 
 FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
-_REMEMBERED_ABSENT: Final = 10_000
+_ABSENT_BYTES: Final = 2 << 20
 _IGNORED: Final = frozenset({catalog.EVENT, catalog.EVENTS_EVENT})
 """Kinds that never own and are never owned; watching them would only cost."""
 
@@ -83,7 +83,7 @@ class GarbageCollector:
         """Owner uid → dependents, and whether each blocks the owner's deletion in the foreground."""
         self._deleting: dict[str, Item] = {}
         """Owners that wait for their dependents, by uid."""
-        self._absent: OrderedDict[str, None] = OrderedDict()
+        self._absent: LruCache[str, bool] = LruCache(_ABSENT_BYTES, lambda uid, _: len(uid))
         self._caches: dict[Kind, Informer[Any]] = {}
         self._by_name: dict[tuple[str, str], tuple[Kind, Informer[Any]]] = {}
         for kind in collectable(catalog.BUILTIN + catalog.VOLCANO):
@@ -161,14 +161,9 @@ class GarbageCollector:
         self._deleting.pop(meta.uid, None)
         dependents = self._dependents.get(meta.uid)
         if dependents:
-            self._remember_absent(meta.uid)
+            self._absent.put(meta.uid, True)
             for item in dependents:
                 self._queue.add(item)
-
-    def _remember_absent(self, uid: str) -> None:
-        self._absent[uid] = None
-        if len(self._absent) > _REMEMBERED_ABSENT:
-            self._absent.popitem(last=False)
 
     # Owners
 
@@ -194,7 +189,7 @@ class GarbageCollector:
                 continue
             owner = await self._read(item, reference)
             if owner is None:
-                self._remember_absent(reference.uid)
+                self._absent.put(reference.uid, True)
                 owners.absent.append(reference)
             elif (
                 owner.metadata.deletion_timestamp is not None

@@ -7,13 +7,13 @@ nothing while nobody has resource claims.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strato.api import cel
 from strato.api.core import NodeSelector
 from strato.api.meta import Object
 from strato.api.resource import Device, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim, ResourceSlice
+from strato.lru import memoised
 from strato.scheduler.cache.nodelabels import NodeLabels
 from strato.scheduler.claims.reservations import Reservations
 
@@ -254,7 +254,7 @@ def _tolerated(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
     return True
 
 
-@lru_cache(maxsize=4096)
+@memoised(16 << 20, longest=10 << 10)  # the longest that the API takes
 def _compiled(text: str) -> cel.Program | None:
     """Compile a selector once; None when it is beyond the CEL there is here: it then matches nothing."""
     try:

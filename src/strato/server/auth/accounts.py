@@ -35,7 +35,6 @@ LookUp = Callable[[Kind, str, str], Json | None]
 BOUND_KINDS: dict[str, Kind] = {"Pod": catalog.POD, "Secret": catalog.SECRET, "Node": catalog.NODE}
 _SHA = ec.ECDSA(hashes.SHA256())
 _SIZE = 32
-_MAX_VERIFIED = 4096
 _MAX_VERIFIED_BYTES = 16 << 20
 _MAX_TOKEN_BYTES = 16 << 10
 """Longer ones are nobody's: a token that we issue is far from that, whatever its audiences."""
@@ -59,7 +58,7 @@ class AccountTokens:
         self._clock = clock
         self._look_up: LookUp = lambda _kind, _namespace, _name: None
         self._verified: LruCache[str, dict[str, Any]] = LruCache(
-            _MAX_VERIFIED, max_weight=_MAX_VERIFIED_BYTES, weigh=lambda token, _claims: 3 * len(token)
+            _MAX_VERIFIED_BYTES, lambda token, _claims: 3 * len(token)
         )
 
     def use_objects(self, look_up: LookUp) -> None:

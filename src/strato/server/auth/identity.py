@@ -15,7 +15,6 @@ from strato.server.rest.rights import ANONYMOUS
 from strato.server.rest.tokens import API_AUDIENCE
 
 __all__ = ["ANONYMOUS", "Authenticator"]
-_MAX_PEERS = 1024
 _MAX_PEER_BYTES = 8 << 20
 
 
@@ -34,9 +33,7 @@ class Authenticator:
         self._tokens = tokens
         self._ca = ca
         self._accounts = accounts
-        self._peers: LruCache[bytes, Peer] = LruCache(
-            _MAX_PEERS, max_weight=_MAX_PEER_BYTES, weigh=lambda certificate, _peer: 2 * len(certificate)
-        )
+        self._peers: LruCache[bytes, Peer] = LruCache(_MAX_PEER_BYTES, lambda certificate, _peer: 2 * len(certificate))
 
     def __call__(self, headers: Mapping[str, str], peer: bytes | None = None) -> User:
         """Return the user.

@@ -25,7 +25,7 @@ MIRROR = "kubernetes.io/config.mirror"
 _PREFIX = "system:node:"
 _READ = ("get", "list", "watch")
 _OWN = ("get", "create", "update", "patch", "delete")
-_MAX_NODES = 4096
+_MAX_BYTES = 128 << 20
 _FEW_NODES = 8
 """Up to so many names are looked for in the bytes of a pod; for more of them its node's name is decoded."""
 _Json = Mapping[str, Any]
@@ -263,7 +263,7 @@ class PodsOfNodes:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._pods: LruCache[str, set[str]] = LruCache(_MAX_NODES)
+        self._pods: LruCache[str, set[str]] = LruCache(_MAX_BYTES, lambda _, pods: 70 * len(pods))
         self._needles: dict[str, bytes] = {}
         self._uses: dict[str, frozenset[_Use]] = {}
         """Of pods of those nodes, once they were asked for."""
@@ -297,7 +297,7 @@ class PodsOfNodes:
             known = {key for key, row in rows if needle in row.body and _place(row.body).spec.node_name == node}
             self._pods.put(node, known)
             self._needles[node] = needle
-            for dropped in [other for other in self._needles if self._pods.get(other) is None]:
+            for dropped in [other for other in self._needles if other not in self._pods]:
                 del self._needles[dropped]
         return known
 

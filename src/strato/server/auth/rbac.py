@@ -14,7 +14,8 @@ from strato.server.auth.policy import Policy, Rule
 
 MASTERS = "system:masters"
 """Members may do everything, whatever the objects say."""
-_MAX_USERS = 1024
+_MAX_BYTES = 4 << 20
+"""Of what users hold, without their answers."""
 _MAX_ANSWERS = 65_536
 """Of all users together."""
 _MAX_QUESTION_CHARS = 512
@@ -42,7 +43,7 @@ class Rbac:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         self._revision = -1
-        self._held: LruCache[tuple[str, tuple[str, ...]], _Held] = LruCache(_MAX_USERS)
+        self._held: LruCache[tuple[str, tuple[str, ...]], _Held] = LruCache(_MAX_BYTES, _size)
         self._answers = 0
 
     def allows(
@@ -133,6 +134,12 @@ class Rbac:
     def _forget(self) -> None:
         self._held.clear()
         self._answers = 0
+
+
+def _size(user: tuple[str, tuple[str, ...]], held: _Held) -> int:
+    name, groups = user
+    rules = sum(len(some) for some in held.rules.values())  # they are the policy's own
+    return 1000 + len(name) + sum(len(group) for group in groups) + 8 * rules
 
 
 def _decide(held: _Held, question: Question) -> bool:

@@ -60,7 +60,8 @@ def bound(state: State, request: Request, target: ResourcePath, body: bytes, now
         at = state.layouts.of(body)
         if at is None or not at.spec:
             return None
-        status = _scheduled_lately(body[at.status : at.status_end], now)
+        before = body[at.status : at.status_end]
+        status = (_scheduled_lately if len(before) <= _REMEMBERED_BYTES else _scheduled)(before, now)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     about, aim = binding.metadata, binding.target
@@ -101,9 +102,13 @@ def mark_scheduled(pod: Json, now: str) -> None:
     status.pop("nominatedNodeName", None)
 
 
-@lru_cache(maxsize=256)
-def _scheduled_lately(status: bytes, now: str) -> bytes:
-    """Return a status (nothing: there is none) with the mark. Pods of one second have few different ones."""
+def _scheduled(status: bytes, now: str) -> bytes:
+    """Return a status (nothing: there is none) with the mark."""
     pod = {"status": read_object(status) if status else {}}
     mark_scheduled(pod, now)
     return encode(pod["status"])
+
+
+_REMEMBERED_BYTES = 2048
+_scheduled_lately = lru_cache(maxsize=256)(_scheduled)
+"""Pods of one second have few different ones; C's cache, as each binding asks."""

@@ -255,7 +255,6 @@ class MergeInfo:
         return _strategy(self.shape, path)
 
 
-@cache
 def _strategy(shape: str, path: tuple[str, ...]) -> tuple[str | None, str]:
     field: Any = None
     name: str | None = shape
@@ -279,7 +278,6 @@ def _next_shape(kind: shapes.Type) -> str | None:
     return kind[1:] if kind.startswith("@") and kind[1:] in shapes.load().types else None
 
 
-@cache
 def merge_info(kind: Kind) -> MergeInfo | None:
     """Return the kind's merge keys; None for kinds that take no strategic merge patch (custom resources)."""
     name = shapes.load().of(kind)

@@ -10,13 +10,13 @@ import json
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from strato.api import cel
 from strato.api.crds.rules import all_rules
 from strato.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED
 from strato.errors import Cause
+from strato.lru import memoised
 from strato.server.schema.violations import json_type
 
 Schema = Mapping[str, Any]
@@ -86,7 +86,7 @@ class _Stopped(Exception):
         self.rule, self.field, self.type = rule, field, type_
 
 
-@lru_cache(maxsize=4096)
+@memoised(16 << 20, longest=16 << 10)
 def _program(text: str) -> cel.Program | str:
     """Compile once; the text of the problem when it cannot be."""
     try:

@@ -9,14 +9,12 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import Any
-
-import msgspec
 
 from strato.api.patterns import Pattern
 from strato.api.status import INVALID, NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID
 from strato.errors import Cause
+from strato.lru import memoised
 from strato.server.schema import builtin, rules, typed, violations
 
 Schema = Mapping[str, Any]
@@ -74,16 +72,6 @@ class StructuralSchema:
         if violations.drop_nulls(self._schema, obj) and self._valid(obj):
             return []
         return violations.find(self._schema, obj)
-
-
-def compiled(schema: Schema) -> StructuralSchema:
-    """Return a schema compiled, the same for the same text: definitions are checked, stored and read back."""
-    return _compiled(msgspec.json.encode(schema))
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: bytes) -> StructuralSchema:
-    return StructuralSchema(msgspec.json.decode(text))
 
 
 _BLOCKING = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))
@@ -270,20 +258,10 @@ def _integer_check(schema: Schema) -> Check:
     return check
 
 
-_REMEMBERED_LETTERS = 64
-"""Answers about texts up to this length are remembered: statuses and quantities repeat the same few."""
-
-
-def _remembered(fits: Callable[[str], bool]) -> Check:
-    """Return a check of texts (nothing else is one) that knows the answers it gave lately."""
-    known = lru_cache(maxsize=512)(fits)
-
-    def check(value: Any) -> bool:
-        if not isinstance(value, str):
-            return True
-        return known(value) if len(value) <= _REMEMBERED_LETTERS else fits(value)
-
-    return check
+def _of_texts(fits: Callable[[str], bool]) -> Check:
+    """Return a check of texts, nothing else is one; statuses and quantities repeat the same few short ones."""
+    known = memoised(128 << 10, longest=64)(fits)
+    return lambda value: not isinstance(value, str) or known(value)
 
 
 _NUMBERS = ("minimum", "maximum", "multipleOf")
@@ -296,7 +274,7 @@ def _scalar_checks(schema: Schema) -> list[Check]:
         options = list(schema["enum"])
         checks.append(lambda value: value in options)
     if schema.get("pattern"):
-        checks.append(_remembered(Pattern(schema["pattern"]).is_in))
+        checks.append(_of_texts(Pattern(schema["pattern"]).is_in))
     low, high = schema.get("minLength"), schema.get("maxLength")
     if low is not None or high is not None:
         least, most = low or 0, high if high is not None else math.inf
@@ -305,7 +283,7 @@ def _scalar_checks(schema: Schema) -> list[Check]:
     if not looked_at and any(key in schema for key in _NUMBERS):
         checks.append(lambda value: not violations.is_number(value) or not violations.number_problems(schema, value))
     if schema.get("format") in violations.FORMATS:
-        checks.append(_remembered(violations.FORMATS[schema["format"]]))
+        checks.append(_of_texts(violations.FORMATS[schema["format"]]))
     return checks
 
 

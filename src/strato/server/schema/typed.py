@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from strato.api.remembering import remembered
+from strato.lru import memoised
 from strato.server.schema import shapes
 
 Check = Callable[[Any], bool]
@@ -67,7 +67,7 @@ def fits_text(shape: str, key: str = "") -> Callable[[bytes], bool]:
 # ── words of the shapes that JSON has no type for ─────────────────────────────────────────────────────────────────
 
 
-@remembered(4096)  # thousands of objects a second carry the same few times
+@memoised(2 << 20)  # thousands of objects a second carry the same few times
 def _read_time(text: str) -> bool:
     return datetime.fromisoformat(text).tzinfo is not None
 
@@ -80,7 +80,7 @@ def is_time(value: Any) -> bool:
         return False
 
 
-@remembered(4096)
+@memoised(2 << 20)
 def _is_quantity_text(text: str) -> bool:
     return len(text) <= 1000 and _QUANTITY.fullmatch(text) is not None
 

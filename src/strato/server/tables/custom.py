@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
 from itertools import islice
 from typing import Any
 
 from strato.api.kinds import Column, Kind
+from strato.lru import memoised
 from strato.server.tables.columns import Layout, Obj, age, definition, name, since
 
 Find = Callable[[Any], list[Any]]
@@ -24,7 +24,6 @@ _STEP = re.compile(
 )
 
 
-@lru_cache(maxsize=512)
 def layout(kind: Kind) -> Layout:
     """Return the layout of a kind by its printer columns; name and age when there are none."""
     columns = kind.columns or (Column("Age", ".metadata.creationTimestamp", "date"),)
@@ -82,7 +81,7 @@ def _text(value: Any) -> str:
     return str(value)
 
 
-@lru_cache(maxsize=2048)
+@memoised(2 << 20, longest=_LONGEST)
 def compile_path(path: str) -> Find:
     """Compile a JSONPath: fields, indices, ``[*]``, ``['key']``, ``..field`` and ``[?(@.a=="b")]``.
 
