@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from strato.cli.main import cli
+from strato.scheduler.framework import POINTS, Plugin
 from strato.testing import manifests
 
 DOC = Path(__file__).parents[2] / "docs" / "plugins.md"
@@ -52,3 +54,15 @@ def test_the_configuration_takes_the_plugin_and_decisions_follow(example: Path) 
     assert run(cli, ["config", "check", str(config)], catch_exceptions=False).exit_code == 0
     result = run(cli, ["schedule", "-f", str(example / "cluster.json"), "--config", str(config), "-o", "json"])
     assert json.loads(result.stdout)["cycles"][0]["binds"] == [{"pod": "default/p", "node": "cheap"}]
+
+
+def test_the_list_of_extension_points_is_that_of_the_class() -> None:
+    rows = []
+    for name, found in POINTS.items():
+        method = vars(Plugin)[name]
+        arguments = ", ".join(list(inspect.signature(method).parameters)[1:])
+        toggles = " or ".join(f"`{toggle}`" for toggle in found.toggles)
+        first = re.sub(r"`+([^`]+)`+", r"`\1`", (inspect.getdoc(method) or "").split("\n\n")[0].replace("\n", " "))
+        rows.append(f"| `{name}({arguments})` | {first} | {toggles} |")
+    text = "| method | what it says | switched by |\n| --- | --- | --- |\n" + "\n".join(rows) + "\n"
+    assert text in DOC.read_text(), f"docs/plugins.md should have\n{text}"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from strato.errors import InvalidInput
-from strato.scheduler import thirdparty
+from strato.scheduler import session, thirdparty
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption, parse_config
+from strato.scheduler.contract import WrongAnswer, checked
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework import POINTS, TOGGLES, Plugin, Verdicts
 from strato.scheduler.plan import Plan
@@ -100,6 +103,37 @@ def test_a_wrong_answer_is_the_plugins_failure(point: str, answer: Any) -> None:
     plan = cycle(small(), with_plugin(bad))
     assert worlds.binds(plan) == {"ns/a": "n", "ns/b": "n"}
     assert [failure.point for failure in plan.failures] == [point]
+
+
+CHECKED: list[Any] = [
+    pytest.param("hyper_node_order", ("sub", [4, 7], False), [1.0, 2.0], [1.0, 2.0], id="scores of domains"),
+    pytest.param("hyper_node_order", ("sub", [4, 7], False), [1.0], WrongAnswer, id="too few scores of domains"),
+    pytest.param("sub_job_ready", ("sub",), 1, True, id="a sub-job that is ready"),
+    pytest.param("sub_job_ready", ("sub",), 0, False, id="a sub-job that is not"),
+    pytest.param("sub_job_pipelined", ("sub",), "yes", WrongAnswer, id="a vote that is text"),
+    pytest.param("missing_until_sub_ready", ("sub",), 0, 1, id="a count below one"),
+    pytest.param("unified_evictable", ("evictor", ()), (["a"], 1), WrongAnswer, id="victims that are text"),
+]
+
+
+@pytest.mark.parametrize(("point", "args", "answer", "counts"), CHECKED)
+def test_what_others_answer_counts_as_they_say(point: str, args: tuple[Any, ...], answer: Any, counts: Any) -> None:
+    asked = checked(lambda *_: answer, POINTS[point])
+    if counts is WrongAnswer:
+        with pytest.raises(WrongAnswer):
+            asked(*args)
+    else:
+        found = asked(*args)
+        assert (found.tolist() if isinstance(found, np.ndarray) else found) == counts
+
+
+def test_whatever_the_session_asks_for_is_declared_and_the_other_way_round() -> None:
+    source = Path(session.__file__).read_text()
+    ways = r"_flat\[|_asked\(|tiers\[|_vote\(|_victims\(|(?:wrap|wrap_each|call|answers)\(plugin, "
+    asked = {*re.findall(f'(?:{ways})"([a-z_]+)"', source), *session._BY_PODS}
+    assert asked - {"resources", "open"} == POINTS.keys()  # these two have every plugin called that is built
+    assert all(vars(Plugin)[name].__doc__ for name in POINTS)
+    assert {toggle for found in POINTS.values() for toggle in found.toggles} <= TOGGLES.keys()
 
 
 def test_sort_keys_that_do_not_compare_are_the_plugins_failure() -> None:

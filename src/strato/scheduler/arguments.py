@@ -49,7 +49,7 @@ class Metadata(NamedTuple):
 
 
 def read_arguments(args_type: type[A], given: Mapping[str, Any], where: str) -> tuple[A, list[Problem]]:
-    """Decode arguments strictly; ``contradictions()`` of the type, if any, says what cannot go together.
+    """Decode arguments strictly.
 
     Returns:
         The arguments (defaults where something was wrong) and every problem found.
@@ -78,10 +78,7 @@ def read_arguments(args_type: type[A], given: Mapping[str, Any], where: str) -> 
             problem = _collect(collected, key[len(prefix) :], value, prefixes[prefix].metadata.get("read"))
         if problem:
             problems.append(Problem(place, problem))
-    args = args_type(**values)
-    contradictions: Callable[[], list[tuple[str, str]]] = getattr(args, "contradictions", list)
-    problems += [Problem(f"{where}.{key}", text) for key, text in contradictions()]
-    return args, problems
+    return args_type(**values), problems
 
 
 def _set(values: dict[str, Any], field: dataclasses.Field[Any], default: Any, value: Any) -> str:

@@ -295,7 +295,7 @@ def only_same_for_alike(config: Config) -> bool:
     A class that inherits from one that says so has to say so itself.
     """
     once = len(set(config.actions)) == len(config.actions)
-    if "preempt" in config.actions and getattr(config.action_args.get("preempt"), "topology_aware", False):
+    if config.topology_aware:
         return False  # every job that is asked throws dice
     plugins = {option.plugin for tier in config.tiers for option in tier}
     return (

@@ -15,6 +15,7 @@ from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
 from strato.scheduler import thirdparty
 from strato.scheduler.actions import ACTIONS
+from strato.scheduler.actions.preempt import PreemptArgs
 from strato.scheduler.arguments import nearest, read_arguments
 from strato.scheduler.cache.usage import METRICS_TYPES
 from strato.scheduler.framework import TOGGLES, Plugin, points_of
@@ -103,6 +104,12 @@ class Config:
     def files(self) -> tuple[Path, ...]:
         """The files plugins come from."""
         return tuple(option.file for tier in self.tiers for option in tier if option.file is not None)
+
+    @property
+    def topology_aware(self) -> bool:
+        """Whether preemption chooses nodes as kube-scheduler does."""
+        args = self.action_args.get("preempt")
+        return "preempt" in self.actions and isinstance(args, PreemptArgs) and args.topology_aware
 
     @property
     def time_based(self) -> bool:
@@ -261,6 +268,7 @@ def _plugin(value: Any, where: str, base: Path, problems: list[Problem]) -> Plug
         return None
     given = value["arguments"] if value.get("arguments") is not None else {}
     args = _arguments(plugin.args_type, given, f"{where}.arguments", problems)
+    problems += [Problem(f"{where}.arguments.{key}", text) for key, text in plugin.contradictions(args)]
     return PluginOption(value["name"], plugin, args, toggles, file)
 
 

@@ -1,19 +1,31 @@
 """The plugin protocol: extension points, their toggles, and typed arguments.
 
-A plugin is one class whose overridden methods are its extension points. It is built anew for every session from its
-arguments and opened on it. Ordering points return sort keys (smaller first); filter and score points return arrays over
-rows of the `NodeTable`; votes are PERMIT, ABSTAIN, REJECT (spec scheduler-core 10).
+All that the scheduler asks of a plugin is declared on `Plugin`. A plugin is one class whose overridden methods are its
+extension points. It is built anew for every session from its arguments and opened on it. Ordering points return sort
+keys (smaller first); filter and score points return arrays over rows of the `NodeTable`; votes are PERMIT, ABSTAIN,
+REJECT (spec scheduler-core 10).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-import numpy.typing as npt
 
+from strato.scheduler import contract
+from strato.scheduler.contract import (
+    POINTS,
+    Evictor,
+    FloatArray,
+    ResourceTerm,
+    StaticScore,
+    Validity,
+    Verdicts,
+    order,
+    point,
+)
 from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
@@ -37,7 +49,6 @@ GANG_PREEMPT: Final = "gangpreempt"
 GANG_RECLAIM: Final = "gangreclaim"
 """Kinds of `Evictor`."""
 
-FloatArray = npt.NDArray[np.float64]
 SortKey = Any
 """Anything comparable; the one place where Any is honest: plugins choose numbers, tuples or text."""
 
@@ -70,106 +81,6 @@ TOGGLES: Final[dict[str, bool]] = {
 }
 """Toggle keys with their irregular spellings, and what an absent one means (spec scheduler-core 2.2)."""
 
-POINTS: Final[dict[str, tuple[str, ...]]] = {
-    "job_order": ("enableJobOrder",),
-    "sub_job_order": ("enabledSubJobOrder",),
-    "task_order": ("enableTaskOrder",),
-    "queue_order": ("enableQueueOrder",),
-    "victim_queue_order": (),
-    "filter": ("enablePredicate",),
-    "facet": (),
-    "filter_facet": ("enablePredicate",),
-    "score_facet": ("enableNodeOrder",),
-    "filter_task": ("enablePredicate",),
-    "filter_neighbours": ("enablePredicate",),
-    "pre_filter": ("enablePredicate",),
-    "static_scores": ("enableNodeOrder",),
-    "resource_terms": ("enableNodeOrder",),
-    "score": ("enableNodeOrder",),
-    "score_task": ("enableNodeOrder",),
-    "batch_score": ("enableNodeOrder",),
-    "proximity": ("enableNodeOrder",),
-    "hyper_node_order": ("enabledHyperNodeOrder",),
-    "hyper_node_gradient": ("enabledHyperNodeGradient",),
-    "preemptable": ("enablePreemptable",),
-    "reclaimable": ("enableReclaimable",),
-    "unified_evictable": (),
-    "overused": ("enabledOverused",),
-    "preemptive": ("enablePreemptive",),
-    "allocatable": ("enabledAllocatable",),
-    "simulate_allocatable": ("enabledAllocatable",),
-    "job_ready": ("enableJobReady",),
-    "sub_job_ready": ("enabledSubJobReady",),
-    "job_pipelined": ("enableJobPipelined",),
-    "sub_job_pipelined": ("enabledSubJobPipelined",),
-    "job_starving": ("enableJobStarving",),
-    "job_valid": (),
-    "job_enqueueable": ("enableJobEnqueued",),
-    "job_enqueued": ("enableJobEnqueued",),
-    "victim_tasks": ("enabledVictim",),
-    "on_place": (),
-    "on_remove": (),
-}
-"""Extension points, and the toggles any of which switches them on; none means always on."""
-
-
-class Verdicts(NamedTuple):
-    """Answer of a filter: per row 0 for yes, else 1 + index into ``reasons``."""
-
-    codes: npt.NDArray[np.uint8]
-    reasons: tuple[Reason, ...]
-
-    @classmethod
-    def reject_where(cls, rejected: npt.NDArray[np.bool_], reason: Reason) -> Verdicts:
-        """Reject the rows that are True, all for one reason."""
-        return cls(rejected.astype(np.uint8), (reason,))
-
-
-class ResourceTerm(NamedTuple):
-    """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
-
-    Attributes:
-        kind: ``kernels.LEAST`` (Kubernetes LeastAllocated), MOST, BALANCED, or PACK (weighted mean of the used fraction
-            after placing, over requested dimensions; 0 when one overflows).
-        weight: Factor of the term; terms are in [0, 100] times it.
-        weights: Weight by column; in PACK a negative one asks for the free fraction instead, with that weight.
-    """
-
-    kind: int
-    weight: float
-    weights: tuple[tuple[int, float], ...]
-
-
-class StaticScore(NamedTuple):
-    """A score that depends on the class and the node object only.
-
-    Attributes:
-        raw: float64 per row asked for.
-        weight: Factor.
-        normalise: Whether raw scores are stretched so that the best candidate has 100 (Kubernetes' default).
-        reverse: Whether a higher raw score is worse (then 100 minus the stretched one).
-    """
-
-    raw: FloatArray
-    weight: float
-    normalise: bool = False
-    reverse: bool = False
-
-
-class Validity(NamedTuple):
-    """Answer of ``job_valid`` when a job cannot run as it is."""
-
-    reason: str
-    message: str
-
-
-class Evictor(NamedTuple):
-    """Who evicts bundles: a job of a queue, by one of two actions, for a network domain."""
-
-    kind: str
-    job: Job
-    domain: int
-
 
 class Plugin:
     """Base of all plugins: every extension point with its contract; override the ones you need.
@@ -193,11 +104,19 @@ class Plugin:
     weighs_claims: ClassVar[bool] = False
     """Whether its `preemptable` compares whose claim is stronger, instead of guarding the pods it is asked about."""
 
+    limits_pods: ClassVar[bool] = False
+    """Whether with its `filter` nodes take no more pods than they say."""
+
     hierarchy: bool = False
     """Its ``enableHierarchy`` toggle."""
 
     def __init__(self, args: Any = None) -> None:
         self.args = args
+
+    @classmethod
+    def contradictions(cls, args: Any) -> Sequence[tuple[str, str]]:
+        """Return what in its arguments cannot go together, as keys and problems; such a configuration is refused."""
+        return ()
 
     def off_points(self) -> frozenset[str]:
         """Return extension points this configuration of the plugin does not answer although the class has them."""
@@ -215,70 +134,97 @@ class Plugin:
 
     # -- order: smaller keys first -------------------------------------------------------------------------------------
 
+    @order("enableJobOrder")
     def job_order(self, job: Job) -> SortKey:
         """Return a job's key among the jobs of its queue."""
 
+    @order("enableTaskOrder")
     def task_order(self, task: Task) -> SortKey:
         """Return a task's key within its job."""
 
+    @order("enableQueueOrder")
     def queue_order(self, queue: Queue) -> SortKey:
         """Return a queue's key."""
 
+    @order()
     def victim_queue_order(self, queue: Queue, preemptor: Queue) -> SortKey:
         """Return a queue's key among queues to take victims from."""
 
     # -- nodes ---------------------------------------------------------------------------------------------------------
 
+    @point("enablePredicate", check=contract.maybe(Reason))
     def pre_filter(self, task: Task) -> Reason | None:
         """Turn a task down before looking at nodes."""
 
+    @point("enablePredicate", check=contract.verdicts)
     def filter(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by class and node object only; the answer is kept until the node object changes."""
 
+    @point()
     def facet(self, task: Task) -> Hashable:
         """Return what ``filter_facet`` and ``score_facet`` look at besides the class: a queue's rule, an annotation.
 
         Tasks of one class and equal facets get the same answers, which are kept like those of ``filter``.
         """
 
+    @point("enablePredicate", check=contract.verdicts)
     def filter_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by class, facet and node object only; kept until the node object or the facet changes."""
 
+    @point("enableNodeOrder", check=contract.static)
     def score_facet(self, task: Task, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
         """Score rows by class, facet and node object only; kept until the node object or the facet changes."""
         return ()
 
+    @point("enablePredicate", check=contract.verdicts)
     def filter_task(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by what runs on them; asked again after every placement. None when it has nothing to say."""
 
+    @point("enablePredicate", check=contract.verdicts)
     def filter_neighbours(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Judge rows by the part of ``filter_task`` that preemption by score takes as it stands before it evicts.
 
         Volcano prepares these rules once per task, so that evictions cannot cure them; topology-aware preemption can.
         """
 
+    @point("enableNodeOrder", check=contract.static)
     def static_scores(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> Sequence[StaticScore]:
         """Score rows by class and node object only; kept until the node object changes."""
         return ()
 
+    @point("enableNodeOrder")
     def resource_terms(self) -> Sequence[ResourceTerm]:
         """Return the resource scores the kernel computes for this plugin."""
         return ()
 
+    @point("enableNodeOrder", check=contract.scores)
     def score(self, cls: TaskClass, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Score rows by class and what the row's columns hold; None when it has nothing to say."""
 
+    @point("enableNodeOrder", check=contract.scores)
     def score_task(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Score rows like ``score`` where the class is not all that counts; asked for every single task."""
 
+    @point("enableNodeOrder", check=contract.scores)
     def batch_score(self, task: Task, nodes: NodeTable, rows: Rows) -> FloatArray | None:
         """Score the candidate rows together (normalised by the plugin); asked for every single task."""
 
+    @point(check=contract.truth, left_out=lambda _: False)
+    def watches_pods(self, task: Task) -> bool:
+        """Whether what runs on nodes, or the task itself, counts for ``filter_task`` or the scores of this task.
+
+        Asked of plugins with ``filter_task``, ``score``, ``score_task`` or ``batch_score``. Tasks that nobody watches
+        are placed as batches by their class, without asking these points.
+        """
+        return True
+
     # -- network domains ----------------------------------------------------------------------------------------------
 
+    @point("enableNodeOrder")
     def proximity(self, task: Task) -> Proximity | None:
         """Return how network domains score for a task and its equals; asked before every batch."""
 
+    @point("enabledHyperNodeOrder", check=contract.domain_scores)
     def hyper_node_order(self, sub: SubJob, domains: Sequence[int], together: bool) -> FloatArray:
         """Score domains for a sub-job.
 
@@ -289,6 +235,7 @@ class Plugin:
         """
         return np.zeros(len(domains))
 
+    @point("enabledHyperNodeGradient")
     def hyper_node_gradient(self, part: Job | SubJob, root: int, purpose: str) -> Sequence[Sequence[int]]:
         """Return which domains inside ``root`` to try for a job or sub-job: groups in order, equals in each.
 
@@ -299,42 +246,52 @@ class Plugin:
         """
         return ((root,),)
 
+    @order("enabledSubJobOrder")
     def sub_job_order(self, sub: SubJob) -> SortKey:
         """Return a sub-job's key within its job."""
 
+    @point("enabledSubJobReady", check=contract.truth, left_out=lambda sub: sub.is_ready)
     def sub_job_ready(self, sub: SubJob) -> bool:
         """Whether a sub-job's placed tasks suffice."""
         return True
 
+    @point(check=contract.at_least_one)
     def missing_until_sub_ready(self, sub: SubJob) -> int:
         """Return a lower bound, at least 1, of tasks to place before ``sub_job_ready`` may turn true."""
         return 1
 
+    @point("enabledSubJobPipelined", check=contract.vote)
     def sub_job_pipelined(self, sub: SubJob) -> int:
         """Vote whether a sub-job that only got promises may keep them."""
         return ABSTAIN
 
     # -- queues and jobs -----------------------------------------------------------------------------------------------
 
+    @point("enabledOverused", check=contract.truth)
     def overused(self, queue: Queue) -> bool:
         """Whether a queue has all it deserves; it gets nothing more in this cycle."""
         return False
 
+    @point("enabledAllocatable", check=contract.count)
     def allocatable(self, queue: Queue, task: Task, count: int) -> int:
         """Return how many of ``count`` tasks equal to ``task`` the queue may still take, one after the other."""
         return count
 
+    @point("enablePreemptive", check=contract.truth)
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether a queue may take from others for these tasks."""
         return True
 
+    @point(check=contract.maybe(Validity))
     def job_valid(self, job: Job) -> Validity | None:
         """Say why a job cannot run as it is; None when it can."""
 
+    @point("enableJobReady", check=contract.truth, left_out=lambda job: job.is_ready)
     def job_ready(self, job: Job) -> bool:
         """Whether the job's placed tasks may be bound."""
         return True
 
+    @point(check=contract.at_least_one)
     def missing_until_ready(self, job: Job, role: str) -> int:
         """Return a lower bound, at least 1, of tasks of a role to place before ``job_ready`` may turn true.
 
@@ -342,64 +299,74 @@ class Plugin:
         """
         return 1
 
+    @point("enableJobPipelined", check=contract.vote)
     def job_pipelined(self, job: Job) -> int:
         """Vote whether a job that only got promises may keep them."""
         return ABSTAIN
 
+    @point("enableJobStarving", check=contract.truth, left_out=lambda _: True)
     def job_starving(self, job: Job) -> bool:
         """Whether a job may take from others."""
         return False
 
+    @point("enableJobEnqueued", check=contract.vote)
     def job_enqueueable(self, job: Job) -> int:
         """Vote whether a waiting job may enter its queue."""
         return ABSTAIN
 
+    @point("enableJobEnqueued")
     def job_enqueued(self, job: Job) -> None:
         """Note that a job entered its queue."""
 
     # -- victims -------------------------------------------------------------------------------------------------------
 
+    @point("enablePreemptable", check=contract.victims)
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Return the candidates that may make room for ``preemptor`` within the queue, and a vote."""
         return (), ABSTAIN
 
+    @point("enableReclaimable", check=contract.victims)
     def reclaimable(self, reclaimer: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Return the candidates that may make room for a task of another queue, and a vote."""
         return (), ABSTAIN
 
+    @point(check=contract.victims)
     def unified_evictable(self, evictor: Evictor, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Return the candidates that may make room for a whole job, and a vote."""
         return (), ABSTAIN
 
+    @point("enabledVictim", check=contract.tasks)
     def victim_tasks(self, tasks: Sequence[Task]) -> Sequence[Task]:
         """Return tasks to evict for reasons of the plugin's own (action shuffle)."""
         return ()
 
     # -- events --------------------------------------------------------------------------------------------------------
 
+    @point()
     def on_place(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Note that tasks got or were promised places; sums in `Job` and `Queue` are current without this."""
 
+    @point()
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Note that tasks lost their places (evicted or undone)."""
 
 
-def answers(plugin: Plugin, point: str) -> bool:
+def answers(plugin: Plugin, name: str) -> bool:
     """Whether a plugin's class (and configuration) answers an extension point."""
-    return _has(type(plugin), point) and point not in plugin.off_points()
+    return _has(type(plugin), name) and name not in plugin.off_points()
 
 
 def points_of(plugin: type[Plugin], toggles: Mapping[str, bool]) -> frozenset[str]:
     """Return the extension points that a plugin's class answers and its toggles leave on."""
     return frozenset(
-        point
-        for point, switches in POINTS.items()
-        if _has(plugin, point) and (not switches or any(toggles[switch] for switch in switches))
+        name
+        for name, found in POINTS.items()
+        if _has(plugin, name) and (not found.toggles or any(toggles[toggle] for toggle in found.toggles))
     )
 
 
-def _has(plugin: type[Plugin], point: str) -> bool:
-    return getattr(plugin, point, None) is not getattr(Plugin, point, None)
+def _has(plugin: type[Plugin], name: str) -> bool:
+    return getattr(plugin, name) is not getattr(Plugin, name)
 
 
 def how_many_fit(free: Sequence[float] | Vector | FloatArray, needs: Iterable[tuple[int, int]], count: int) -> int:
@@ -407,3 +374,27 @@ def how_many_fit(free: Sequence[float] | Vector | FloatArray, needs: Iterable[tu
     for column, need in needs:
         count = min(count, max(0, math.floor(float(free[column]) / need)))
     return count
+
+
+__all__ = [
+    "ABSTAIN",
+    "ALLOCATE",
+    "EVICT",
+    "GANG_PREEMPT",
+    "GANG_RECLAIM",
+    "PERMIT",
+    "POINTS",
+    "REJECT",
+    "TOGGLES",
+    "Evictor",
+    "FloatArray",
+    "Plugin",
+    "ResourceTerm",
+    "SortKey",
+    "StaticScore",
+    "Validity",
+    "Verdicts",
+    "answers",
+    "how_many_fit",
+    "points_of",
+]

@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from operator import attrgetter, itemgetter
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -51,7 +52,14 @@ _BY_PODS = ("filter_task", "score", "score_task", "batch_score")
 VictimFn = Callable[[Task, Sequence[Task]], tuple[Sequence[Task], int]]
 
 
-class _Tiers(dict[str, list[list[Fn]]]):
+class _Answering(NamedTuple):
+    """A plugin, and its answer to an extension point."""
+
+    plugin: Plugin
+    answer: Fn
+
+
+class _Tiers(dict[str, list[list[_Answering]]]):
     """By extension point and tier who answers there, worked out when it is asked for: most points never are.
 
     Args:
@@ -64,26 +72,24 @@ class _Tiers(dict[str, list[list[Fn]]]):
         self._guard = guard
         self._opened = opened
 
-    def __missing__(self, point: str) -> list[list[Fn]]:
+    def __missing__(self, point: str) -> list[list[_Answering]]:
         wrap = self._guard.wrap
-        answering: list[list[Fn]] = []
-        for tier in self._opened:
-            fns = [wrap(plugin, point) for plugin, points in tier if point in points]
-            if fns:
-                answering.append(fns)
-        self[point] = answering
-        return answering
+        asked = [
+            [_Answering(plugin, wrap(plugin, point)) for plugin, on in tier if point in on] for tier in self._opened
+        ]
+        found = self[point] = [tier for tier in asked if tier]
+        return found
 
 
 class _Flat(dict[str, list[Fn]]):
-    """By extension point who answers there, whatever the tier."""
+    """By extension point the answers there, whatever the tier."""
 
-    def __init__(self, tiers: Mapping[str, list[list[Fn]]]) -> None:
+    def __init__(self, tiers: Mapping[str, list[list[_Answering]]]) -> None:
         super().__init__()
         self._tiers = tiers
 
     def __missing__(self, point: str) -> list[Fn]:
-        found = self[point] = [fn for fns in self._tiers[point] for fn in fns]
+        found = self[point] = [fn for tier in self._tiers[point] for _, fn in tier]
         return found
 
 
@@ -185,7 +191,7 @@ class Session:
         guard = self.guard
         made = [[(option, guard.make(option)) for option in tier] for tier in config.tiers]
         for _, plugin in (pair for plugins in made for pair in plugins):
-            if plugin is not None and type(plugin).resources is not Plugin.resources:
+            if plugin is not None:
                 for name in guard.call(plugin, "resources", otherwise=()):
                     self.world.column(name)
         opened: list[list[tuple[Plugin, Collection[str]]]] = []
@@ -195,7 +201,7 @@ class Session:
                 if plugin is not None and self._open(option, plugin):
                     off = plugin.off_points()
                     opened[-1].append((plugin, option.points - off if off else option.points))
-        self.tiers: Mapping[str, list[list[Fn]]] = _Tiers(guard, opened)
+        self.tiers: Mapping[str, list[list[_Answering]]] = _Tiers(guard, opened)
         flat: dict[str, list[Fn]] = _Flat(self.tiers)
         shards = self.world.shards
         if shards.mode == HARD:
@@ -254,43 +260,42 @@ class Session:
     @cached_property
     def kernel_flags(self) -> int:
         """What the kernels that place tasks are told whatever they place."""
-        limited = any(getattr(fn.__self__, "limits_pods", False) for fn in self._flat["filter"])  # type: ignore[attr-defined] # bound methods
-        return kernels.LIMIT_PODS if limited else 0
+        return kernels.LIMIT_PODS if any(plugin.limits_pods for plugin in self._asked("filter")) else 0
 
     @cached_property
     def queue_keys_move(self) -> bool:
         """Whether placing for one queue changes where others stand, since they share ancestors."""
-        return any(fn.__self__.hierarchy for fn in self._flat["queue_order"])  # type: ignore[attr-defined] # bound methods
+        return any(plugin.hierarchy for plugin in self._asked("queue_order"))
 
     @property
     def places_alike(self) -> bool:
         """Whether tasks of one class and facet that are placed in a row may go anywhere, wherever others went."""
         return self.search is None and not self._flat["proximity"]
 
-    @cached_property
-    def _missing(self) -> list[Fn]:
-        return [self.guard.wrap(fn.__self__, "missing_until_ready") for fn in self._flat["job_ready"]]  # type: ignore[attr-defined] # bound methods
+    def _asked(self, point: str) -> list[Plugin]:
+        """Return the plugins that answer an extension point."""
+        return [plugin for tier in self.tiers[point] for plugin, _ in tier]
 
     @cached_property
-    def _watchers(self) -> list[Fn | None]:
-        looking = {getattr(fn, "__self__", None) for point in _BY_PODS for fn in self._flat[point]}
-        return [
-            self.guard.wrap(plugin, "watches_pods") if hasattr(plugin, "watches_pods") else None
-            for plugin in self.plugins
-            if plugin in looking
-        ]
+    def _missing(self) -> list[Fn]:
+        return [self.guard.wrap(plugin, "missing_until_ready") for plugin in self._asked("job_ready")]
+
+    @cached_property
+    def _watchers(self) -> list[Fn]:
+        looking = {plugin for point in _BY_PODS for plugin in self._asked(point)}
+        return [self.guard.wrap(plugin, "watches_pods") for plugin in self.plugins if plugin in looking]
 
     @cached_property
     def _job_keys(self) -> list[Callable[[Sequence[Any]], list[Any]]]:
-        return [self.guard.wrap_each(fn.__self__, "job_order") for fn in self._flat["job_order"]]  # type: ignore[attr-defined] # bound methods
+        return [self.guard.wrap_each(plugin, "job_order") for plugin in self._asked("job_order")]
 
     @cached_property
     def _task_keys(self) -> list[Callable[[Sequence[Any]], list[Any]]]:
-        return [self.guard.wrap_each(fn.__self__, "task_order") for fn in self._flat["task_order"]]  # type: ignore[attr-defined] # bound methods
+        return [self.guard.wrap_each(plugin, "task_order") for plugin in self._asked("task_order")]
 
     @cached_property
     def _missing_sub(self) -> list[Fn]:
-        return [self.guard.wrap(fn.__self__, "missing_until_sub_ready") for fn in self._flat["sub_job_ready"]]  # type: ignore[attr-defined] # bound methods
+        return [self.guard.wrap(plugin, "missing_until_sub_ready") for plugin in self._asked("sub_job_ready")]
 
     def _open(self, option: PluginOption, plugin: Plugin) -> bool:
         """Open a plugin; return whether it takes part."""
@@ -442,7 +447,7 @@ class Session:
         if task.cls.uses_claims:
             return True
         for watches in self._watchers:  # noqa: SIM110 -- asked for every job of a burst, as a generator half as fast
-            if watches is None or watches(task):
+            if watches(task):
                 return True
         return False
 
@@ -601,9 +606,9 @@ class Session:
         return self._vote("job_enqueueable", job)
 
     def _vote(self, point: str, job: Job | SubJob) -> bool:
-        for fns in self.tiers[point]:
+        for tier in self.tiers[point]:
             permitted = False
-            for fn in fns:
+            for _, fn in tier:
                 vote = fn(job)
                 if vote <= REJECT:
                     return False
@@ -619,8 +624,8 @@ class Session:
 
     def job_starving(self, job: Job) -> bool:
         """Whether a job may take from others (the first tier that has an opinion must agree)."""
-        for fns in self.tiers["job_starving"]:
-            return all(fn(job) for fn in fns)
+        for tier in self.tiers["job_starving"]:
+            return all(fn(job) for _, fn in tier)
         return False
 
     # -- victims -------------------------------------------------------------------------------------------------------
@@ -636,8 +641,8 @@ class Session:
         nobody gives up anything to anybody.
         """
         left = list(candidates)
-        for fn in self._flat["preemptable"]:
-            if left and not fn.__self__.weighs_claims:  # type: ignore[attr-defined] # bound methods
+        for plugin, fn in chain.from_iterable(self.tiers["preemptable"]):
+            if left and not plugin.weighs_claims:
                 chosen, vote = fn(task, left)
                 left = list(chosen) if vote else left
         return left
@@ -653,8 +658,8 @@ class Session:
     def _victims(self, point: str, evictor: Task | Evictor, candidates: Sequence[Task]) -> list[Task]:
         """Combine the plugins' victims (spec scheduler-core 10.1, with its quirks)."""
         victims: list[Task] | None = None
-        for fns in self.tiers[point]:
-            for fn in fns:
+        for tier in self.tiers[point]:
+            for _, fn in tier:
                 chosen, vote = fn(evictor, candidates)
                 if vote == 0:
                     continue
@@ -672,8 +677,8 @@ class Session:
 
     def victim_tasks(self, tasks: Sequence[Task]) -> list[Task]:
         """Return the union of the first tier that names tasks to evict."""
-        for fns in self.tiers["victim_tasks"]:
-            union = {task.key: task for fn in fns for task in fn(tasks)}
+        for tier in self.tiers["victim_tasks"]:
+            union = {task.key: task for _, fn in tier for task in fn(tasks)}
             if union:
                 return list(union.values())
         return []

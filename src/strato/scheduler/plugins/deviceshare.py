@@ -68,21 +68,22 @@ class DeviceShareArgs:
     rules: tuple[Mapping[str, str], ...] = arg("deviceshare.GPUExclusiveRules", (), read=_rules)
     """Label maps: two pods that match one do not share a card."""
 
-    def contradictions(self) -> list[tuple[str, str]]:
-        """Return what cannot be switched on together."""
-        found = []
-        if self.gpu_sharing and self.gpu_number:
-            found.append(("deviceshare.GPUNumberEnable", "excludes deviceshare.GPUSharingEnable"))
-        if self.vgpu and (self.gpu_sharing or self.gpu_number):
-            found.append(("deviceshare.VGPUEnable", "excludes deviceshare.GPUSharingEnable and GPUNumberEnable"))
-        return found
-
 
 class DeviceShare(Plugin):
     """Keep count of every card's memory and cores."""
 
     name = "deviceshare"
     args_type = DeviceShareArgs
+
+    @classmethod
+    def contradictions(cls, args: DeviceShareArgs) -> Sequence[tuple[str, str]]:
+        """Only one way of giving cards can be switched on."""
+        found = []
+        if args.gpu_sharing and args.gpu_number:
+            found.append(("deviceshare.GPUNumberEnable", "excludes deviceshare.GPUSharingEnable"))
+        if args.vgpu and (args.gpu_sharing or args.gpu_number):
+            found.append(("deviceshare.VGPUEnable", "excludes deviceshare.GPUSharingEnable and GPUNumberEnable"))
+        return found
 
     def off_points(self) -> frozenset[str]:
         """Scores are off unless they have a weight."""

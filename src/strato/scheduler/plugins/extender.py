@@ -40,19 +40,6 @@ _ANSWER_LIMIT: Final = 10 << 20
 _JSON: Final = (("Content-Type", "application/json"),)
 _REST: Final = 10.0
 """After a request that failed, times what it took, during which nothing is asked."""
-_POINT_VERBS: Final = {
-    "filter_task": "predicate",
-    "batch_score": "prioritize",
-    "preemptable": "preemptable",
-    "reclaimable": "reclaimable",
-    "overused": "queue_overused",
-    "job_enqueueable": "job_enqueueable",
-    "job_enqueued": "job_enqueued",
-    "job_ready": "job_ready",
-    "on_place": "allocate",
-    "on_remove": "deallocate",
-}
-"""By extension point, the field with its verb."""
 
 
 def _names(value: Any) -> frozenset[str]:
@@ -112,11 +99,25 @@ class Extender(Plugin):
     args_type = ExtenderArgs
     time_based = True
 
+    def __init__(self, args: ExtenderArgs) -> None:
+        super().__init__(args)
+        self._refused = False
+        self._verbs = {
+            "filter_task": args.predicate,
+            "batch_score": args.prioritize,
+            "preemptable": args.preemptable,
+            "reclaimable": args.reclaimable,
+            "overused": args.queue_overused,
+            "job_enqueueable": args.job_enqueueable,
+            "job_enqueued": args.job_enqueued,
+            "job_ready": args.job_ready,
+            "on_place": args.allocate,
+            "on_remove": args.deallocate,
+        }
+
     def off_points(self) -> frozenset[str]:
         """What has no verb, and everything when the session could not be opened there."""
-        if getattr(self, "_refused", False):
-            return frozenset(_POINT_VERBS)
-        return frozenset(point for point, field in _POINT_VERBS.items() if not getattr(self.args, field))
+        return frozenset(point for point, verb in self._verbs.items() if self._refused or not verb)
 
     def open(self, ssn: Session) -> None:
         """Tell the extender what there is."""
@@ -125,7 +126,6 @@ class Extender(Plugin):
         self._spent = 0.0
         self._name = f"{self.name} {self.args.prefix}"
         self._silent = ssn.now < world.memory.setdefault(self._name, Health()).rests_until
-        self._refused = False
         if not self.args.session_open:
             return
         rows = [row for row, node in enumerate(world.nodes.facts) if node is not None]

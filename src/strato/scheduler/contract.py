@@ -1,0 +1,260 @@
+"""What extension points are: how they are declared on `Plugin`, what they may answer, what counts when one fails.
+
+`Plugin` itself, where each has its contract, is in `strato.scheduler.framework`, which also offers the types from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler.cache.tasks import Task
+from strato.scheduler.reporting.reasons import Reason
+
+if TYPE_CHECKING:
+    from strato.scheduler.cache.jobs import Job
+
+FloatArray = npt.NDArray[np.float64]
+Fn = Callable[..., Any]
+Check = Callable[[Any, Sequence[Any]], Any]
+"""Takes an answer and the arguments it was given for; returns the answer as it counts, or raises `WrongAnswer`."""
+_Method = TypeVar("_Method", bound=Callable[..., Any])
+
+
+class Point(NamedTuple):
+    """One extension point.
+
+    Attributes:
+        toggles: Any of these switches it on; none means that it always is.
+        check: Checks the answers of plugins that are not ours.
+        left_out: Answers for a plugin that failed; the base class's own answer does where this is None.
+        orders: Whether it returns sort keys.
+    """
+
+    toggles: tuple[str, ...]
+    check: Check | None
+    left_out: Fn | None
+    orders: bool
+
+
+POINTS: Final[dict[str, Point]] = {}
+"""Every extension point of `Plugin` by name."""
+
+
+def point(*toggles: str, check: Check | None = None, left_out: Fn | None = None) -> Callable[[_Method], _Method]:
+    """Declare a method as an extension point; see `Point`."""
+    return _declare(Point(toggles, check, left_out, orders=False))
+
+
+def order(*toggles: str) -> Callable[[_Method], _Method]:
+    """Declare a method as an extension point that returns sort keys; a plugin that failed tells nobody apart."""
+    return _declare(Point(toggles, None, lambda *_: EQUAL, orders=True))
+
+
+def _declare(found: Point) -> Callable[[_Method], _Method]:
+    def declare(method: _Method) -> _Method:
+        POINTS[method.__name__] = found
+        return method
+
+    return declare
+
+
+class _Equal:
+    """A sort key that is equal to every other, of whatever type."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    __gt__ = __le__ = __ge__ = __lt__
+    __hash__ = None  # type: ignore[assignment] # equal to everything, so no hash is right
+
+
+EQUAL: Final = _Equal()
+
+
+# -- answers -----------------------------------------------------------------------------------------------------------
+
+
+class Verdicts(NamedTuple):
+    """Answer of a filter: per row 0 for yes, else 1 + index into ``reasons``."""
+
+    codes: npt.NDArray[np.uint8]
+    reasons: tuple[Reason, ...]
+
+    @classmethod
+    def reject_where(cls, rejected: npt.NDArray[np.bool_], reason: Reason) -> Verdicts:
+        """Reject the rows that are True, all for one reason."""
+        return cls(rejected.astype(np.uint8), (reason,))
+
+
+class ResourceTerm(NamedTuple):
+    """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
+
+    Attributes:
+        kind: ``kernels.LEAST`` (Kubernetes LeastAllocated), MOST, BALANCED, or PACK (weighted mean of the used fraction
+            after placing, over requested dimensions; 0 when one overflows).
+        weight: Factor of the term; terms are in [0, 100] times it.
+        weights: Weight by column; in PACK a negative one asks for the free fraction instead, with that weight.
+    """
+
+    kind: int
+    weight: float
+    weights: tuple[tuple[int, float], ...]
+
+
+class StaticScore(NamedTuple):
+    """A score that depends on the class and the node object only.
+
+    Attributes:
+        raw: float64 per row asked for.
+        weight: Factor.
+        normalise: Whether raw scores are stretched so that the best candidate has 100 (Kubernetes' default).
+        reverse: Whether a higher raw score is worse (then 100 minus the stretched one).
+    """
+
+    raw: FloatArray
+    weight: float
+    normalise: bool = False
+    reverse: bool = False
+
+
+class Validity(NamedTuple):
+    """Answer of ``job_valid`` when a job cannot run as it is."""
+
+    reason: str
+    message: str
+
+
+class Evictor(NamedTuple):
+    """Who evicts bundles: a job of a queue, by one of two actions, for a network domain."""
+
+    kind: str
+    job: Job
+    domain: int
+
+
+# -- checks of answers -------------------------------------------------------------------------------------------------
+
+
+class WrongAnswer(TypeError):
+    """A plugin returned something that its extension point does not allow."""
+
+
+def checked(fn: Fn, found: Point) -> Fn:
+    """Return an extension point's function with its answers checked."""
+    if found.orders:
+        return _ordered(fn)
+    if found.check is None:
+        return fn
+    check = found.check
+    return lambda *args: check(fn(*args), args)
+
+
+def _ordered(fn: Fn) -> Fn:
+    """Demand sort keys that compare with each other: all numbers, all text, or all tuples."""
+    family: list[type] = []
+
+    def call(*args: Any) -> Any:
+        key = fn(*args)
+        kind = float if isinstance(key, int | float | np.number) else type(key)
+        if not family and kind in (float, str, tuple):
+            family.append(kind)
+        elif kind not in family:
+            raise WrongAnswer(f"sort keys must all be numbers, all text or all tuples, not {key!r}")
+        return key
+
+    return call
+
+
+def verdicts(answer: Any, args: Sequence[Any]) -> Any:
+    """Demand None, or verdicts with a code for each row."""
+    if answer is None:
+        return None
+    if not isinstance(answer, Verdicts) or np.shape(answer.codes) != (len(args[-1]),):
+        raise WrongAnswer(
+            f"must return None or Verdicts with one code for each of {len(args[-1])} rows, not {answer!r}"
+        )
+    if len(answer.codes) and int(answer.codes.max()) > len(answer.reasons):
+        raise WrongAnswer(f"code {int(answer.codes.max())} names no reason; there are {len(answer.reasons)}")
+    return answer
+
+
+def scores(answer: Any, args: Sequence[Any]) -> Any:
+    """Demand None, or a number for each row."""
+    return None if answer is None else _numbers(answer, len(args[-1]), "None or one finite number for each of {} rows")
+
+
+def domain_scores(answer: Any, args: Sequence[Any]) -> Any:
+    """Demand a number for each domain."""
+    return _numbers(answer, len(args[1]), "one finite number for each of {} domains")
+
+
+def _numbers(answer: Any, count: int, wanted: str) -> FloatArray:
+    numbers = np.asarray(answer, np.float64)
+    if numbers.shape != (count,) or not np.isfinite(numbers).all():
+        raise WrongAnswer(f"must return {wanted.format(count)}, not {answer!r}")
+    return numbers
+
+
+def static(answer: Any, args: Sequence[Any]) -> Any:
+    """Demand static scores with a number for each row."""
+    found = tuple(answer)
+    if not all(isinstance(score, StaticScore) for score in found):
+        raise WrongAnswer(f"must return a sequence of StaticScore, not {answer!r}")
+    return tuple(score._replace(raw=scores(score.raw, args)) for score in found)
+
+
+def vote(answer: Any, _: Sequence[Any]) -> int:
+    """Demand a vote."""
+    if not isinstance(answer, int | np.integer):
+        raise WrongAnswer(f"must return PERMIT, ABSTAIN or REJECT, not {answer!r}")
+    return int(answer)
+
+
+def count(answer: Any, args: Sequence[Any]) -> int:
+    """Demand how many of the tasks asked about are allowed."""
+    if not isinstance(answer, int | np.integer):
+        raise WrongAnswer(f"must return how many tasks are allowed, not {answer!r}")
+    most: int = args[2]
+    return max(0, min(int(answer), most))
+
+
+def at_least_one(answer: Any, _: Sequence[Any]) -> int:
+    """Demand a number; less than one counts as one."""
+    return max(1, int(answer))
+
+
+def victims(answer: Any, args: Sequence[Any]) -> Any:
+    """Demand tasks, and a vote."""
+    chosen, said = answer
+    return tasks(chosen, args), vote(said, args)
+
+
+def tasks(answer: Any, _: Sequence[Any]) -> list[Task]:
+    """Demand tasks."""
+    found = list(answer)
+    if not all(isinstance(task, Task) for task in found):
+        raise WrongAnswer(f"must return tasks, not {answer!r}")
+    return found
+
+
+def maybe(wanted: type) -> Check:
+    """Demand None, or an instance of a class."""
+
+    def check(answer: Any, _: Sequence[Any]) -> Any:
+        if answer is not None and not isinstance(answer, wanted):
+            raise WrongAnswer(f"must return None or {wanted.__name__}, not {answer!r}")
+        return answer
+
+    return check
+
+
+def truth(answer: Any, _: Sequence[Any]) -> bool:
+    """Take anything as true or false."""
+    return bool(answer)
