@@ -11,6 +11,8 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from strato.cli.memory import give_back
+from strato.clock import SystemClock
 from strato.errors import StratoError
 
 _log = logging.getLogger(__name__)
@@ -104,6 +106,10 @@ def run_loop(main: Callable[[], Awaitable[None]]) -> None:
     collect_rarely()
 
     async def entry() -> None:
-        await main()
+        giving_back = asyncio.create_task(give_back(SystemClock()), name="memory")
+        try:
+            await main()
+        finally:
+            giving_back.cancel()
 
     uvloop.run(entry())
