@@ -9,6 +9,7 @@ import time
 CAMPAIGNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("fuzz", ("--count", "1000000")),
     ("flood", ("--count", "1400")),
+    ("goes", ("--objects", "100000")),
     ("openapi_fuzz", ("--count", "50000")),
     ("breakout", ("--count", "20")),
     ("damage", ("--count", "1000")),

@@ -14,6 +14,7 @@ import pytest
 
 from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock
+from strato.server.api import ApiServer
 from strato.server.embedded import open_server
 from strato.server.flowcontrol.apart import Computation
 
@@ -116,3 +117,55 @@ async def test_what_is_deleted_meanwhile_is_not_written_again() -> None:
     gone = await server.handle(_asked("DELETE", f"{MAPS}/large", {}))
     assert gone.status == 200
     assert (await long).status == 404
+
+
+PODS = "/api/v1/namespaces/default/pods"
+MANY = 600
+
+
+async def _with_pods() -> ApiServer:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    ready = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+    for number in range(MANY):
+        metadata = {"name": f"p{number}", "labels": {"a": "b"}}
+        assert (await server.handle(_asked("POST", PODS, {"metadata": metadata, "spec": spec}))).status == 201
+        await server.handle(_asked("PATCH", f"{PODS}/p{number}/status", ready, "application/merge-patch+json"))
+    return server
+
+
+async def test_evictions_at_the_same_time_take_no_more_than_the_budget_has() -> None:
+    server = await _with_pods()
+    budget = {
+        "metadata": {"name": "b"},
+        "spec": {"minAvailable": MANY - 2, "selector": {"matchLabels": {"a": "b"}}},
+    }
+    await server.handle(_asked("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget))
+    before = server.state.flows.dispatcher.slices
+    evictions = [
+        server.handle(_asked("POST", f"{PODS}/p{number}/eviction", {"metadata": {"name": f"p{number}"}}))
+        for number in range(5)
+    ]
+    answers = await asyncio.gather(*evictions)
+    assert sorted(answer.status for answer in answers) == [201, 201, 429, 429, 429]
+    assert server.state.flows.dispatcher.slices - before >= 10, "pods were looked at in turn"
+
+
+@pytest.mark.parametrize("sort", ["pods", "persistentvolumeclaims"])
+async def test_objects_made_at_the_same_time_get_no_more_than_the_quota_has(sort: str) -> None:
+    server = await _with_pods()
+    path = f"/api/v1/namespaces/default/{sort}"
+    spec: dict[str, Any] = {"containers": [{"name": "c", "image": "i"}]}
+    hard = {"pods": str(MANY + 2)}
+    if sort != "pods":
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        for number in range(MANY):
+            await server.handle(_asked("POST", path, {"metadata": {"name": f"c{number}"}, "spec": spec}))
+        hard = {"requests.storage": f"{MANY + 2}Gi"}
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+    await server.handle(_asked("POST", "/api/v1/namespaces/default/resourcequotas", quota))
+    before = server.state.flows.dispatcher.slices
+    made = [server.handle(_asked("POST", path, {"metadata": {"name": f"n{n}"}, "spec": spec})) for n in range(5)]
+    answers = await asyncio.gather(*made)
+    assert sorted(answer.status for answer in answers) == [201, 201, 403, 403, 403]
+    assert server.state.flows.dispatcher.slices - before >= 10, "they were counted in turn"

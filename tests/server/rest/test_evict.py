@@ -9,7 +9,7 @@ import pytest
 
 from strato.clock import VirtualClock
 from strato.server.embedded import in_memory_server
-from strato.server.rest.evict import Room, room_for
+from strato.server.rest.evict import Covered, Room, is_healthy, room_for
 from tests.server.asking import MERGE, Client
 
 CORE, POLICY = "/api/v1/namespaces/default", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -39,7 +39,7 @@ def pods(ready: int, unready: int = 0, leaving: int = 0) -> list[dict[str, Any]]
     ],
 )
 def test_room(spec: dict[str, Any], alike: list[dict[str, Any]], expected: int, room: Room) -> None:
-    assert room_for(spec, alike, expected) == room
+    assert room_for(spec, [Covered(is_healthy(pod), None) for pod in alike], expected) == room
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from strato.errors import StratoError
 
 CALL_LIMIT = 1_000_000
 """What one evaluation may cost."""
-OBJECT_LIMIT = 2_000_000
+OBJECT_LIMIT = 10_000_000
 """What all rules of one object may cost together."""
 _EXCEEDED = "operation cancelled: actual cost limit exceeded"
 _FREE = 64

@@ -129,8 +129,8 @@ class Deleter:
     ) -> tuple[bytes, bool]:
         """Mark or remove an object; return its last state and whether it is gone."""
         key = object_key(kind, target.namespace, target.name)
-        obj = _decode(encode(old))
-        metadata = obj["metadata"]
+        metadata = {**old["metadata"]}
+        obj = {**old, "metadata": metadata}
         _set_propagation(metadata, options, orphans=strategy_of_kind(kind).orphans)
         grace = _grace_seconds(kind, obj, options)
         now = self._state.clock.now()

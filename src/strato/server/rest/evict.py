@@ -6,15 +6,17 @@ What a budget allows is counted when it is asked for; nothing keeps it in the bu
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.selectors import from_label_selector
+from strato.api.selectors import Selector, from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.status import not_found
 from strato.api.wire import Request, Response
@@ -22,11 +24,14 @@ from strato.clock import format_time
 from strato.errors import BadRequest, Cause, TooManyRequests
 from strato.server import objects
 from strato.server.fields import labels_of
+from strato.server.flowcontrol.dispatch import Steps
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.delete import FINISHED, Deleter, check_delete_options, check_preconditions, dry_run
+from strato.server.rest.gathering import are_many, gathered
+from strato.server.rest.longwork import Changed, answered
 from strato.server.rest.state import State, object_key
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -39,12 +44,24 @@ class Evictor:
     def __init__(self, state: State, deleter: Deleter) -> None:
         self._state, self._deleter = state, deleter
 
-    def evict(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def evict(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Delete a pod unless a disruption budget is used up.
 
         Raises:
             TooManyRequests: One is; says what it needs and has.
         """
+        budgets = self._state.bucket(catalog.PODDISRUPTIONBUDGET).objects
+        return answered(
+            self._state,
+            request,
+            served.kind,
+            target.name,
+            None,
+            lambda: self._evicting(request, target, served),
+            looks_at_many=bool(budgets) and are_many(self._state, served.kind, target.namespace),
+        )
+
+    def _evicting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
         eviction = objects.read_typed(_EVICTION, request)
         named = eviction["metadata"].get("name") or target.name
@@ -56,11 +73,14 @@ class Evictor:
             request = dry_run(request)
         elif request.query:
             storing.check_options(request, "CreateOptions")
+        body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
         pod = self._state.require(kind, target.namespace, target.name)
         self._state.rights.check(storing.question(request, target, kind, "CREATE", eviction, pod), target.name)
         phase = pod.get("status", {}).get("phase")
         if phase not in (*FINISHED, "Pending") and not pod["metadata"].get("deletionTimestamp"):
-            self._check_budgets(target.namespace, pod)
+            yield from self._check_budgets(target.namespace, pod)
+        if self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name)) is not body:
+            raise Changed
         check_preconditions(kind, target.name, options, pod)
         if pod["spec"].get("nodeName") and phase not in FINISHED:
             pod = self._mark(request, kind, target, pod)
@@ -92,16 +112,15 @@ class Evictor:
             raise not_found(kind, target.name)
         return latest
 
-    def _check_budgets(self, namespace: str, pod: Json) -> None:
+    def _check_budgets(self, namespace: str, pod: Json) -> Steps[None]:
         labels = pod["metadata"].get("labels") or {}
-        for budget in self._state.iterate(catalog.PODDISRUPTIONBUDGET, namespace):
+        for budget in self._state.list(catalog.PODDISRUPTIONBUDGET, namespace):
             selector = from_label_selector(msgspec.convert(budget["spec"].get("selector") or {}, LabelSelector))
             if not selector.matches(labels):
                 continue
-            bucket = self._state.bucket(catalog.POD)
-            bodies = (bucket.objects[key].body for key in bucket.keys(f"{namespace}/"))
-            alike = [_decode(body) for body in bodies if selector.matches(labels_of(body))]
-            room = room_for(budget["spec"], alike, self._expected(alike))
+            found = yield from gathered(self._state, catalog.POD, namespace, partial(_covered, selector))
+            covered = list(found.values())
+            room = room_for(budget["spec"], covered, self._expected(namespace, covered))
             if not room.lets_go(is_healthy(pod), budget["spec"].get("unhealthyPodEvictionPolicy")):
                 name = budget["metadata"]["name"]
                 text = f"The disruption budget {name} needs {room.needed} healthy pods and has {room.healthy} currently"
@@ -110,27 +129,49 @@ class Evictor:
                     causes=[Cause("DisruptionBudget", text)],
                 )
 
-    def _expected(self, pods: Iterable[Json]) -> int:
+    def _expected(self, namespace: str, pods: Iterable[Covered]) -> int:
         """Return how many pods there should be: what their owners ask for, and one for each without such an owner."""
-        owners: dict[str, int] = {}
-        alone = 0
-        for pod in pods:
-            owner = next((one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), None)
-            if owner is not None and owner["uid"] not in owners:
-                replicas = self._replicas(pod["metadata"]["namespace"], owner)
-                if replicas is not None:
-                    owners[owner["uid"]] = replicas
-            alone += owner is None or owner["uid"] not in owners
-        return alone + sum(owners.values())
+        expected = 0
+        for owner, count in Counter(pod.owner for pod in pods).items():
+            replicas = self._replicas(namespace, owner) if owner is not None else None
+            expected += count if replicas is None else replicas
+        return expected
 
-    def _replicas(self, namespace: str, owner: Json) -> int | None:
-        group, _, version = owner["apiVersion"].rpartition("/")
+    def _replicas(self, namespace: str, owner: Owner) -> int | None:
+        group, _, version = owner.api_version.rpartition("/")
         for kind in self._state.registry.kinds():
-            if (kind.group, kind.version, kind.name) == (group, version, owner["kind"]):
-                found = self._state.latest(kind, namespace, owner["name"]) or {}
+            if (kind.group, kind.version, kind.name) == (group, version, owner.kind):
+                found = self._state.latest(kind, namespace, owner.name) or {}
                 replicas = (found.get("spec") or {}).get("replicas")
                 return replicas if isinstance(replicas, int) else None
         return None
+
+
+class Owner(NamedTuple):
+    """The controller of a pod."""
+
+    uid: str
+    api_version: str
+    kind: str
+    name: str
+
+
+class Covered(NamedTuple):
+    """A pod that a budget covers."""
+
+    is_healthy: bool
+    owner: Owner | None
+
+
+def _covered(selector: Selector, body: bytes) -> Covered | None:
+    """Return what counts of a pod that the selector of a budget matches."""
+    if not selector.matches(labels_of(body)):
+        return None
+    pod = _decode(body)
+    owner = next((one for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), None)
+    if owner is not None:
+        owner = Owner(owner["uid"], owner["apiVersion"], owner["kind"], owner["name"])
+    return Covered(is_healthy(pod), owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +190,7 @@ class Room:
         return policy == "AlwaysAllow" or self.healthy >= self.needed > 0
 
 
-def room_for(spec: Json, pods: Sequence[Json], expected: int) -> Room:
+def room_for(spec: Json, pods: Iterable[Covered], expected: int) -> Room:
     """Return what a budget leaves to its pods.
 
     Args:
@@ -162,7 +203,7 @@ def room_for(spec: Json, pods: Sequence[Json], expected: int) -> Room:
         needed = max(0, expected - _count(at_most, expected))
     else:
         needed = _count(at_least, expected) if at_least is not None else 0
-    return Room(needed, sum(map(is_healthy, pods)))
+    return Room(needed, sum(pod.is_healthy for pod in pods))
 
 
 def is_healthy(pod: Json) -> bool:

@@ -30,8 +30,10 @@ def answered(
     name: str,
     stored: bytes | None,
     begin: Callable[[], Steps[Response]],
+    *,
+    looks_at_many: bool = False,
 ) -> Response | Awaitable[Response]:
-    """Answer a write: at once when body and stored object are small, otherwise in turn with others.
+    """Answer a write: at once when all it looks at is small, otherwise in turn with others.
 
     Args:
         state: Whose turns they are.
@@ -40,10 +42,12 @@ def answered(
         name: Of its object.
         stored: The object as it is.
         begin: Begins to work the answer out; `Changed` makes it begin anew.
+        looks_at_many: Whether it depends on many other objects.
     """
     if isinstance(request.body, ParsedBody):  # which holds a seat
         return _in_turn(state, request, kind, name, begin)
-    if stored is not None and len(stored) > UNCOUNTED_BYTES and not request.ahead:
+    is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
+    if is_long and not request.ahead:
         return _seated(state, request, kind, name, begin)
     return at_once(begin())
 

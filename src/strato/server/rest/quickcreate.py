@@ -50,7 +50,7 @@ def create(
         raise invalid(kind, "", [required("metadata.name", "name or generateName is required")])
     objects.validate_metadata(kind, obj)
     key = storing.free_key(state, kind, metadata)
-    quotas.charge(state, kind, target.namespace, obj, dry_run=False)
+    quotas.charge(state, kind, target.namespace, obj)
     revision = metadata["resourceVersion"] = str(state.store.next_revision())
     encoded = encode(metadata)
     tail, behind = known.ending(metadata["creationTimestamp"])

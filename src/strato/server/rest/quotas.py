@@ -11,41 +11,84 @@ Source: the admission plug-in ResourceQuota of Kubernetes.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from strato.api import catalog
 from strato.api.core import Pod, ResourceQuota
-from strato.api.core.config import ResourceQuotaSpec
 from strato.api.kinds import Kind
 from strato.api.quantity import NANO, InvalidQuantity, Quantity, parse
-from strato.api.quotas import counted_kind, counts_ones, counts_pod, object_usage, pods_usage, unnamed_resources
+from strato.api.quotas import counts_ones, counts_pod, object_usage, pods_usage, unnamed_resources
 from strato.api.status import forbidden
 from strato.api.usage import Usage, pod_usage
+from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.objects import Json, encode
+from strato.server.rest.gathering import are_many, gathered
+from strato.server.rest.longwork import Changed
 from strato.server.rest.state import State, object_key
 
 _ZERO = Quantity(0)
+_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_read_pod = msgspec.json.Decoder(Pod).decode
 
 
-def charge(state: State, kind: Kind, namespace: str, obj: Json, *, dry_run: bool, old: Json | None = None) -> None:
-    """Charge a new object to the quotas of its namespace; with ``old``, what it now uses more than that did.
+Due = Sequence[tuple[str, Json, Usage]]
+"""Quotas, and what will be used of each."""
+
+
+def charge(state: State, kind: Kind, namespace: str, obj: Json) -> None:
+    """Charge a new object to the quotas of its namespace, without serving others meanwhile (`looks_at_many`).
 
     Raises:
         Forbidden: It goes over one of them; nothing is charged.
     """
+    book(state, namespace, at_once(due(state, kind, namespace, obj)))
+
+
+def looks_at_many(state: State, kind: Kind, namespace: str) -> bool:
+    """Tell whether many objects are counted when another one of the kind comes."""
+    if not kind.namespaced or not are_any(state) or not are_many(state, kind, namespace):
+        return False
+    quotas = [quota for _, quota in _quotas(state, namespace)]
+    if kind is not catalog.POD:
+        return bool(quotas)
+    return any(_hard(quota).keys() - ((quota.get("status") or {}).get("used") or {}).keys() for quota in quotas)
+
+
+def _hard(quota: Json) -> Json:
+    hard: Json = (quota.get("spec") or {}).get("hard") or {}
+    return hard
+
+
+def due(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None = None) -> Steps[Due]:
+    """Return what is to be booked for a new object; with ``old``, for what it now uses more than that did.
+
+    Raises:
+        Forbidden: It goes over a quota.
+    """
     if not kind.namespaced or kind is catalog.RESOURCEQUOTA or not are_any(state):
-        return
+        return ()
     if old is not None and not _may_use_more(kind, obj, old):
-        return
-    due = [
-        (name, quota, used)
-        for name, quota in _quotas(state, namespace)
-        if (used := _used_with(state, kind, namespace, obj, old, name, quota))
-    ]
-    if dry_run:
-        return
+        return ()
+    counted: dict[str, Usage] = {}
+    for name, quota in _quotas(state, namespace):
+        if asked := _asked(kind, obj, old, name, quota):
+            counted[name] = yield from _used(state, kind, namespace, msgspec.convert(quota, ResourceQuota), asked)
+    found = []
+    for name, quota in _quotas(state, namespace):  # as they are now, after others may have been served
+        if asked := _asked(kind, obj, old, name, quota):
+            if name not in counted:
+                raise Changed
+            charged = _charged(msgspec.convert(quota, ResourceQuota), kind, asked)
+            used = _allowed(kind, obj, name, quota, asked, charged or counted[name])
+            found.append((name, quota, used))
+    return found
+
+
+def book(state: State, namespace: str, due: Due) -> None:
+    """Write what is used now into the quotas."""
     for name, quota, used in due:
         status = quota.get("status") or {}
         quota["status"] = {
@@ -82,8 +125,8 @@ def _quotas(state: State, namespace: str) -> list[tuple[str, Json]]:
     return [(name, quota) for name, quota in found if quota and not quota["metadata"].get("deletionTimestamp")]
 
 
-def _used_with(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None, name: str, body: Json) -> Usage:
-    """Return what will be used of each resource that the object counts for; empty when the quota is not about it."""
+def _asked(kind: Kind, obj: Json, old: Json | None, name: str, body: Json) -> Usage:
+    """Return what the object counts for in a quota; empty when the quota is not about it."""
     quota = msgspec.convert(body, ResourceQuota)
     spec = quota.spec
     before: Usage = {}
@@ -105,10 +148,16 @@ def _used_with(state: State, kind: Kind, namespace: str, obj: Json, old: Json | 
     asked = {key: amount - before.get(key, _ZERO) for key, amount in usage.items() if key in spec.hard}
     if old is not None:
         asked = {key: amount for key, amount in asked.items() if amount.nanos > 0}
-    if not asked:
-        return {}
-    used = _used(state, kind, namespace, quota, asked)
-    hard = {key: _amount(spec.hard[key]) for key in asked}
+    return asked
+
+
+def _allowed(kind: Kind, obj: Json, name: str, quota: Json, asked: Usage, used: Usage) -> Usage:
+    """Return what will be used of what is asked for.
+
+    Raises:
+        Forbidden: It is more than the quota has.
+    """
+    hard = {key: _amount(_hard(quota)[key]) for key in asked}
     over = sorted(key for key, amount in asked.items() if amount.nanos > 0 and used[key] + amount > hard[key])
     if over:
         shown = ", ".join(
@@ -119,29 +168,37 @@ def _used_with(state: State, kind: Kind, namespace: str, obj: Json, old: Json | 
     return {key: used[key] + amount for key, amount in asked.items()}
 
 
-def _used(state: State, kind: Kind, namespace: str, quota: ResourceQuota, asked: Usage) -> Usage:
+def _charged(quota: ResourceQuota, kind: Kind, asked: Usage) -> Usage:
+    """Return what the status says of pods; empty when it does not know all."""
+    used = quota.status.used
+    return {key: _amount(used[key]) for key in asked} if kind is catalog.POD and used.keys() >= asked.keys() else {}
+
+
+def _used(state: State, kind: Kind, namespace: str, quota: ResourceQuota, asked: Usage) -> Steps[Usage]:
     """Return what is used of each resource before the object comes."""
-    if kind is catalog.POD:
-        if all(key in quota.status.used for key in asked):
-            return {key: _amount(quota.status.used[key]) for key in asked}
-        counted = _pods(state, namespace, quota.spec)  # a new quota, which nobody has counted yet
-        return {key: counted.get(key, _ZERO) for key in asked}
-    keys = _keys(state, kind, namespace)
-    used = {key: Quantity(NANO * len(keys)) for key in asked if counts_ones(key)}
-    if len(used) < len(asked):
-        bodies = [state.latest(kind, namespace, key.partition("/")[2]) for key in keys]
-        usages = [object_usage(kind, body) for body in bodies if body is not None]
-        for key in asked:
-            if counted_kind(key) is kind and not counts_ones(key):
-                used[key] = sum((usage.get(key, _ZERO) for usage in usages), _ZERO)
-    return {key: used.get(key, _ZERO) for key in asked}
+    if charged := _charged(quota, kind, asked):
+        return charged
+    names = list(asked)
+    if kind is catalog.POD:  # a new quota, which nobody has counted yet
 
+        def read(body: bytes) -> tuple[int, ...]:
+            usage = pods_usage(quota.spec, [_read_pod(body)])
+            return tuple(usage.get(name, _ZERO).nanos for name in names)
 
-def _pods(state: State, namespace: str, spec: ResourceQuotaSpec) -> Usage:
-    found = (
-        state.latest(catalog.POD, namespace, key.partition("/")[2]) for key in _keys(state, catalog.POD, namespace)
-    )
-    return pods_usage(spec, (msgspec.convert(body, Pod) for body in found if body is not None))
+    else:
+        keys = _keys(state, kind, namespace)
+        if all(counts_ones(name) for name in names):
+            return {name: Quantity(NANO * len(keys)) for name in names}
+
+        def read(body: bytes) -> tuple[int, ...]:
+            usage = object_usage(kind, _decode(body))
+            return tuple(usage.get(name, _ZERO).nanos for name in names)
+
+    found = yield from gathered(state, kind, namespace, read)
+    return {
+        name: Quantity(sum(amounts[at] for amounts in found.values()), asked[name].format)
+        for at, name in enumerate(names)
+    }
 
 
 def _amount(given: Any) -> Quantity:

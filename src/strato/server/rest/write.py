@@ -63,7 +63,8 @@ class Writer:
         """Create an object and answer it."""
         lesson = None
         is_plain = not request.query and request.headers.get("content-type") == "application/json"
-        may_be_quick = is_plain and self._state.shortcuts and len(request.body) <= UNCOUNTED_BYTES
+        counts = not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace)
+        may_be_quick = is_plain and not counts and self._state.shortcuts and len(request.body) <= UNCOUNTED_BYTES
         if may_be_quick and not self._state.rights.restrict(request.user, served.kind):
             formed = self._alike.formed(served, target.namespace, request.body)
             if formed is not None:
@@ -79,7 +80,13 @@ class Writer:
             else:
                 lesson = found
         return answered(
-            self._state, request, served.kind, "", None, lambda: self._creating(request, target, served, lesson)
+            self._state,
+            request,
+            served.kind,
+            "",
+            None,
+            lambda: self._creating(request, target, served, lesson),
+            looks_at_many=counts,
         )
 
     def _creating(
@@ -122,8 +129,10 @@ class Writer:
         status = first_status(obj, metadata["creationTimestamp"]) if first_status is not None else None
         if status is not None:
             obj["status"] = status
+        due = yield from quotas.due(self._state, kind, target.namespace, obj)
         key = storing.free_key(self._state, kind, metadata)
-        quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request))
+        if not storing.is_dry_run(request):
+            quotas.book(self._state, target.namespace, due)
         body = storing.store(self._state, request, kind, key, obj)
         if lesson is not None and not warnings:
             lesson.learn(body)
@@ -135,7 +144,13 @@ class Writer:
         """Replace an object; some kinds are created when there is none."""
         body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
         return answered(
-            self._state, request, served.kind, target.name, body, lambda: self._updating(request, target, served)
+            self._state,
+            request,
+            served.kind,
+            target.name,
+            body,
+            lambda: self._updating(request, target, served),
+            looks_at_many=not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace),
         )
 
     def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
@@ -191,7 +206,13 @@ class Writer:
         if request.query:
             storing.check_options(request, "PatchOptions")
         return answered(
-            self._state, request, kind, target.name, body, lambda: self._patching(request, target, served, media)
+            self._state,
+            request,
+            kind,
+            target.name,
+            body,
+            lambda: self._patching(request, target, served, media),
+            looks_at_many=not request.ahead and quotas.looks_at_many(self._state, kind, target.namespace),
         )
 
     def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
@@ -289,7 +310,11 @@ class Writer:
         if _may_go(kind, obj):
             return storing.remove(self._state, request, kind, key, obj, last=old)
         if not target.subresource:
-            quotas.charge(self._state, kind, target.namespace, obj, dry_run=storing.is_dry_run(request), old=old)
+            due = yield from quotas.due(self._state, kind, target.namespace, obj, old)
+            if self._state.bucket(kind).latest(key) is not stored:
+                raise Changed
+            if not storing.is_dry_run(request):
+                quotas.book(self._state, target.namespace, due)
         return storing.store(self._state, request, kind, key, obj)
 
     # shared steps

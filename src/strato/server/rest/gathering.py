@@ -1,0 +1,54 @@
+"""What many objects of a namespace say together, gathered in slices and true of the moment when it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from strato.api.kinds import Kind
+from strato.errors import Gone
+from strato.server.flowcontrol.dispatch import Steps
+from strato.server.rest.longwork import Changed
+from strato.server.rest.state import State
+
+T = TypeVar("T")
+FEW = 500
+"""Objects looked at in one go: some milliseconds."""
+
+
+def are_many(state: State, kind: Kind, namespace: str) -> bool:
+    """Tell whether a namespace holds so many objects of a kind that they are looked at in slices."""
+    bucket = state.bucket(kind)
+    if len(bucket.objects) <= FEW:
+        return False
+    _, low, high = bucket.span(f"{namespace}/")
+    return high - low > FEW
+
+
+def gathered(state: State, kind: Kind, namespace: str, read: Callable[[bytes], T | None]) -> Steps[dict[str, T]]:
+    """Return what ``read`` makes of the newest state of each object, by key, without those of which it makes None.
+
+    Raises:
+        Changed: More has changed meanwhile than is known.
+    """
+    bucket, prefix = state.bucket(kind), f"{namespace}/"
+    revision = state.store.published
+    snapshot = bucket.snapshot(revision)
+
+    def look() -> dict[str, T]:
+        return {key: value for key, body in snapshot.items(prefix) if (value := read(body)) is not None}
+
+    found: dict[str, T] = yield look
+    try:
+        changed = {event.key for event in bucket.events_after(revision)}
+    except Gone as error:
+        raise Changed from error
+    for key in changed.union(bucket.pending):
+        if key.startswith(prefix):
+            body = bucket.latest(key)
+            value = None if body is None else read(body)
+            if value is None:
+                found.pop(key, None)
+            else:
+                found[key] = value
+    return found
