@@ -31,8 +31,10 @@ from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import World, running, until
 
 ISOLATED, OPEN = "isolated", "not isolated"
+HOST_USERS = "root, machine's users"
 LEVELS: dict[str, dict[str, Any]] = {
     "root": {},
+    HOST_USERS: {"own_users": False},
     "user": {"isolation": "user"},
     "plain": {"isolation": "plain"},
 }
@@ -328,8 +330,8 @@ out("16 MiB in %s, with a limit of 4, for 20 s" % path)
 _FILL_VOLUME, _FILL_ROOT, _FILL_LOG = (f"W['where'] = '{where}'\n{_FILL}" for where in ("volume", "root", "log"))
 
 _ALL = frozenset(LEVELS)
-_FENCED = frozenset({"root", "user"})
-_ROOT = frozenset({"root"})
+_ROOT = frozenset({"root", HOST_USERS})
+_FENCED = _ROOT | {"user"}
 _TRACER = {"securityContext": {"capabilities": {"add": ["SYS_PTRACE"]}, "allowPrivilegeEscalation": True}}
 _SHARED = {"shareProcessNamespace": True}
 _OWN_USERS = {"hostUsers": False}
@@ -389,9 +391,9 @@ ATTACKS = (
         "fill the disk by files", "W['where'] = 'root'\n" + _FILL, _FENCED, container=_LIMITED, done=_neighbour_ended
     ),
     Attack("fill the disk by its log", "W['where'] = 'log'\n" + _FILL, _ALL, container=_LIMITED, done=_neighbour_ended),
-    Attack("reach another pod's abstract sockets", _ABSTRACT, frozenset({"root"})),
+    Attack("reach another pod's abstract sockets", _ABSTRACT, _ROOT),
     Attack("reach another pod's shared memory", _SHM, _FENCED),
-    Attack("reach the machine's loopback", _NETWORK, frozenset({"root"})),
+    Attack("reach the machine's loopback", _NETWORK, _ROOT),
     Attack("read the operator's environment", _ENVIRONMENT, _FENCED),
     Attack("overwrite the machine's interpreter through /proc/self/exe", "", _FENCED, container=_OWN_PROGRAM),
     Attack(
@@ -555,14 +557,14 @@ def main() -> int:
         print("needs root, to run a node at each level")
         return 2
     found = asyncio.run(campaign(options.count, options.seed))
-    print(f"\n{'attack':<50}" + "".join(f"{level:<26}" for level in LEVELS))
+    print(f"\n{'attack':<60}" + "".join(f"{level:<26}" for level in LEVELS))
     for attack in ATTACKS:
         cells = []
         for level in LEVELS:
             cell = [o for o in found if (o.attack, o.level) == (attack.name, level)]
             good = sum(o.got == o.want for o in cell)
             cells.append(f"{good}/{len(cell)} {cell[0].want}" if cell else "-")
-        print(f"{attack.name:<50}" + "".join(f"{cell:<26}" for cell in cells))
+        print(f"{attack.name:<60}" + "".join(f"{cell:<26}" for cell in cells))
     wrong = [outcome for outcome in found if outcome.got != outcome.want]
     for outcome in wrong:
         print(f"FOUND {outcome.attack} at {outcome.level}: {outcome.got}, not {outcome.want}: {outcome.detail}")

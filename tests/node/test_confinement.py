@@ -21,9 +21,9 @@ from tests.node.sandboxes import World, running, until
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
 
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running(tmp_path / "node", FakeApi()) as found:
+@pytest.fixture(params=[True, False], ids=["own users", "the machine's users"])
+async def world(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    async with running(tmp_path / "node", FakeApi(), own_users=request.param) as found:
         yield found
     teardown(tmp_path / "node")
 

@@ -33,6 +33,14 @@ def machine_options(command: F) -> F:
             help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
         ),
         click.option(
+            "--pod-users",
+            type=click.Choice(["own", "host"]),
+            default="own",
+            show_default=True,
+            help="As root: user namespaces for pods that ask for nothing of the machine's; the machine's users, unless "
+            "a pod says hostUsers: false.",
+        ),
+        click.option(
             "--gpus",
             type=click.Choice(["all", "shared", "none"]),
             default="all",

@@ -52,6 +52,9 @@ def _written(report: Json) -> Iterator[str]:
     sandbox = report.get("sandbox")
     if sandbox:
         yield f"pods on {sandbox['name']}: {_ISOLATION[sandbox['isolation']]}; addresses in {sandbox['pod_network']}"
+        if sandbox["isolation"] == "root":
+            users = "their own" if sandbox.get("own_users") else "this machine's, unless it says hostUsers: false"
+            yield f"users of a pod on {sandbox['name']}: {users}"
         if sandbox.get("gpus"):
             models = Counter(sandbox["gpus"])
             yield f"gpus of {sandbox['name']}: " + ", ".join(f"{count} {model}" for model, count in models.items())

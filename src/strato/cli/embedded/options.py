@@ -33,6 +33,8 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     strict_images: bool
     pod_network: str
     """``nat``, ``isolated`` or ``host``; see ``strato up --help``."""
+    pod_users: str
+    """``own`` or ``host``, likewise."""
     gpus: str
     """``all``, ``shared`` or ``none``, likewise."""
     host: str

@@ -132,6 +132,7 @@ def _sandbox_node(
         strict_images=options.strict_images,
         own_network=options.pod_network != "host",
         way_out=options.pod_network == "nat",
+        own_users=options.pod_users == "own",
         gpus=Offer(options.gpus),
         labels={OURS: ""},
     )

@@ -64,6 +64,7 @@ def node(
     node_memory: str,
     strict_images: bool,
     pod_network: str,
+    pod_users: str,
     gpus: str,
     data_dir: Path | None,
     kubelet_port: int,
@@ -113,6 +114,7 @@ def node(
                 strict_images=strict_images,
                 own_network=pod_network != "host",
                 way_out=pod_network == "nat",
+                own_users=pod_users == "own",
                 gpus=Offer(gpus),
                 kubelet_port=kubelet_port,
             )

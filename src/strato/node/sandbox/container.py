@@ -22,6 +22,8 @@ START_ERROR = 128
 """Exit code of a process that could not be started, as containerd reports it."""
 MESSAGE_BYTES = 4096
 RUNTIME_DEFAULT = "RuntimeDefault"
+USERS_OF_A_POD = 65536
+"""User and group ids in a pod's own user namespace, as Kubernetes has them."""
 
 Spec = dict[str, Any]
 State = dict[str, Any]
@@ -45,7 +47,7 @@ class Entry:
         if spec["isolation"] == "root":
             entry.namespaces = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in spec["namespaces"]]
         if spec["userNamespace"]:
-            entry.user = os.open(spec["userNamespace"], os.O_RDONLY | os.O_CLOEXEC)
+            entry.user = linux.user_namespace_of(spec["userNamespace"])
         return entry
 
     @property
@@ -103,6 +105,7 @@ def become(
         os.dup2(os.open("/dev/null", os.O_RDONLY), 0)
         os.dup2(out, 1)
         os.dup2(err, 2)
+        _own_output(spec)
         arriving = entry.arriving
         optional = [entry.user] if entry.user is not None else []
         optional += [arriving.fileno()] if arriving is not None else []
@@ -141,11 +144,12 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
     program = _filter(security)
     groups = list(security["groups"])
     if own_root and security["mergeGroups"] and uid is not None:
-        groups += [group for group in _groups_of(uid) if group not in groups]
-    if program and not security["noNewPrivileges"]:
-        linux.set_filter(program)  # while this process still has the right to
+        found = [group for group in _groups_of(uid) if group not in groups]
+        groups += found if user_namespace is None else [group for group in found if group < USERS_OF_A_POD]
     if user_namespace is not None:
         linux.enter(user_namespace)
+    if program and not security["noNewPrivileges"]:
+        linux.set_filter(program)  # while this process still has the right to
     if kept is not None:
         linux.drop_bounding(kept, newest)
         if security["setGroups"]:
@@ -162,6 +166,14 @@ def _be_user(security: dict[str, Any], user_namespace: int | None, newest: int, 
         linux.set_no_new_privileges()
         if program:
             linux.set_filter(program)
+
+
+def _own_output(spec: Spec) -> None:
+    """Let the container's user open its standard output and error by their names in ``/dev``."""
+    security = spec["security"]
+    if spec["isolation"] != "user" and security["uid"] is not None and os.geteuid() == 0:
+        for number in (1, 2):
+            os.fchown(number, spec["userBase"] + security["uid"], spec["userBase"] + security["gid"])
 
 
 def _filter(security: dict[str, Any]) -> bytes:

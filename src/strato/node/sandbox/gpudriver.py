@@ -47,10 +47,10 @@ class Driver:
         if not self.folder:
             return []
         names = sorted(name for name in os.listdir(self.folder) if _LIBRARY.fullmatch(name))
-        shown = [Mount(os.path.realpath(f"{self.folder}/{n}"), f"{INSIDE}/lib64/{n}", read_only=True) for n in names]
+        shown = [(os.path.realpath(f"{self.folder}/{name}"), f"{INSIDE}/lib64/{name}") for name in names]
         if self.smi:
-            shown.append(Mount(self.smi, f"{INSIDE}/bin/nvidia-smi", read_only=True))
-        return shown
+            shown.append((self.smi, f"{INSIDE}/bin/nvidia-smi"))
+        return [Mount(source, target, read_only=True, programs=True) for source, target in shown]
 
     def library_path(self, *, own_root: bool) -> str:
         """Return the folder the linker has to be told of, empty for none.

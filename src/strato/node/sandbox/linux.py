@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import signal
 import struct
@@ -29,6 +30,7 @@ _SYS_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 _SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
 _SYS_OPEN_TREE, _SYS_MOVE_MOUNT, _SYS_MOUNT_SETATTR = 428, 429, 442
 _AT_FDCWD, _AT_RECURSIVE, _AT_EMPTY_PATH = -100, 0x8000, 0x1000
+_NS_GET_USERNS = 0xB701
 _OPEN_TREE_CLONE, _MOVE_MOUNT_F_EMPTY_PATH, _MOVE_MOUNT_T_EMPTY_PATH = 1, 4, 0x40
 MOUNT_ATTR_RDONLY, MOUNT_ATTR_NOSUID, MOUNT_ATTR_NODEV, _MOUNT_ATTR_IDMAP = 1, 2, 4, 0x00100000
 
@@ -67,6 +69,15 @@ def enter_namespace(path: str) -> None:
 def enter(namespace_fd: int) -> None:
     """Join the namespace behind an open descriptor."""
     _check(_libc.setns(namespace_fd, 0), "setns")
+
+
+def user_namespace_of(path: str) -> int:
+    """Open the user namespace that owns the namespace behind a file, one of this process's or below it."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return fcntl.ioctl(fd, _NS_GET_USERNS)
+    finally:
+        os.close(fd)
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
@@ -135,6 +146,16 @@ def bind_mapped(source: str, target: str, user_namespace: int, attributes: int =
         _set_attributes(tree, "", attributes, user_namespace)
         moved = _libc.syscall(_SYS_MOVE_MOUNT, tree, b"", _AT_FDCWD, target.encode(), _MOVE_MOUNT_F_EMPTY_PATH)
         _check(moved, f"move_mount {target}")
+
+
+def can_be_mapped(source: str, user_namespace: int) -> bool:
+    """Return whether a directory, with what is mounted below it, can be shown by `bind_mapped`."""
+    try:
+        with _clone_of(_AT_FDCWD, source) as tree:
+            _set_attributes(tree, "", 0, user_namespace)
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -253,6 +274,18 @@ def map_user(uid: int, gid: int, inside_uid: int = 0, inside_gid: int = 0) -> No
     ):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
+
+
+def make_files_for(owner: int, capabilities: int) -> None:
+    """Let what this process makes from here on belong to a user and group, without losing its rights to files.
+
+    Args:
+        owner: Of both kinds of ids.
+        capabilities: Those it has; another user than root for files would lose some of them.
+    """
+    _libc.setfsgid(owner)
+    _libc.setfsuid(owner)
+    set_capabilities(capabilities)
 
 
 def hide_from_tracers() -> None:

@@ -10,6 +10,7 @@ import platform
 import random
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,12 +43,12 @@ from strato.node.sandbox.network import (
     routes_in_use,
 )
 from strato.node.sandbox.permissions import plain_warning
+from strato.node.sandbox.podusers import ANY_USER, UserBlocks
 from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.removal import TreeRemover
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
 from strato.node.sandbox.storage import disk_of, evictions, measure_all
-from strato.node.sandbox.userblocks import UserBlocks
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
@@ -74,6 +75,8 @@ class NodeSummary:
     """Whether CPU and memory limits are enforced."""
     way_out: bool
     """Whether pods reach what the machine reaches."""
+    own_users: bool
+    """Whether pods have user namespaces of their own where they can."""
     gpus: tuple[str, ...]
     """Models of the GPUs it offers."""
     substituted_containers: int
@@ -100,6 +103,7 @@ class SandboxNode:
         own_network: Give pods network namespaces when privileges allow; they reach one another and this machine.
             False shares the machine's network, with one loopback address per pod.
         way_out: Let pods with their own network reach what the machine reaches, by address translation.
+        own_users: Give pods user namespaces by default, where the machine and they allow it.
         gpus: How the machine's NVIDIA GPUs are offered.
         gpu_root: Where GPUs are looked for; anything but ``/`` is for tests.
         hidden: Directories of the machine that no container on its root may see, beside ``data_dir``: the cluster's.
@@ -127,6 +131,7 @@ class SandboxNode:
         isolation: str = "",
         own_network: bool = True,
         way_out: bool = True,
+        own_users: bool = True,
         gpus: Offer = Offer.ALL,
         gpu_root: str = "/",
         hidden: Sequence[str | os.PathLike[str]] = (),
@@ -139,6 +144,7 @@ class SandboxNode:
         self._kubelet_port = kubelet_port
         self._own_network = own_network
         self._wants_way_out = way_out
+        self._wants_own_users = own_users
         self._gpu_offer, self._gpu_root = gpus, gpu_root
         self._resources = dict(resources or {})
         self._cluster = cluster
@@ -211,6 +217,7 @@ class SandboxNode:
             pod_network=str(self._addresses.network),
             limits=self._machine.cgroups.enabled,
             way_out=self._machine.has_way_out or not self._machine.bridge,
+            own_users=self._machine.own_users,
             gpus=tuple(gpu.model or gpu.device for gpu in self._machine.gpus.gpus),
             substituted_containers=self._machine.substituted,
             warnings=tuple(self._warnings),
@@ -228,6 +235,7 @@ class SandboxNode:
         await self._runtime.open()
         try:
             await self._set_up_network()
+            await self._find_users()
             await self._find_gpus()
             for warning in self._warnings:
                 _log.warning("%s", warning)
@@ -310,6 +318,19 @@ class SandboxNode:
                 f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}"
             )
 
+    async def _find_users(self) -> None:
+        """Find out whether pods can have user namespaces of their own by default, and say so."""
+        machine = self._machine
+        if not (self._wants_own_users and self._runtime.isolation == "root" and machine.bridge):
+            return
+        with tempfile.TemporaryDirectory(prefix="users-", dir=machine.layout.data_dir) as trial:
+            answer = await self._runtime.call("mapUsers", userBase=ANY_USER, paths=[], image=trial)
+        machine.own_users = not answer["problem"]
+        if machine.own_users:
+            _log.info("pods have user namespaces of their own, but for those that ask for something of the machine's")
+        else:
+            self._warnings.append(f"root in a pod is root of this machine: {answer['problem']}")
+
     async def _find_gpus(self) -> None:
         machine, offer = self._machine, self._gpu_offer
         where = driver(self._gpu_root)
@@ -330,6 +351,7 @@ class SandboxNode:
         self._labels = {**labels(found.gpus), **self._labels}
 
     def _keep_what_pods_have(self) -> None:
+        self._machine.users.keep(self._machine.layout.uids())
         for uid in self._machine.layout.uids():
             place = self._machine.layout.pod(uid)
             identity = place.identity()
@@ -475,6 +497,7 @@ class SandboxNode:
     def _forget(self, uid: str) -> None:
         self._addresses.release(uid)
         self._machine.gpus.release(uid)
+        self._machine.users.release(uid)
         self._machine.layout.remove_pod(uid)
 
     async def _remove_strangers(self) -> None:

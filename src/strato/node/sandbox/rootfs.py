@@ -68,10 +68,18 @@ class RootBuilder:
             so that the container's root has no other right to them than everybody has: what only its owner may read, a
             key or a password file, stays closed, also if it is made or replaced later.
         user_namespace: Descriptor of the pod's own, in whose ids volumes are shown.
+        owner: The user and group outside that are root in it; what is made here is theirs.
     """
 
     def __init__(
-        self, base: str, root: str, scratch: str, *, unmapped: int | None = None, user_namespace: int | None = None
+        self,
+        base: str,
+        root: str,
+        scratch: str,
+        *,
+        unmapped: int | None = None,
+        user_namespace: int | None = None,
+        owner: int = 0,
     ) -> None:
         self._unmapped = unmapped
         self._shows_owners = False
@@ -83,17 +91,19 @@ class RootBuilder:
         self._skeleton: set[str] | None = None
         """Directories of ours, relative paths; None when the root can be written to anyway."""
         self._privileged = self._shares_ipc = False
-        self._scratch_owner = 0
+        self._owner = owner
         self._is_complete = False
         """Whether the skeleton has all its mount points: behind those that are taken, pods' own files lie."""
 
     def build(self, spec: dict[str, Any]) -> None:
         """Assemble everything: base, system directories, then the mounts in order of their paths."""
         os.makedirs(self._root, exist_ok=True)
-        self._scratch_owner = spec["userBase"]
         self._privileged = bool(spec["privileged"])
         self._shares_ipc = bool(spec["hostIPC"])
-        if not (self._base and self._overlay()):
+        has_overlay = bool(self._base) and self._overlay()
+        if self._owner:
+            linux.make_files_for(self._owner, linux.held_capabilities())
+        if not has_overlay:
             linux.mount("strato", self._root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "mode=755")
             self._skeleton = {""}
             self._show_entries("")
@@ -110,7 +120,7 @@ class RootBuilder:
             else:
                 hidden = []
             for entry, source in zip(mounts, opened, strict=True):
-                self._place(source, entry["target"], read_only=entry["readOnly"])
+                self._place(source, entry["target"], read_only=entry["readOnly"], required=not entry["programs"])
         self._ensure(spec["workingDir"], is_directory=True)
         still = linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY
         for path in hidden:
@@ -174,28 +184,36 @@ class RootBuilder:
         elif os.path.exists(target):
             linux.bind("/dev/null", target, read_only=True)
 
-    def _place(self, source: int, target: str, *, read_only: bool, mapped: bool = True) -> None:
-        """Bind an open file or directory at an absolute path of the container, making the mount point."""
+    def _place(self, source: int, target: str, *, read_only: bool, mapped: bool = True, required: bool = True) -> None:
+        """Bind an open file or directory at an absolute path of the container, making the mount point.
+
+        Args:
+            source: Descriptor of what is shown.
+            target: Where.
+            read_only: Whether nobody may write to it.
+            mapped: Whether its owners are shown in the pod's ids.
+            required: Else the owners are nobody where the file system cannot do that.
+        """
         user_namespace = self._user_namespace if mapped else None
         is_directory = _is_directory(source)
         point = self._mount_point(target, is_directory=is_directory)
         attributes = linux.MOUNT_ATTR_RDONLY if read_only else 0
         if not self._privileged:
             attributes |= linux.MOUNT_ATTR_NODEV
+
+        def bind(owners: int | None) -> None:
+            linux.bind_descriptor(source, point, attributes, lambda: self._staging(is_directory), owners)
+
         try:
-            linux.bind_descriptor(
-                source,
-                point,
-                attributes,
-                lambda: self._staging(is_directory),
-                user_namespace,
-            )
+            bind(user_namespace)
         except OSError as err:
-            if user_namespace is not None:
+            if user_namespace is None:
+                raise
+            if required:
                 raise OSError(
-                    err.errno, f"hostUsers is false, and {target} cannot be shown in the pod's ids: {err}"
+                    err.errno, f"{target} cannot be shown in the ids of the pod's user namespace: {err}"
                 ) from err
-            raise
+            bind(None)
         finally:
             os.close(point)
 
@@ -214,7 +232,7 @@ class RootBuilder:
         base = self._base
         for path in (upper, work):
             os.makedirs(path, exist_ok=True)
-            self._hand_over(path)
+            os.chown(path, self._owner or -1, self._owner or -1)
         if self._user_namespace is not None:
             base = os.path.join(self._scratch, "base")
             os.makedirs(base, exist_ok=True)
@@ -242,7 +260,6 @@ class RootBuilder:
                 source = os.path.join(self._scratch, path.strip("/").replace("/", "-"))
                 os.makedirs(source, exist_ok=True)
                 os.chmod(source, 0o1777 if "tmp" in path else 0o755)
-                self._hand_over(source)
                 if path.count("/") == 1:  # in the skeleton, where nothing can be a link
                     target = self._root + path
                     os.mkdir(target)
@@ -258,11 +275,6 @@ class RootBuilder:
         path = os.path.join(self._scratch, name)
         os.makedirs(path, exist_ok=True)
         return path
-
-    def _hand_over(self, path: str) -> None:
-        """Make a directory of ours belong to the container's root."""
-        if self._scratch_owner and self._user_namespace is not None:
-            os.chown(path, self._scratch_owner, self._scratch_owner)
 
     def _sys(self, spec: dict[str, Any]) -> None:
         """Show the kernel's objects, read-only, and of the control groups only the container's own."""

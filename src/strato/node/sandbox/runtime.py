@@ -87,7 +87,7 @@ class Launch:
     process_namespace: str = ""
     """File of the pod's that its containers share, or ``host``; empty gives the container its own."""
     user_namespace: str = ""
-    """File of the pod's own."""
+    """File of a namespace that the pod's own user namespace owns; empty when it has none."""
     user_base: int = 0
     """The user outside that is root in it."""
     devices: Sequence[str] = ()
@@ -277,7 +277,13 @@ class ProcessRuntime:
             "root": os.path.join(launch.directory, "root"),
             "scratch": os.path.join(launch.directory, "scratch"),
             "mounts": [
-                {"source": m.source, "subPath": m.sub_path, "target": m.target, "readOnly": m.read_only}
+                {
+                    "source": m.source,
+                    "subPath": m.sub_path,
+                    "target": m.target,
+                    "readOnly": m.read_only,
+                    "programs": m.programs,
+                }
                 for m in launch.mounts
             ],
             "namespaces": list(launch.namespaces),

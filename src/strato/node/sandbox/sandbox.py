@@ -31,11 +31,11 @@ from strato.node.sandbox.hosts import hostname_of
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.network import veth_name
+from strato.node.sandbox.podusers import ANY_USER, UserBlocks, needs_host_users
 from strato.node.sandbox.resolver import Reach, resolv_conf
 from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
 from strato.node.sandbox.runtime import Launch, Runtime
 from strato.node.sandbox.security import Level, Refusal, decide, refusal
-from strato.node.sandbox.userblocks import UserBlocks
 from strato.node.sandbox.volumes import (
     Inputs,
     Mount,
@@ -91,6 +91,8 @@ class Machine:
     """Where its device files are."""
     users: UserBlocks = field(default_factory=lambda: UserBlocks(""))
     """The ranges of users that pods with user namespaces of their own have."""
+    own_users: bool = False
+    """Whether pods that do not say ``hostUsers`` have a user namespace of their own where they can."""
     held: frozenset[str] = capabilities.ALL
     """Capabilities that it can give to containers."""
     profiles: str = ""
@@ -116,7 +118,7 @@ def interpreter_mounts(taken: AbstractSet[str] = frozenset()) -> list[Mount]:
             found.append(path)
         else:
             found += [part for name in _OF_A_PREFIX if os.path.exists(part := os.path.join(path, name))]
-    return [Mount(path, path, read_only=True) for path in found if path not in taken]
+    return [Mount(path, path, read_only=True, programs=True) for path in found if path not in taken]
 
 
 _OF_A_PREFIX = ("bin", "lib", "lib64", "pyvenv.cfg")
@@ -150,6 +152,8 @@ class PodSandbox:
         self._references = References()
         self._token_texts: dict[tuple[str, int], str] = {}
         self._tokens_until = 0.0
+        self._user_base = 0
+        """The user outside that is root in the pod's own user namespace; 0 when it has none."""
 
     @property
     def hostname(self) -> str:
@@ -178,7 +182,12 @@ class PodSandbox:
         self._write("resolv.conf", resolv_conf(pod.spec, self._reach))
         self._references = await self._read_references()
         await self._make_volumes()
-        if self._machine.runtime.isolation == "root" and not os.path.exists(self.place.namespaces + "/uts"):
+        if self._machine.runtime.isolation != "root":
+            return
+        if os.path.exists(self._owned):
+            self._user_base = self._machine.users.given(pod.metadata.uid)
+        else:
+            self._user_base = await self._choose_users()
             security = pod.spec.security_context
             await self._machine.runtime.call(
                 "pod",
@@ -208,11 +217,31 @@ class PodSandbox:
         return refusal(self._pod, self.level)
 
     @property
-    def _user_base(self) -> int:
-        """The user outside that is root in the pod's own user namespace; 0 when it has none."""
-        if self._pod.spec.host_users is not False or self._machine.runtime.isolation != "root":
+    def _owned(self) -> str:
+        """File of a namespace that every pod has, and that its user namespace owns."""
+        return f"{self.place.namespaces}/uts"
+
+    async def _choose_users(self) -> int:
+        """Return the first user of a block for the pod, 0 when it shares the machine's users."""
+        uid, users = self._pod.metadata.uid, self._machine.users
+        if self._pod.spec.host_users is not False and await self._shares_users():
+            users.release(uid)
             return 0
-        return self._machine.users.block(self._pod.metadata.uid)
+        return users.give(uid)
+
+    async def _shares_users(self) -> bool:
+        machine, volumes = self._machine, self._pod.spec.volumes
+        if not machine.own_users or not self._has_network or needs_host_users(self._pod):
+            return True
+        foreign = [
+            self._locations[volume.name]
+            for volume in volumes
+            if volume.name not in self._payloads and self._locations[volume.name] != self.place.volume(volume.name)
+        ]
+        if not foreign:
+            return False
+        answer = await machine.runtime.call("mapUsers", userBase=ANY_USER, paths=foreign, image="")
+        return bool(answer["unmapped"])
 
     @property
     def _has_network(self) -> bool:
@@ -417,7 +446,7 @@ class PodSandbox:
             security=security,
             host_ipc=pod.spec.host_ipc,
             process_namespace=self._process_namespace,
-            user_namespace=f"{self.place.namespaces}/user" if self._user_base else "",
+            user_namespace=self._owned if self._user_base else "",
             user_base=self._user_base,
             devices=self._devices(grant),
         ), choice.substituted

@@ -28,8 +28,6 @@ _FLAGS = {
     "uts": linux.CLONE_NEWUTS,
     "net": linux.CLONE_NEWNET,
 }
-USERS_OF_A_POD = 65536
-"""User and group ids in a pod's own user namespace, as Kubernetes has them."""
 _OUTPUT_BYTES = 4096
 _UNUSED_ID = 4294967294
 """A user and group that own no file."""
@@ -157,14 +155,14 @@ def _pod(request: Request) -> dict[str, Any]:
     os.close(ready_write)
     os.close(done_read)
     try:
-        if request["userBase"]:
-            _expect(ready_read)
-            owners = f"0 {request['userBase']} {USERS_OF_A_POD}"
-            linux.write_maps(pid, owners, owners)
-            os.write(done_write, b"d")
         _expect(ready_read)
+        if request["userBase"]:
+            owners = _block(request["userBase"])
+            linux.write_maps(pid, owners, owners)
         os.makedirs(directory, exist_ok=True)
         for name in _wanted(request):
+            if name == "user":  # found by what it owns
+                continue
             target = os.path.join(directory, name)
             os.close(os.open(target, os.O_CREAT | os.O_CLOEXEC))
             linux.bind(f"/proc/{pid}/ns/{name}", target, recursive=False)
@@ -178,8 +176,8 @@ def _pod(request: Request) -> dict[str, Any]:
         status = os.waitpid(pid, 0)[1]
     if status != 0:
         with open(ready_read, "rb") as reasons:
-            reason = reasons.read().decode(errors="replace")
-        raise OSError(f"the pod's network could not be set up{': ' if reason else ''}{reason}")
+            reason = reasons.read().decode(errors="replace").lstrip("!")
+        raise OSError(f"the pod's namespaces could not be set up{': ' if reason else ''}{reason}")
     if request["sharedProcesses"]:
         pause.start(directory)
     return {}
@@ -206,20 +204,16 @@ def _pod_inside(request: Request, ready: int, done: int, done_write: int) -> Non
     code = 1
     try:
         os.close(done_write)
-        if request["userBase"]:
-            linux.unshare(linux.CLONE_NEWUSER)
-            os.write(ready, b"r")
-            if os.read(done, 1) != b"d":
-                return
-            os.setgid(0)
-            os.setuid(0)
-        linux.unshare(sum(_FLAGS[kind] for kind in _wanted(request) if kind != "user"))
+        linux.unshare(sum(_FLAGS[kind] for kind in _wanted(request)))
         linux.set_hostname(request["hostname"])
-        for name, value in request["sysctls"].items():
-            with open(os.path.join("/proc/sys", *name.replace(".", "/").split("/")), "w") as file:
-                file.write(value)
         os.write(ready, b"r")
         if os.read(done, 1) == b"d":
+            if request["userBase"]:
+                os.setgid(0)
+                os.setuid(0)
+            for name, value in request["sysctls"].items():
+                with open(os.path.join("/proc/sys", *name.replace(".", "/").split("/")), "w") as file:
+                    file.write(value)
             if request["network"]:
                 netlink.set_up("lo")
                 netlink.add_address("eth0", request["address"], request["prefix"])
@@ -230,6 +224,48 @@ def _pod_inside(request: Request, ready: int, done: int, done_write: int) -> Non
         os.write(ready, b"!" + str(err).encode())
     finally:
         os._exit(code)
+
+
+def _block(first: int) -> str:
+    return f"0 {first} {container.USERS_OF_A_POD}"
+
+
+def _map_users(request: Request) -> dict[str, Any]:
+    """Say why pods here can have no users of their own, and which of some paths cannot be shown in a pod's ids.
+
+    ``image``, if it is not empty, is a directory of the node's to try the root file system of an image in.
+    """
+    owners, paths, image = _block(request["userBase"]), list(request["paths"]), request["image"]
+    try:
+        owner = linux.user_namespace(owners, owners)
+    except OSError as err:
+        return {"problem": f"this machine allows no user namespaces: {err}", "unmapped": paths}
+    problem = ""
+    if image and not linux.can_be_mapped(image, owner):
+        problem = f"the file system of {image} has no idmapped mounts"
+    elif image and not _can_overlay(image, owner):
+        problem = "this kernel has no overlays of idmapped mounts"
+    return {"problem": problem, "unmapped": [path for path in paths if not linux.can_be_mapped(path, owner)]}
+
+
+def _can_overlay(directory: str, owner: int) -> bool:
+    """Try an overlay on an idmapped mount, in a process and mount namespace of its own."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            linux.unshare(linux.CLONE_NEWNS)
+            linux.make_mounts_private()
+            names = ("base", "lower", "upper", "work", "root")
+            base, lower, upper, work, root = paths = [os.path.join(directory, name) for name in names]
+            for path in paths:
+                os.makedirs(path, exist_ok=True)
+            linux.bind_mapped(base, lower, owner, linux.MOUNT_ATTR_RDONLY)
+            linux.mount("overlay", root, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={work}")
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1] == 0
 
 
 def _unpod(request: Request) -> dict[str, Any]:
@@ -300,5 +336,6 @@ _OPERATIONS = {
     "wayOut": _way_out,
     "pod": _pod,
     "unpod": _unpod,
+    "mapUsers": _map_users,
     "exec": _exec,
 }

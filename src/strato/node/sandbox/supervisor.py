@@ -280,7 +280,7 @@ class _Builder:
         self._unmapped = unmapped
         self._newest_capability = linux.last_capability()
         path = spec["userNamespace"]
-        self._owner = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if path else None
+        self._owner = linux.user_namespace_of(path) if path else None
 
     def main(self, *, stay: bool) -> NoReturn:
         """Build, report, and reap orphans until killed, or end at once; never returns."""
@@ -317,7 +317,12 @@ class _Builder:
         fds = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in _own_kinds(spec)]
         linux.make_mounts_private()
         builder = RootBuilder(
-            spec["base"], spec["root"], spec["scratch"], unmapped=self._unmapped, user_namespace=self._owner
+            spec["base"],
+            spec["root"],
+            spec["scratch"],
+            unmapped=self._unmapped,
+            user_namespace=self._owner,
+            owner=spec["userBase"],
         )
         builder.build(spec)
         linux.pivot_root(spec["root"])

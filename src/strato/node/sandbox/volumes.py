@@ -46,6 +46,8 @@ class Mount:
     read_only: bool = False
     sub_path: str = ""
     """What of the source is shown: the pod's choice, resolved beneath the source when it is mounted, not before."""
+    programs: bool = False
+    """Whether these are programs of the machine's, whose owners do not matter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +280,8 @@ def make_sub_path(mount: Mount) -> None:
             except FileNotFoundError:
                 if mount.read_only:
                     raise
-                mode = stat.S_IMODE(os.fstat(volume).st_mode) & 0o777
-                made = beneath.make_directories(volume, mount.sub_path, mode)
+                mode = stat.S_IMODE(os.fstat(volume).st_mode)
+                made = beneath.make_directories(volume, mount.sub_path, mode & 0o777)
                 held.callback(os.close, made)
                 os.chmod(f"/proc/self/fd/{made}", mode)  # as the volume itself, whatever this process's umask
     except OSError as err:
