@@ -97,6 +97,12 @@ def test_of_a_disk_that_is_low_the_pod_goes_that_uses_most_beyond_its_request() 
     assert "Container c was using 307200Ki, request is 0, has larger consumption" in found.message
 
 
+def test_a_low_disk_waits_for_the_room_that_a_leaving_pod_makes() -> None:
+    usages = [PodUsage(pod("greedy"), {"c": 300 * MI}, {}), PodUsage(pod("over", limit="1Mi"), {"c": 2 * MI}, {})]
+    assert evictions(usages[:1], FULL, making_room=True) == []
+    assert [found.uid for found in evictions(usages, FULL, making_room=True)] == ["over"]
+
+
 def test_a_disk_that_others_filled_costs_no_pod_that_uses_nothing() -> None:
     assert evictions([PodUsage(pod(), {"c": 0}, {"v": 0})], FULL) == []
     assert evictions([], FULL) == []

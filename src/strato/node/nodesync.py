@@ -16,13 +16,12 @@ from strato.client.informer import Change, Informer
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.errors import NotFound
-from strato.node.registration import NodeFacts, node_conditions, register_node, report_node
+from strato.node.registration import NodeFacts, condition_statuses, register_node, report_node
 
 _WORKERS: Final = 8
 _INTERVAL_SECONDS: Final = 5.0
 """Between two reports of one node: somebody who keeps writing something else must not make this a busy loop."""
 _LIFECYCLE_TAINTS: Final = frozenset({"node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"})
-_REPORTED: Final = {condition["type"]: condition["status"] for condition in node_conditions(0.0, "")}
 
 
 class NodeSync:
@@ -30,7 +29,7 @@ class NodeSync:
 
     Args:
         informer: Of Nodes; started and stopped by the caller.
-        facts: What the nodes say of themselves, by name.
+        facts: What the nodes say of themselves, by name; `resume` says that it has changed.
         uids: Name → uid of the Node object; kept up to date.
         restored: Called with a node's name when it counts as ready again: its pods' statuses, which the node lifecycle
             controller changed meanwhile, are to be written again.
@@ -69,7 +68,7 @@ class NodeSync:
         await run_workers(self._queue, self._reconcile, _WORKERS, name="node status")
 
     def resume(self, name: str) -> None:
-        """Look at a node that was silent and is not any more."""
+        """Look at a node that was silent and is not any more, or has something new to say."""
         self._queue.add(name)
 
     def _on_change(self, change: Change[Node]) -> None:
@@ -77,14 +76,14 @@ class NodeSync:
         if name not in self._facts or self._is_silent(name):
             return
         old, new = change
-        if new is None or _differs(new):
+        if new is None or self._differs(new):
             self._queue.add(name)
         elif old is not None and _is_tainted(old) and not _is_tainted(new):
             self._restored(name)  # the controller has finished with its pods
 
     async def _reconcile(self, name: str) -> float | None:
         node = self._informer.get(Key("", name))
-        if self._is_silent(name) or (node is not None and not _differs(node)):
+        if self._is_silent(name) or (node is not None and not self._differs(node)):
             return None
         instant = self._clock.monotonic()
         wait = self._reported_at.get(name, -_INTERVAL_SECONDS) + _INTERVAL_SECONDS - instant
@@ -96,20 +95,24 @@ class NodeSync:
             self._uids[name] = await register_node(self._cluster, facts, now)
         else:
             try:
-                await report_node(self._cluster, facts, now)
+                await report_node(self._cluster, facts, now, node.status.conditions)
             except NotFound:
                 return None  # its deletion is the next event
-        self._restored(name)
+        if node is None or _status(node, "Ready") != "True":
+            self._restored(name)
         return None
 
+    def _differs(self, node: Node) -> bool:
+        """Return whether a condition that the node reports has another status in the API."""
+        return any(
+            _status(node, kind) != status
+            for kind, status in condition_statuses(self._facts[node.metadata.name]).items()
+        )
 
-def _differs(node: Node) -> bool:
-    """Return whether a condition that the node reports has another status in the API."""
-    for kind, status in _REPORTED.items():
-        condition = node.status.condition(kind)
-        if condition is None or condition.status != status:
-            return True
-    return False
+
+def _status(node: Node, kind: str) -> str:
+    condition = node.status.condition(kind)
+    return condition.status if condition is not None else ""
 
 
 def _is_tainted(node: Node) -> bool:

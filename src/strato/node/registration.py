@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import platform
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from strato.api import catalog
+from strato.api.core import NodeCondition
 from strato.client.cluster import Cluster, PatchType
 from strato.errors import AlreadyExists, NotFound
 from strato.node.podstatus import time_text
@@ -49,6 +50,8 @@ class NodeFacts:
     """Names of resources and labels an earlier registration may have left: they go unless given now."""
     message: str = "node is posting ready status"
     """Message of the Ready condition."""
+    pressures: frozenset[str] = frozenset()
+    """Types of the pressure conditions that hold."""
 
 
 def node_body(facts: NodeFacts, now: float) -> Json:
@@ -76,8 +79,8 @@ def node_body(facts: NodeFacts, now: float) -> Json:
     return body
 
 
-def node_status(facts: NodeFacts, now: float) -> Json:
-    """Return ``status`` of a healthy node."""
+def node_status(facts: NodeFacts, now: float, known: Sequence[NodeCondition] = ()) -> Json:
+    """Return ``status`` of a node that works, whose conditions the API knows as they were."""
     info = {
         "architecture": machine_architecture(),
         "bootID": "",
@@ -94,7 +97,7 @@ def node_status(facts: NodeFacts, now: float) -> Json:
     return {
         "capacity": dict(facts.capacity),
         "allocatable": dict(facts.capacity),
-        "conditions": node_conditions(now, facts.message),
+        "conditions": node_conditions(facts, now, known),
         "addresses": [
             {"type": "InternalIP", "address": facts.address},
             {"type": "Hostname", "address": facts.name},
@@ -104,19 +107,42 @@ def node_status(facts: NodeFacts, now: float) -> Json:
     }
 
 
-def node_conditions(now: float, message: str) -> list[Json]:
-    """Return the conditions of a healthy node, all seen now."""
+_PRESSURES: Mapping[str, tuple[tuple[str, str], tuple[str, str]]] = {
+    "MemoryPressure": (
+        ("KubeletHasSufficientMemory", "node has sufficient memory available"),
+        ("KubeletHasInsufficientMemory", "node has insufficient memory available"),
+    ),
+    "DiskPressure": (
+        ("KubeletHasNoDiskPressure", "node has no disk pressure"),
+        ("KubeletHasDiskPressure", "node has disk pressure"),
+    ),
+    "PIDPressure": (
+        ("KubeletHasSufficientPID", "node has sufficient PID available"),
+        ("KubeletHasInsufficientPID", "node has insufficient PID available"),
+    ),
+}
+"""Reason and message of each while it does not hold, and while it does."""
+
+
+def condition_statuses(facts: NodeFacts) -> dict[str, str]:
+    """Return the status of each condition that a node reports."""
+    return {kind: "True" if kind in facts.pressures else "False" for kind in _PRESSURES} | {"Ready": "True"}
+
+
+def pressure_reason(kind: str, *, holds: bool) -> str:
+    """Return the reason of the event that tells of a pressure condition, as a kubelet names it."""
+    return _PRESSURES[kind][holds][0].replace("Kubelet", "Node")
+
+
+def node_conditions(facts: NodeFacts, now: float, known: Sequence[NodeCondition] = ()) -> list[Json]:
+    """Return the conditions of a node that works, seen now; those that have not changed keep their time."""
     text = time_text(now)
-    quiet = (
-        ("MemoryPressure", "KubeletHasSufficientMemory", "node has sufficient memory available"),
-        ("DiskPressure", "KubeletHasNoDiskPressure", "node has no disk pressure"),
-        ("PIDPressure", "KubeletHasSufficientPID", "node has sufficient PID available"),
-    )
-    times = {"lastHeartbeatTime": text, "lastTransitionTime": text}
-    conditions: list[Json] = [
-        {"type": kind, "status": "False", "reason": reason, "message": words, **times} for kind, reason, words in quiet
-    ]
-    conditions.append({"type": "Ready", "status": "True", "reason": "KubeletReady", "message": message, **times})
+    since = {(condition.type, condition.status): condition.last_transition_time for condition in known}
+    conditions: list[Json] = []
+    for kind, status in condition_statuses(facts).items():
+        reason, words = _PRESSURES[kind][status == "True"] if kind in _PRESSURES else ("KubeletReady", facts.message)
+        times = {"lastHeartbeatTime": text, "lastTransitionTime": since.get((kind, status)) or text}
+        conditions.append({"type": kind, "status": status, "reason": reason, "message": words, **times})
     return conditions
 
 
@@ -137,13 +163,13 @@ async def register_node(cluster: Cluster, facts: NodeFacts, now: float) -> str:
     return str(created["metadata"]["uid"])
 
 
-async def report_node(cluster: Cluster, facts: NodeFacts, now: float) -> Json:
-    """Write the whole status of a Node that exists; return the object.
+async def report_node(cluster: Cluster, facts: NodeFacts, now: float, known: Sequence[NodeCondition] = ()) -> Json:
+    """Write the whole status of a Node that exists, with the conditions that are known of it; return the object.
 
     Raises:
         ApiError: What the API answered.
     """
-    status, gone = node_status(facts, now), dict.fromkeys(facts.outdated)
+    status, gone = node_status(facts, now, known), dict.fromkeys(facts.outdated)
     amounts = {name: {**gone, **status[name]} for name in ("capacity", "allocatable")}
     body = {"status": {**status, **amounts}}
     return await cluster.patch(catalog.NODE, facts.name, "", body, patch_type=PatchType.STRATEGIC, subresource="status")

@@ -12,7 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strato.api.core import Node, Pod
 from strato.client.cluster import Cluster
@@ -24,7 +24,7 @@ from strato.node.heartbeats import Heartbeats
 from strato.node.images import ImageStore
 from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
-from strato.node.registration import NodeFacts, register_node
+from strato.node.registration import NodeFacts, pressure_reason, register_node
 from strato.node.restarts import Backoff
 from strato.node.sandbox import capabilities, linux
 from strato.node.sandbox.cgroups import Cgroups
@@ -45,6 +45,7 @@ from strato.node.sandbox.network import (
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks
 from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
+from strato.node.sandbox.pressure import TRANSITION_SECONDS, PressureConditions, measure_machine, pressures
 from strato.node.sandbox.removal import TreeRemover
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
@@ -110,6 +111,7 @@ class SandboxNode:
         backoff: Waits between restarts of a container.
         refresh_seconds: Between two looks at what the files of ConfigMaps, Secrets and tokens should be.
         storage_seconds: Between two looks at how much of the disk the pods use.
+        pressure_seconds: How long the node counts as short of disk, memory or processes after it was last seen so.
         kubelet_port: Where the composition root serves the logs to an API server; 0 is nowhere.
     """
 
@@ -138,6 +140,7 @@ class SandboxNode:
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
         storage_seconds: float = STORAGE_SECONDS,
+        pressure_seconds: float = TRANSITION_SECONDS,
         kubelet_port: int = 0,
     ) -> None:
         self.name = name
@@ -152,6 +155,7 @@ class SandboxNode:
         self._backoff = backoff
         self._refresh_seconds = refresh_seconds
         self._storage_seconds = storage_seconds
+        self._conditions = PressureConditions(pressure_seconds)
         directory = os.path.abspath(data_dir)
         self._runtime = ProcessRuntime(directory, isolation)
         self._own_informer = informers is None
@@ -240,6 +244,7 @@ class SandboxNode:
             for warning in self._warnings:
                 _log.warning("%s", warning)
             self._keep_what_pods_have()
+            self._look_at_machine()
             facts = self._facts()
             uids = {self.name: await self._register(facts)}
             heartbeats = Heartbeats(self._cluster, self._clock, uids)
@@ -247,7 +252,7 @@ class SandboxNode:
                 self._cluster,
                 self._node_informer,
                 self._clock,
-                {self.name: facts},
+                reported := {self.name: facts},
                 uids,
                 restored=lambda _name: self._report_pods(),
             )
@@ -260,7 +265,7 @@ class SandboxNode:
                 group.create_task(heartbeats.run())
                 group.create_task(sync.run())
                 group.create_task(self._remove_strangers())
-                group.create_task(self._watch_storage())
+                group.create_task(self._watch_storage(reported, sync))
                 group.create_task(self._remover.run(self._clock))
         finally:
             await self._close()
@@ -375,6 +380,7 @@ class SandboxNode:
             kubelet_port=self._kubelet_port,
             outdated=(*RESOURCES, *LABELS),
             message="sandbox node is posting ready status",
+            pressures=self._machine.pressures,
         )
 
     async def _register(self, facts: NodeFacts) -> str:
@@ -389,21 +395,46 @@ class SandboxNode:
         for worker in self._workers.values():
             self._writer.submit(worker)
 
-    async def _watch_storage(self) -> None:
+    def _look_at_machine(self) -> list[str]:
+        """Bring the conditions of the machine up to date; return which have changed."""
+        machine, before = self._machine, self._machine.pressures
+        try:
+            found = pressures(measure_machine(machine.layout.data_dir))
+        except OSError as err:
+            _log.warning("what is left of the machine cannot be measured: %s", err)
+            return []
+        machine.pressures = self._conditions.observe(found, self._clock.monotonic())
+        return sorted(machine.pressures ^ before)
+
+    def _tell_pressures(self, changed: Sequence[str], facts: dict[str, NodeFacts], sync: NodeSync) -> None:
+        machine = self._machine
+        facts[self.name] = replace(facts[self.name], pressures=machine.pressures)
+        sync.resume(self.name)
+        for kind in changed:
+            reason = pressure_reason(kind, holds=kind in machine.pressures)
+            _log.warning("the node's condition has changed: node=%s condition=%s", self.name, reason)
+            about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
+            self._recorder.event(about, "Normal", reason, f"Node {self.name} status is now: {reason}")
+
+    async def _watch_storage(self, facts: dict[str, NodeFacts], sync: NodeSync) -> None:
         """Evict pods that use more of the disk than they may, or most of one that is nearly full."""
         layout = self._machine.layout
         while True:
             await self._clock.sleep(self._storage_seconds)
+            changed = self._look_at_machine()
+            if changed:
+                self._tell_pressures(changed, facts, sync)
             workers = {uid: worker for uid, worker in self._workers.items() if not worker.record.reason}
             places = [(worker.pod, layout.pod(uid), layout.memory_home(uid)) for uid, worker in workers.items()]
             try:
-                disk = disk_of(layout.data_dir)
                 # in a thread: a pod decides how many files there are to look at
                 usages = await asyncio.to_thread(measure_all, places)
+                disk = disk_of(layout.data_dir)
             except OSError as err:
                 _log.warning("the pods' use of the disk cannot be measured: %s", err)
                 continue
-            for eviction in evictions(usages, disk):
+            making_room = any(worker.is_leaving for worker in self._workers.values())
+            for eviction in evictions(usages, disk, making_room=making_room):
                 if eviction.uid in self._workers:
                     self._workers[eviction.uid].evict(eviction.message)
 

@@ -38,6 +38,8 @@ CONFIG_RETRY_SECONDS = 2.0
 """Between two looks for what a pod refers to and is not there."""
 REFRESH_SECONDS = 30.0
 """Between two looks whether the files of a pod's ConfigMaps, Secrets and tokens are still the newest."""
+EVICTION_GRACE_SECONDS = 1.0
+"""Of pods that have used too much of the disk, as a kubelet gives them."""
 KILL_PATIENCE_SECONDS = 5.0
 _KEPT_ATTEMPTS = 2
 _OVER = ("Succeeded", "Failed")
@@ -160,6 +162,12 @@ class PodWorker:
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
         self.stopped = False
         """Whether all processes of a doomed pod are gone: the API object may go."""
+        self._is_released = False
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it is being ended and what it wrote is still there."""
+        return (self._doomed.is_set() or self._evicted.is_set()) and not self._is_released
 
     def next_write(self, now: float) -> dict[str, Any] | None:
         """Return the status to write; None deletes the pod."""
@@ -172,10 +180,11 @@ class PodWorker:
             self._doomed.set()
 
     def evict(self, message: str) -> None:
-        """End the pod, which uses more of the machine than it may; its status and an event say why."""
+        """End the pod soon, which uses more of the machine than it may; its status and an event say why."""
         if not (self._evicted.is_set() or self._doomed.is_set() or self._is_over()):
             self.record.reason, self.record.message = "Evicted", message
             self._say("Warning", "Evicted", message)
+            self._grace_seconds = min(self._grace_seconds, EVICTION_GRACE_SECONDS)
             self._evicted.set()
 
     async def run(self) -> None:
@@ -213,6 +222,7 @@ class PodWorker:
         return None if seconds is None else max(0.0, self.record.start_time + seconds - self._clock.now())
 
     async def _release(self) -> None:
+        self._is_released = True
         try:
             await self.sandbox.release()
         except RuntimeProblem as err:

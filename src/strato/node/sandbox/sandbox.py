@@ -32,6 +32,7 @@ from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.network import veth_name
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks, needs_host_users
+from strato.node.sandbox.pressure import rejection
 from strato.node.sandbox.resolver import Reach, resolv_conf
 from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
 from strato.node.sandbox.runtime import Launch, Runtime
@@ -99,6 +100,8 @@ class Machine:
     """Directory of the seccomp profiles that pods may name."""
     hidden: Sequence[str] = ()
     """Directories of the machine that no container on its root sees."""
+    pressures: frozenset[str] = frozenset()
+    """Conditions in which it takes no new pods."""
     strict_images: bool = False
     substituted: int = 0
     """Containers that ran on the machine's root instead of their image."""
@@ -214,7 +217,8 @@ class PodSandbox:
 
     def refusal(self) -> Refusal | None:
         """Return why the pod cannot run on this machine, None when it can."""
-        return refusal(self._pod, self.level)
+        is_new = not self.place.identity()
+        return (rejection(self._pod, self._machine.pressures) if is_new else None) or refusal(self._pod, self.level)
 
     @property
     def _owned(self) -> str:
@@ -541,7 +545,7 @@ class PodSandbox:
         self._machine.substituted += 1
 
     async def release(self) -> None:
-        """Let go of GPUs, namespaces and control groups; files and logs stay until the pod is deleted."""
+        """Let go of GPUs, namespaces, control groups and what the pod wrote; logs stay until the pod is deleted."""
         self.give_back_gpus()
         if self._machine.runtime.isolation == "root":
             await self._machine.runtime.call(
@@ -552,6 +556,10 @@ class PodSandbox:
             number = self.place.last_attempt(container.name)
             if number >= 0:
                 self.place.remove(self.place.attempt(container.name, number) + "/scratch")
+        self.place.remove(self._memory_home)
+        for volume in self._pod.spec.volumes:
+            if volume.empty_dir is not None:
+                self.place.remove(self.place.volume(volume.name))
 
 
 def _limits(container: Container) -> Limits:

@@ -21,6 +21,10 @@ EPHEMERAL_STORAGE = "ephemeral-storage"
 LOW_BYTES = 1 << 30
 LOW_RATIO = 0.1
 """A disk is low below a tenth of its size, or this many bytes where that is less: others use a laptop's disk too."""
+LOW_INODES_RATIO = 0.05
+
+CRITICAL_PRIORITY = 2_000_000_000
+"""Of pods that the system cannot do without: they are neither evicted nor turned away."""
 
 ENDLESS = 1 << 60
 """What a tree counts as that is too deep or too wide to be measured: more than any limit."""
@@ -52,11 +56,24 @@ class Disk:
 
     size_bytes: int
     free_bytes: int
+    inodes: int = 0
+    """Of the file system; 0 where it does not count them."""
+    free_inodes: int = 0
 
     @property
     def threshold_bytes(self) -> int:
         """Free bytes below which it is low."""
         return min(int(self.size_bytes * LOW_RATIO), LOW_BYTES)
+
+    @property
+    def is_low(self) -> bool:
+        """Whether pods have to go."""
+        return self.free_bytes < self.threshold_bytes
+
+    @property
+    def is_short_of_inodes(self) -> bool:
+        """Whether hardly another file can be made."""
+        return self.free_inodes < self.inodes * LOW_INODES_RATIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +110,32 @@ def measure(pod: Pod, place: PodPlace, memory_home: str) -> PodUsage:
 def disk_of(path: str) -> Disk:
     """Look at the file system a path lies on."""
     found = os.statvfs(path)
-    return Disk(found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail)
+    return Disk(
+        found.f_frsize * found.f_blocks,
+        found.f_frsize * found.f_bavail,
+        inodes=found.f_files,
+        free_inodes=found.f_favail,
+    )
 
 
-def evictions(usages: Iterable[PodUsage], disk: Disk) -> list[Eviction]:
-    """Decide who goes: every pod over a limit of its own, else the greatest user of a disk that is low."""
+def evictions(usages: Iterable[PodUsage], disk: Disk, *, making_room: bool = False) -> list[Eviction]:
+    """Decide who goes: every pod over a limit of its own, else the greatest user of a disk that is low.
+
+    Args:
+        usages: What the pods use that are not leaving already.
+        disk: As it is now.
+        making_room: Whether a pod is leaving whose files are still there: the low disk waits for that.
+    """
     found, within = [], []
     for usage in usages:
+        if (usage.pod.spec.priority or 0) >= CRITICAL_PRIORITY:
+            continue
         reason = _broken_limit(usage)
         if reason:
             found.append(Eviction(usage.pod.metadata.uid, reason))
         else:
             within.append(usage)
-    if found or disk.free_bytes >= disk.threshold_bytes:
+    if found or making_room or not disk.is_low:
         return found
     worst = max(within, key=_beyond_request, default=None)
     if worst is None or _beyond_request(worst) <= 0:
