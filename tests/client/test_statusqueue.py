@@ -339,9 +339,14 @@ def test_run_stops_the_writes_when_it_is_cancelled() -> None:
         await w.clock.sleep(1.0)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        assert not w.queue.put("c", 3)
+        w.queue.put("c", 3)
+        w.queue.put("d", 4, w.clock.monotonic() + 2.0)
         await w.clock.sleep(10.0)
         assert w.api.objects == {"a": 1}
+        running = asyncio.create_task(w.queue.run())
+        await w.clock.sleep(1.0)
+        assert w.api.objects == {"a": 1, "c": 3, "d": 4}, "whoever runs it again begins anew"
+        running.cancel()
 
     play(story)
 

@@ -13,17 +13,16 @@ Guarantees:
 from __future__ import annotations
 
 import asyncio
-import heapq
-import itertools
 import logging
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.client.workqueue import PATIENCE_SECONDS
+from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
-from strato.errors import ApiError, InternalError
+from strato.errors import ApiError, InternalError, TooManyRequests
 
 _log = logging.getLogger(__name__)
 
@@ -36,8 +35,7 @@ LULL_SECONDS: Final = 0.25
 _BURST: Final = 16
 """Work within a lull's time from which on it is a burst; work that comes more slowly, however long, is none."""
 _PER_SECOND: Final = _BURST / LULL_SECONDS
-_SHORTEST_SLEEP_SECONDS: Final = 0.001
-"""Sums of floats may end a sleep a moment too early; a shorter sleep could end without time having passed."""
+_NEVER: Final = float("-inf")
 
 
 class Load:
@@ -48,7 +46,7 @@ class Load:
     def __init__(self) -> None:
         self._level = 0.0
         self._at = 0.0
-        self.over_at = float("-inf")
+        self.over_at = _NEVER
         """When the load is over if nothing more comes; in the past while there is none."""
 
     def add(self, amount: int, now: float) -> None:
@@ -77,10 +75,10 @@ _IN_FLIGHT: Final = 0
 """Nothing newer waits."""
 _DROPPED: Final = 1
 """Nothing waits; what is in flight, if anything, is not retried."""
-_LATER: Final = 2
-_READY: Final = 3
-_LOW: Final = 4
-_SUCCESSOR: Final = 5
+_QUEUED: Final = 2
+_LOW: Final = 3
+"""It is due, and gives way."""
+_SUCCESSOR: Final = 4
 """It waits for the answer to the write in flight."""
 
 
@@ -89,17 +87,16 @@ class _Entry(Generic[K, D, R]):
 
     __slots__ = ("at", "desired", "failures", "key", "low", "place", "retry_at", "since", "writing")
 
-    def __init__(self, key: K, desired: D, since: float) -> None:
+    def __init__(self, key: K, desired: D) -> None:
         self.key = key
         self.desired = desired
         """What waits; if nothing does, what is in flight."""
         self.place = _DROPPED
-        self.at = float("inf")
-        self.since = since
-        """When the first of those that were coalesced was put."""
+        self.at = self.since = 0.0
+        """When it is due, and when the first of those that were coalesced was put."""
         self.low = False
         self.failures = 0
-        self.retry_at = float("-inf")
+        self.retry_at = _NEVER
         """After a failure nothing is sent before this instant."""
         self.writing: Write[R] | None = None
 
@@ -121,7 +118,7 @@ Send = Callable[[Sequence[R]], Awaitable[Sequence[ApiError | None]]]
 
 
 class StatusQueue(Generic[K, D, R]):
-    """See the module. Single-threaded; workers are tasks that are started when there is something to write.
+    """See the module. Single-threaded, on a `WriteQueue`.
 
     Args:
         clock: Times everything.
@@ -165,7 +162,6 @@ class StatusQueue(Generic[K, D, R]):
         self._clock = clock
         self._build = build
         self._send = send
-        self._workers = workers
         self._batch = batch
         self._load = load if load is not None else Load()
         self._low_workers = low_workers
@@ -179,23 +175,18 @@ class StatusQueue(Generic[K, D, R]):
         self._on_refused = on_refused
         self._name = name
         self._entries: dict[K, _Entry[K, D, R]] = {}
-        self._later: list[tuple[float, int, _Entry[K, D, R]]] = []
-        """A heap; entries that have moved on since differ in place or instant."""
-        self._ready: deque[_Entry[K, D, R]] = deque()
         self._low: OrderedDict[K, _Entry[K, D, R]] = OrderedDict()
-        """Ready and of low priority, longest first."""
+        """What gives way, longest first."""
+        self._low_looks = 0
+        """Looks at it that are under way or wait their time."""
         self._confirmed: OrderedDict[K, _Confirmed] = OrderedDict()
         """The newest last."""
-        self._order = itertools.count()
-        self._active = self._low_active = 0
-        self._starting = 0
-        """Workers that have not taken anything yet."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.Task[None] | None = None
-        self._timer_at = float("inf")
         self._drained: asyncio.Future[None] | None = None
-        self._paused = False
-        self._closed = False
+        self._writes: WriteQueue[_Entry[K, D, R] | None] = WriteQueue(
+            clock, self._work, workers, batch=batch, name=name
+        )
+        """None is a look at what gives way. An entry may be there several times; it counts when it is due."""
+        self.pause, self.resume = self._writes.pause, self._writes.resume
 
     def __len__(self) -> int:
         """Return how many keys wait or are in flight."""
@@ -206,7 +197,7 @@ class StatusQueue(Generic[K, D, R]):
         entry = self._entries.get(key)
         return entry is not None and entry.place > _DROPPED
 
-    def put(self, key: K, desired: D, at: float | None = None, *, low_priority: bool = False) -> bool:
+    def put(self, key: K, desired: D, at: float = _NEVER, *, low_priority: bool = False) -> bool:
         """Have a status written, instead of what waits under its key.
 
         Args:
@@ -218,37 +209,33 @@ class StatusQueue(Generic[K, D, R]):
         Returns:
             False when it was refused because too many wait.
         """
-        if self._closed:
-            return False
-        now = self._clock.monotonic()
         entry = self._entries.get(key)
         if entry is None:
             if self._capacity and len(self._entries) >= self._capacity:
                 return False
-            entry = self._entries[key] = _Entry(key, desired, now)
-        elif entry.place <= _DROPPED:
-            entry.since, entry.at = now, float("inf")
+            entry = self._entries[key] = _Entry(key, desired)
+        place, now = entry.place, self._clock.monotonic()
+        if place <= _DROPPED:
+            entry.since = now
+        elif entry.at < at:
+            at = entry.at
         entry.desired, entry.low = desired, low_priority
-        at = max(min(entry.at, now if at is None else at), entry.retry_at)
-        if entry.writing is not None or entry.place == _IN_FLIGHT:
+        at = max(at, entry.retry_at)
+        if entry.writing is not None or place == _IN_FLIGHT:
             entry.place, entry.at = _SUCCESSOR, at
-        elif entry.place == _LOW:
-            if not low_priority:
-                del self._low[key]
-                self._schedule(entry, at, now)
-        elif entry.place == _DROPPED or (entry.place == _LATER and at != entry.at):
+        elif place == _DROPPED or (place == _QUEUED and at < entry.at) or (place == _LOW and not low_priority):
+            self._low.pop(key, None)
             self._schedule(entry, at, now)
         return True
 
     def drop(self, key: K) -> None:
         """Forget what waits under a key; what is in flight is not taken back."""
         entry = self._entries.get(key)
-        if entry is None:
-            return
-        entry.place = _DROPPED
-        self._low.pop(key, None)
-        if entry.writing is None:
-            self._remove(entry)
+        if entry is not None:
+            entry.place = _DROPPED
+            self._low.pop(key, None)
+            if entry.writing is None:
+                self._remove(entry)
 
     def stamp(self, key: K) -> object:
         """Return the stamp of the write in flight, else of the one that was confirmed last; None when none is known."""
@@ -261,16 +248,7 @@ class StatusQueue(Generic[K, D, R]):
     def confirmed_at(self, key: K) -> float:
         """Return when a stamped write under a key was confirmed last; minus infinity when none is known."""
         confirmed = self._confirmed.get(key)
-        return confirmed.at if confirmed is not None else float("-inf")
-
-    def pause(self) -> None:
-        """Build nothing until `resume`: what writes are built from is being changed."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """Go on after `pause`."""
-        self._paused = False
-        self._wake()
+        return confirmed.at if confirmed is not None else _NEVER
 
     async def drain(self) -> None:
         """Write all that waits, without further delay; return when it is confirmed or given up."""
@@ -282,73 +260,41 @@ class StatusQueue(Generic[K, D, R]):
         for entry in self._entries.values():
             if entry.place == _SUCCESSOR:
                 entry.at = entry.retry_at
-            elif entry.place == _LATER and entry.at > entry.retry_at:
+            elif entry.place == _QUEUED and entry.at > max(now, entry.retry_at):
                 self._schedule(entry, entry.retry_at, now)
-        self._wake()
+        self._low_looks += 1
+        self._writes.add(None)
         await asyncio.shield(self._drained)
 
     async def run(self) -> None:
-        """Wait until cancelled, and stop writing then. Without this, statuses are written as long as the loop runs."""
-        self._closed = False
+        """Wait until cancelled, and forget then what is not written; without this it is written all the same."""
         try:
-            await asyncio.get_running_loop().create_future()
+            await self._writes.run()
         finally:
-            self.close()
-
-    def close(self) -> None:
-        """Stop: what waits is forgotten, and answers to writes in flight are not waited for."""
-        self._closed = True
-        if self._drained is not None:
-            self._drained.cancel()
-        self._entries.clear()
-        self._low.clear()
-        self._ready.clear()
-        self._later.clear()
-        for task in self._tasks:
-            task.cancel()
+            self._entries.clear()
+            self._low.clear()
+            self._low_looks = 0
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _schedule(self, entry: _Entry[K, D, R], at: float, now: float) -> None:
         entry.at = at
-        if at > now:
-            entry.place = _LATER
-            heapq.heappush(self._later, (at, next(self._order), entry))
-            self._set_timer(at, now)
-            return
-        if entry.low:
+        if at <= now and entry.low:
             entry.place = _LOW
             self._low[entry.key] = entry
+            self._look_at_low(now)
         else:
-            entry.place = _READY
-            self._ready.append(entry)
-        self._wake()
+            entry.place = _QUEUED
+            self._writes.add_after(entry, at - now)
 
-    def _set_timer(self, at: float, now: float) -> None:
-        if at >= self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = self._start(self._ring(max(at - now, _SHORTEST_SLEEP_SECONDS)), "timer")
-
-    async def _ring(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-        self._timer, self._timer_at = None, float("inf")
-        now = self._clock.monotonic()
-        later = self._later
-        while later and later[0][0] <= now:
-            at, _, entry = heapq.heappop(later)
-            if entry.place == _LATER and entry.at == at:
-                self._schedule(entry, at, now)
-        if later:
-            self._set_timer(later[0][0], now)
-        self._wake()
+    def _look_at_low(self, now: float) -> None:
+        """Have a worker look at what gives way, once it need not."""
+        if self._low and self._low_looks < self._low_workers:
+            self._low_looks += 1
+            self._writes.add_after(None, self._low_due(now) - now)
 
     def _low_due(self, now: float) -> float:
-        """Return when the low-priority status that waits longest need not give way any more; infinity: none waits."""
-        if not self._low:
-            return float("inf")
+        """Return when the low-priority status that waits longest need not give way any more; there is one."""
         is_crowded = self._capacity and len(self._entries) > self._capacity // 2
         if is_crowded or self._drained is not None or not self._load.is_high(now):
             return now
@@ -356,68 +302,34 @@ class StatusQueue(Generic[K, D, R]):
         return min(oldest.since + PATIENCE_SECONDS, self._load.over_at)
 
     def _remove(self, entry: _Entry[K, D, R]) -> None:
-        if self._entries.get(entry.key) is entry:
-            del self._entries[entry.key]
+        del self._entries[entry.key]
+        entry.place = _DROPPED  # it may still be in the write queue
         if self._drained is not None and not self._entries:
             self._drained.set_result(None)
             self._drained = None
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
-    def _start(self, work: Any, what: str) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def _wake(self) -> None:
-        """Start as many workers as there is work for."""
-        if self._paused or self._closed:
-            return
-        while self._active < self._workers and len(self._ready) > self._starting * self._batch:
-            self._active += 1
-            self._starting += 1
-            self._start(self._work(), "writer")
-        if self._low and self._low_active < self._low_workers:
-            now = self._clock.monotonic()
-            due = self._low_due(now)
-            if due > now:
-                self._set_timer(due, now)
-            else:
-                self._low_active += 1
-                self._start(self._work_low(), "low-priority writer")
-
-    async def _work(self) -> None:
-        self._starting -= 1
-        try:
-            while self._ready and not self._paused:
-                await self._write(self._take_ready(self._clock.monotonic()))
-        finally:
-            self._active -= 1
-        self._wake()
-
-    async def _work_low(self) -> None:
-        try:
-            while not self._paused and self._low_due(now := self._clock.monotonic()) <= now:
-                await self._write(self._take_low(now))
-        finally:
-            self._low_active -= 1
-        self._wake()
-
-    def _take_ready(self, now: float) -> list[_Taken[K, D, R]]:
+    async def _work(self, entries: Sequence[_Entry[K, D, R] | None]) -> None:
         taken: list[_Taken[K, D, R]] = []
-        while self._ready and len(taken) < self._batch:
-            entry = self._ready.popleft()
-            if entry.place == _READY:
-                self._take(entry, now, taken)
-        return taken
-
-    def _take_low(self, now: float) -> list[_Taken[K, D, R]]:
-        taken: list[_Taken[K, D, R]] = []
-        while len(taken) < self._batch and self._low_due(now) <= now:
-            _, entry = self._low.popitem(last=False)
-            self._take(entry, now, taken)
-        return taken
+        now, looks = self._clock.monotonic(), 0
+        for entry in entries:
+            if entry is None:
+                looks += 1
+                for _ in range(self._batch):
+                    if not self._low or self._low_due(now) > now:
+                        break
+                    self._take(self._low.popitem(last=False)[1], now, taken)
+            elif entry.place == _QUEUED and entry.at <= now:
+                if entry.low:
+                    self._schedule(entry, entry.at, now)
+                else:
+                    self._take(entry, now, taken)
+        if taken:
+            await self._write(taken)
+        if looks:
+            self._low_looks -= looks
+            self._look_at_low(self._clock.monotonic())
 
     def _take(self, entry: _Entry[K, D, R], now: float, taken: list[_Taken[K, D, R]]) -> None:
         """Build an entry's write and add it to what is taken, if there is one to send now."""
@@ -429,7 +341,7 @@ class StatusQueue(Generic[K, D, R]):
             _log.exception("status cannot be built and is dropped: queue=%s key=%s", self._name, key)
             write = None
         if isinstance(write, float):
-            self._schedule(entry, max(write, now + _SHORTEST_SLEEP_SECONDS), now)
+            self._schedule(entry, write, now)
             return
         confirmed = self._confirmed.get(key)
         if write is None or (confirmed is not None and write.stamp is not None and write.stamp == confirmed.stamp):
@@ -439,8 +351,6 @@ class StatusQueue(Generic[K, D, R]):
         taken.append((entry, desired, write))
 
     async def _write(self, taken: Sequence[_Taken[K, D, R]]) -> None:
-        if not taken:
-            return
         answers: Sequence[ApiError | None]
         try:
             answers = await in_time(self._send([write.request for _, _, write in taken]))
@@ -464,7 +374,8 @@ class StatusQueue(Generic[K, D, R]):
             await self._clock.sleep(0)  # a server in this process may have answered without a turn for anybody else
 
     def _on_success(self, entry: _Entry[K, D, R], desired: D, write: Write[R], now: float) -> None:
-        entry.failures, entry.retry_at = 0, float("-inf")
+        self._writes.speed_up()
+        entry.failures, entry.retry_at = 0, _NEVER
         if write.stamp is not None:
             self._confirmed.pop(entry.key, None)
             self._confirmed[entry.key] = _Confirmed(write.stamp, now)
@@ -475,6 +386,8 @@ class StatusQueue(Generic[K, D, R]):
 
     def _on_failure(self, entry: _Entry[K, D, R], desired: D, error: ApiError, now: float) -> None:
         _log.debug("status not written: queue=%s key=%s: %s", self._name, entry.key, error)
+        if isinstance(error, TooManyRequests):
+            self._writes.slow_down()
         if self._may_retry(error) and now - entry.since < self._give_up:
             entry.failures += 1
             wait = delay_seconds(error, entry.failures, first=self._first_retry, longest=self._longest_retry)
@@ -482,6 +395,6 @@ class StatusQueue(Generic[K, D, R]):
             if entry.place == _IN_FLIGHT:
                 entry.place, entry.at = _SUCCESSOR, entry.retry_at
         else:
-            entry.failures, entry.retry_at = 0, float("-inf")
+            entry.failures, entry.retry_at = 0, _NEVER
             if self._on_refused is not None:
                 self._on_refused(entry.key, desired, error)

@@ -1,6 +1,6 @@
 """The one place where decisions become writes: binds, evictions, gates; bounded, retried, recorded in events.
 
-Each kind of write has a queue and workers of its own (`strato.scheduler.writequeue`), and what is to be tried again
+Each kind of write has a queue and workers of its own (`strato.client.writequeue`), and what is to be tried again
 waits outside the workers. A bind that failed is looked up before anything else is done about it, for it may have been
 carried out all the same. One that failed for good is forgotten: its place is free at once, and after a back-off that
 doubles per pod the task is pending again. Nothing here decides where a pod runs.
@@ -20,6 +20,7 @@ from strato.client.cluster import Binding, Cluster, Patch, PatchType
 from strato.client.events import NORMAL, EventRecorder
 from strato.client.retry import delay_seconds, in_time, is_outcome_unknown
 from strato.client.statusqueue import StatusQueue, Write
+from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.cache.ingest import QUEUE_GATE
@@ -29,7 +30,6 @@ from strato.scheduler.claims.claimbinder import ClaimBinder
 from strato.scheduler.evictor import Evictor
 from strato.scheduler.plan import Bind, Eviction
 from strato.scheduler.reporting.pods import PodReports
-from strato.scheduler.writequeue import WriteQueue
 
 _log = logging.getLogger(__name__)
 

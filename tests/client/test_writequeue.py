@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 
+from strato.client.writequeue import WriteQueue
 from strato.clock import VirtualClock, run_virtual
-from strato.scheduler.writequeue import WriteQueue
 
 
 def play(story: Callable[[VirtualClock], Coroutine[None, None, None]]) -> None:

@@ -1,0 +1,175 @@
+"""`WriteQueue`: writes of one kind with workers of their own, so that no kind of write can hold up another.
+
+What has to wait (a retry, a back-off) waits in the queue, by the clock, and holds no worker. An API server that answers
+429 is asked by fewer workers at a time, until it accepts again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from typing import Any, Final, Generic, TypeVar
+
+from strato.clock import Clock
+
+T = TypeVar("T")
+
+Work = Callable[[Sequence[T]], Awaitable[None]]
+"""Works on items, at least one; it raises nothing that is to be expected."""
+
+_SHORTEST_SLEEP_SECONDS: Final = 0.001
+"""Sums of floats may end a sleep a moment too early; a shorter sleep could end without time having passed."""
+
+
+class WriteQueue(Generic[T]):
+    """First in, first out, but for what is delayed. Single-threaded: every method is called on the loop's thread.
+
+    Args:
+        clock: Times delays.
+        work: What a worker does with the items it takes.
+        workers: How many work at once; each is a task that lives as long as there are items.
+        batch: Most items that a worker takes at once.
+        name: Names the tasks.
+    """
+
+    def __init__(self, clock: Clock, work: Work[T], workers: int, *, batch: int = 1, name: str = "") -> None:
+        self._clock = clock
+        self._work = work
+        self._workers = workers
+        self._batch = batch
+        self._name = name
+        self._ready: deque[T] = deque()
+        self._later: list[tuple[float, int, T]] = []
+        self._order = itertools.count()
+        self._timer: asyncio.Task[None] | None = None
+        self._timer_at = float("inf")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._active = 0
+        self._starting = 0
+        """Workers that have not taken anything yet."""
+        self._allowed = workers
+        """How many may work at once; fewer than there are while the server is overloaded."""
+        self._failed: asyncio.Future[None] | None = None
+        self._paused = False
+        self._closed = False
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is waiting, delayed or under way."""
+        return not (self._ready or self._later or self._active)
+
+    def add(self, item: T) -> None:
+        """Have something worked on when a worker is free."""
+        self._ready.append(item)
+        self._wake()
+
+    def extend(self, items: Iterable[T]) -> None:
+        """Have many worked on, in order."""
+        self._ready.extend(items)
+        self._wake()
+
+    def add_after(self, item: T, seconds: float) -> None:
+        """Have something worked on after a delay."""
+        if seconds <= 0:
+            self.add(item)
+            return
+        at = self._clock.monotonic() + seconds
+        heapq.heappush(self._later, (at, next(self._order), item))
+        if at < self._timer_at and not self._closed:
+            self._set_timer(at, seconds)
+
+    def slow_down(self) -> None:
+        """Halve the number of workers: the server is overloaded."""
+        self._allowed = max(1, self._allowed // 2)
+
+    def speed_up(self) -> None:
+        """Allow one worker more, after a write that was accepted."""
+        if self._allowed < self._workers:
+            self._allowed += 1
+            self._wake()
+
+    def pause(self) -> None:
+        """Take nothing until `resume`."""
+        self._paused = True
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused = False
+        self._wake()
+
+    async def run(self) -> None:
+        """Wait until cancelled, and stop all work then; without this, it goes on as long as the loop runs.
+
+        Raises:
+            Exception: What ``work`` raised.
+        """
+        self._closed = False
+        self._failed = asyncio.get_running_loop().create_future()
+        self._look_later(self._clock.monotonic())
+        try:
+            await self._failed
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop: what waits is forgotten, and what is under way is not waited for."""
+        self._closed = True
+        self._ready.clear()
+        self._later.clear()
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
+        self._active = self._starting = 0
+        self._timer_at = float("inf")
+
+    def _start(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name=f"{self._name} {what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self._failed is not None and not self._failed.done() and not task.cancelled():
+            error = task.exception()
+            if error is not None:
+                self._failed.set_exception(error)
+
+    def _wake(self) -> None:
+        """Start as many workers as there is work for."""
+        if self._paused or self._closed:
+            return
+        while self._active < self._allowed and len(self._ready) > self._starting * self._batch:
+            self._active += 1
+            self._starting += 1
+            self._start(self._work_off(), "worker")
+
+    async def _work_off(self) -> None:
+        self._starting -= 1
+        ready = self._ready
+        while ready and not self._paused and self._active <= self._allowed:
+            await self._work([ready.popleft() for _ in range(min(self._batch, len(ready)))])
+        self._active -= 1
+        self._wake()
+
+    def _set_timer(self, at: float, seconds: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = at
+        self._timer = self._start(self._ring(max(seconds, _SHORTEST_SLEEP_SECONDS)), "timer")
+
+    async def _ring(self, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._timer, self._timer_at = None, float("inf")
+        self._look_later(self._clock.monotonic())
+
+    def _look_later(self, now: float) -> None:
+        while self._later and self._later[0][0] <= now:
+            self._ready.append(heapq.heappop(self._later)[2])
+        if self._later:
+            at = self._later[0][0]
+            self._set_timer(at, at - now)
+        self._wake()
