@@ -69,11 +69,6 @@ class _Series:
     name: str = ""
     """Of the event; it is kept when creating it is tried again."""
 
-    @property
-    def namespace(self) -> str:
-        """Where the event is."""
-        return self.regarding.namespace or "default"
-
     def begin_anew(self) -> None:
         """Count only what is not written yet, on a new event."""
         self.count -= self.written
@@ -225,8 +220,8 @@ class EventRecorder:
     async def _create(self, some: Sequence[_Series], new: Sequence[int], answers: list[ApiError | None]) -> None:
         bodies: dict[str, list[tuple[int, Json]]] = {}
         for number in new:
-            body = self._compose(some[number])
-            bodies.setdefault(body["metadata"]["namespace"], []).append((number, body))
+            series = some[number]
+            bodies.setdefault(_namespace(series), []).append((number, self._compose(series)))
         for namespace, pairs in bodies.items():
             made = await self._cluster.create_all(catalog.EVENT, [body for _, body in pairs], namespace)
             for (number, _), answer in zip(pairs, made, strict=True):
@@ -268,7 +263,7 @@ class EventRecorder:
         return {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": series.name, "namespace": series.namespace},
+            "metadata": {"name": series.name, "namespace": _namespace(series)},
             "involvedObject": series.regarding,
             "reason": series.reason,
             "message": series.message,
@@ -289,7 +284,11 @@ class EventRecorder:
 
 def _repeat(series: _Series) -> Patch:
     changes = {"count": series.sent, "lastTimestamp": format_time(series.last), "message": series.message}
-    return Patch(series.namespace, series.name, changes)
+    return Patch(_namespace(series), series.name, changes)
+
+
+def _namespace(series: _Series) -> str:
+    return series.regarding.namespace or "default"
 
 
 def _reference(regarding: Object | ObjectReference | Mapping[str, Any]) -> ObjectReference:

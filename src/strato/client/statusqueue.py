@@ -224,7 +224,8 @@ class StatusQueue(Generic[K, D, R]):
         if entry.writing is not None or place == _IN_FLIGHT:
             entry.place, entry.at = _SUCCESSOR, at
         elif place == _DROPPED or (place == _QUEUED and at < entry.at) or (place == _LOW and not low_priority):
-            self._low.pop(key, None)
+            if place == _LOW:
+                del self._low[key]
             self._schedule(entry, at, now)
         return True
 
@@ -279,13 +280,17 @@ class StatusQueue(Generic[K, D, R]):
 
     def _schedule(self, entry: _Entry[K, D, R], at: float, now: float) -> None:
         entry.at = at
-        if at <= now and entry.low:
-            entry.place = _LOW
-            self._low[entry.key] = entry
-            self._look_at_low(now)
-        else:
+        if at > now:
             entry.place = _QUEUED
             self._writes.add_after(entry, at - now)
+        elif entry.low:
+            entry.place = _LOW
+            self._low[entry.key] = entry
+            if self._low_looks < self._low_workers:
+                self._look_at_low(now)
+        else:
+            entry.place = _QUEUED
+            self._writes.add(entry)
 
     def _look_at_low(self, now: float) -> None:
         """Have a worker look at what gives way, once it need not."""
@@ -359,6 +364,8 @@ class StatusQueue(Generic[K, D, R]):
         except Exception as error:  # a fault of ours, or of a transport: the statuses wait
             _log.exception("statuses not written: queue=%s", self._name)
             answers = [InternalError(str(error))] * len(taken)
+        if answers[0] is None:
+            self._writes.speed_up()
         now = self._clock.monotonic()
         for (entry, desired, write), answer in zip(taken, answers, strict=True):
             entry.writing = None
@@ -374,7 +381,6 @@ class StatusQueue(Generic[K, D, R]):
             await self._clock.sleep(0)  # a server in this process may have answered without a turn for anybody else
 
     def _on_success(self, entry: _Entry[K, D, R], desired: D, write: Write[R], now: float) -> None:
-        self._writes.speed_up()
         entry.failures, entry.retry_at = 0, _NEVER
         if write.stamp is not None:
             self._confirmed.pop(entry.key, None)

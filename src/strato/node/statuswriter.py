@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from strato.api import catalog
 from strato.api.core import Pod
@@ -37,12 +37,8 @@ class Subject(Protocol):
 S = TypeVar("S", bound=Subject)
 
 
-class _Request(NamedTuple):
-    namespace: str
-    name: str
-    uid: str
-    patch: Patch | None
-    """None deletes the pod."""
+_Request = tuple[S, Patch | None]
+"""A pod and the patch of its status; None deletes the pod."""
 
 
 class StatusWriter(Generic[S]):
@@ -59,7 +55,7 @@ class StatusWriter(Generic[S]):
         self._cluster = cluster
         self._clock = clock
         self._on_written = on_written
-        self._queue: StatusQueue[str, S, _Request] = StatusQueue(
+        self._queue: StatusQueue[str, S, _Request[S]] = StatusQueue(
             clock,
             self._build,
             self._send,
@@ -78,48 +74,39 @@ class StatusWriter(Generic[S]):
         """Ask for a write; asking again before it happened costs nothing."""
         self._queue.put(subject.uid, subject)
 
-    def _build(self, _: str, subject: S) -> Write[_Request]:
+    def _build(self, uid: str, subject: S) -> Write[_Request[S]]:
         status = subject.next_write(self._clock.now())
-        namespace, name, uid = subject.namespace, subject.name, subject.uid
         if status is None:
-            return Write(_Request(namespace, name, uid, None))
+            return Write((subject, None))
         body = status if isinstance(status, bytes) else {"metadata": {"uid": uid}, "status": status}
-        return Write(_Request(namespace, name, uid, Patch(namespace, name, body)))
+        return Write((subject, Patch(subject.namespace, subject.name, body)))
 
-    async def _send(self, requests: Sequence[_Request]) -> Sequence[ApiError | None]:
-        errors: dict[str, ApiError | None] = {}
-        patched = [request for request in requests if request.patch is not None]
-        if patched:
-            patches = [request.patch for request in patched if request.patch is not None]
-            answers = await self._cluster.patch_all(catalog.POD, patches, subresource="status")
-            errors.update((request.uid, error) for request, error in zip(patched, answers, strict=True))
-        ended = [request for request in requests if request.patch is None]
-        if ended:
-            ends = await asyncio.gather(*map(self._delete, ended))
-            errors.update((request.uid, error) for request, error in zip(ended, ends, strict=True))
-        return [
-            await self._judged(request, error) if (error := errors[request.uid]) is not None else None
-            for request in requests
-        ]
+    async def _send(self, requests: Sequence[_Request[S]]) -> Sequence[ApiError | None]:
+        patches = [patch for _, patch in requests if patch is not None]
+        written = iter(await self._cluster.patch_all(catalog.POD, patches, subresource="status") if patches else ())
+        deleted = iter(await asyncio.gather(*(self._delete(subject) for subject, patch in requests if patch is None)))
+        errors = [next(deleted if patch is None else written) for _, patch in requests]
+        for number, error in enumerate(errors):
+            if isinstance(error, Conflict):
+                errors[number] = await self._judged(requests[number][0], error)
+        return errors
 
-    async def _delete(self, request: _Request) -> ApiError | None:
+    async def _delete(self, subject: S) -> ApiError | None:
         try:
             await self._cluster.delete(
-                catalog.POD, request.name, request.namespace, uid=request.uid, grace_period_seconds=0
+                catalog.POD, subject.name, subject.namespace, uid=subject.uid, grace_period_seconds=0
             )
         except ApiError as error:
             return error
         return None
 
-    async def _judged(self, request: _Request, error: ApiError) -> ApiError:
+    async def _judged(self, subject: S, conflict: Conflict) -> ApiError:
         """Tell the two conflicts apart: another pod has the name by now, or somebody wrote at the same time."""
-        if not isinstance(error, Conflict):
-            return error
         try:
-            found = await self._cluster.get(Pod, request.name, request.namespace)
+            found = await self._cluster.get(Pod, subject.name, subject.namespace)
         except ApiError as failure:
             return failure
-        return error if found.metadata.uid != request.uid else Unavailable(error.message)
+        return conflict if found.metadata.uid != subject.uid else Unavailable(conflict.message)
 
     def _on_refused(self, _: str, subject: S, error: ApiError) -> None:
         if not isinstance(error, _GONE):
