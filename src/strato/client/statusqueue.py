@@ -348,8 +348,11 @@ class StatusQueue(Generic[K, D, R]):
         if isinstance(write, float):
             self._schedule(entry, write, now)
             return
-        confirmed = self._confirmed.get(key)
-        if write is None or (confirmed is not None and write.stamp is not None and write.stamp == confirmed.stamp):
+        if write is not None and write.stamp is not None:
+            confirmed = self._confirmed.get(key)
+            if confirmed is not None and write.stamp == confirmed.stamp:
+                write = None
+        if write is None:
             self._remove(entry)
             return
         entry.writing = write
@@ -366,29 +369,30 @@ class StatusQueue(Generic[K, D, R]):
             answers = [InternalError(str(error))] * len(taken)
         if answers[0] is None:
             self._writes.speed_up()
-        now = self._clock.monotonic()
+        now, on_confirmed = self._clock.monotonic(), self._on_confirmed
         for (entry, desired, write), answer in zip(taken, answers, strict=True):
             entry.writing = None
-            if answer is None:
-                self._on_success(entry, desired, write, now)
-            else:
+            if answer is not None:
                 self._on_failure(entry, desired, answer, now)
+            else:
+                if entry.failures:
+                    entry.failures, entry.retry_at = 0, _NEVER
+                if write.stamp is not None:
+                    self._remember(entry.key, _Confirmed(write.stamp, now))
+                if on_confirmed is not None:
+                    on_confirmed(entry.key, desired, write.request)
             if entry.place == _SUCCESSOR:
                 self._schedule(entry, max(entry.at, entry.retry_at), now)
-            elif entry.place <= _DROPPED:
+            else:
                 self._remove(entry)
         if self._batch > 1:
             await self._clock.sleep(0)  # a server in this process may have answered without a turn for anybody else
 
-    def _on_success(self, entry: _Entry[K, D, R], desired: D, write: Write[R], now: float) -> None:
-        entry.failures, entry.retry_at = 0, _NEVER
-        if write.stamp is not None:
-            self._confirmed.pop(entry.key, None)
-            self._confirmed[entry.key] = _Confirmed(write.stamp, now)
-            if len(self._confirmed) > self._remembered:
-                self._confirmed.popitem(last=False)
-        if self._on_confirmed is not None:
-            self._on_confirmed(entry.key, desired, write.request)
+    def _remember(self, key: K, confirmed: _Confirmed) -> None:
+        self._confirmed.pop(key, None)
+        self._confirmed[key] = confirmed
+        if len(self._confirmed) > self._remembered:
+            self._confirmed.popitem(last=False)
 
     def _on_failure(self, entry: _Entry[K, D, R], desired: D, error: ApiError, now: float) -> None:
         _log.debug("status not written: queue=%s key=%s: %s", self._name, entry.key, error)
