@@ -14,11 +14,13 @@ import msgspec
 
 from strato.api.core import Pod
 from strato.api.meta import Condition
+from strato.lru import LruCache
 from strato.node.podstatus import OUR_CONDITIONS, ContainerRecord, PodRecord, pod_status
 from strato.node.records import record_of
 from strato.node.runplan import RunPlan, has_wishes, plan_run
 
-_KEPT: Final = 512
+_BYTES: Final = 4 << 20
+"""Of all forms, a few kilobytes for each container."""
 _GAPS: Final = {"uid": "\0uid\0", "host_ip": "\0host\0", "pod_ip": "\0pod\0"}
 """What stands for them while a status is worked out; hardly a name holds such a text, and one that does is noticed."""
 
@@ -74,7 +76,9 @@ class StartForms:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._forms: dict[tuple[int, str], tuple[Any, StartForm | None]] = {}
+        self._forms: LruCache[tuple[int, str], tuple[Any, StartForm | None]] = LruCache(
+            _BYTES, lambda _, known: 2000 + 2000 * len(known[0])
+        )
         """By identity of the containers, which are kept so that it stays theirs."""
 
     def of(self, pod: Pod, unseen_seconds: float) -> StartForm | None:
@@ -100,14 +104,12 @@ class StartForms:
         key = id(spec.containers), spec.restart_policy
         known = self._forms.get(key)
         if known is None:
-            if len(self._forms) >= _KEPT:
-                self._forms.clear()
-            self._forms[key] = spec.containers, None
+            self._forms.put(key, (spec.containers, None))
             return None
         form = known[1]
         if form is None:
             form = StartForm(pod, tuple(self._plan(pod, index) for index in range(len(spec.containers))))
-            self._forms[key] = spec.containers, form
+            self._forms.put(key, (spec.containers, form))
         return form if form.plans and min(plan.seconds for plan in form.plans) > unseen_seconds else None
 
     def _plan(self, pod: Pod, index: int) -> RunPlan:

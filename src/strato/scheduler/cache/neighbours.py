@@ -15,6 +15,7 @@ import numpy.typing as npt
 from strato.api.core import PodAffinityTerm
 from strato.api.selectors import Selector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
+from strato.lru import LruCache
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.nodes import JOURNAL_SIZE, NodeTable
 from strato.scheduler.cache.tasks import RELEASING, Task, TaskClass
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 Counts = npt.NDArray[np.int64]
 Matches = Callable[[Task], bool]
 
-_REMEMBERED = 2048
+_COUNTS_BYTES = 160 << 20
+"""Of counts, each a number for every node."""
 
 
 class _Counted:
@@ -48,16 +50,16 @@ class Neighbours:
     def __init__(self, table: NodeTable, evictions: Evictions) -> None:
         self._table = table
         self._evictions = evictions
-        self._counted: dict[Hashable, _Counted] = {}
+        self._counted: LruCache[Hashable, _Counted] = LruCache(
+            _COUNTS_BYTES, lambda _key, _counted: 8 * table.size + 1000
+        )
         self._domains: dict[str, tuple[int, int, npt.NDArray[np.int64], int]] = {}
 
     def counts(self, key: Hashable, matches: Matches) -> Counts:
         """Return how many pods on each row match; ``key`` names the question and must imply ``matches``."""
         found = self._counted.get(key)
         if found is None:
-            if len(self._counted) >= _REMEMBERED:
-                self._counted.clear()
-            found = self._counted[key] = _Counted(matches)
+            found = self._counted.put(key, _Counted(matches))
         table = self._table
         now = int(table.cursor[0])
         if len(found.counts) != table.size or found.cursor < 0 or now - found.cursor >= JOURNAL_SIZE:

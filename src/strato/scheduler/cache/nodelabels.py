@@ -14,11 +14,13 @@ from strato.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorT
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.storage import TopologySelectorTerm
+from strato.lru import LruCache
 from strato.scheduler.cache.nodes import Mask, NodeTable
 from strato.scheduler.selection import CORDON, HARD_EFFECTS, matches_term, tolerates
 
 _encode = msgspec.json.Encoder().encode
-_REMEMBERED = 4096
+_MASKS_BYTES = 64 << 20
+"""Of masks, each a byte for every node."""
 ZONE_LABELS = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -38,12 +40,12 @@ class NodeLabels:
     def __init__(self, table: NodeTable) -> None:
         self._table = table
         self._at = (-1, -1)
-        self._masks: dict[bytes, Mask] = {}
+        self._masks: LruCache[bytes, Mask] = LruCache(_MASKS_BYTES, lambda key, mask: len(key) + mask.nbytes)
         self._rows: dict[str, dict[str, list[int]]] = {}
 
     def _fresh(self) -> None:
         now = (self._table.object_clock, self._table.size)
-        if self._at != now or len(self._masks) > _REMEMBERED:
+        if self._at != now:
             self._at = now
             self._masks.clear()
             self._rows.clear()
@@ -71,7 +73,7 @@ class NodeLabels:
             mask = np.zeros(self._table.size, np.bool_)
             for term in selector.node_selector_terms:
                 mask[self._term_rows(term)] = True
-            self._masks[key] = mask
+            self._masks.put(key, mask)
         return mask
 
     def eligible(self, spec: PodSpec) -> Mask:
@@ -100,7 +102,7 @@ class NodeLabels:
                     for taint in (*node.spec.taints, *((CORDON,) if node.spec.unschedulable else ()))
                     if taint.effect in HARD_EFFECTS
                 )
-            self._masks[key] = mask
+            self._masks.put(key, mask)
         return mask
 
     def _term_rows(self, term: NodeSelectorTerm) -> list[int]:
@@ -132,7 +134,7 @@ class NodeLabels:
                 np.bool_,
                 self._table.size,
             )
-            self._masks[key] = mask
+            self._masks.put(key, mask)
         return mask
 
     def in_topology(self, terms: Sequence[TopologySelectorTerm]) -> Mask:
@@ -152,7 +154,7 @@ class NodeLabels:
                     has[[row for value in wanted.values for row in values.get(value, ())]] = True
                     inside &= has
                 mask |= inside
-            self._masks[key] = mask
+            self._masks.put(key, mask)
         return mask
 
     def zoned(self, asked: Sequence[tuple[str, str, frozenset[str]]]) -> Mask:

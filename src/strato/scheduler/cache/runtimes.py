@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from strato.clock import parse_time
+from strato.lru import LruCache
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.tasks import Task
@@ -14,7 +15,8 @@ EXPECTED: Final = "strato.dev/expected-seconds"
 
 _FRESH: Final = 0.3
 """Weight of the newest run in the average."""
-_REMEMBERED: Final = 10_000
+_BYTES: Final = 4 << 20
+"""Of what is known of the past, some 15,000 classes of pods."""
 
 
 class RunTimes:
@@ -26,7 +28,7 @@ class RunTimes:
 
     def __init__(self) -> None:
         self.on = False
-        self._averages: dict[tuple[str, int], float] = {}
+        self._averages: LruCache[tuple[str, int], float] = LruCache(_BYTES, lambda key, _: len(key[0]))
 
     def note(self, task: Task) -> None:
         """Take the run of a pod that has succeeded."""
@@ -37,10 +39,9 @@ class RunTimes:
             return
         seconds = max(0.0, parse_time(finished) - parse_time(status.start_time))
         key = (task.namespace, task.cls.number)
-        before = self._averages.get(key, seconds)
-        if key not in self._averages and len(self._averages) >= _REMEMBERED:
-            del self._averages[next(iter(self._averages))]
-        self._averages[key] = before + _FRESH * (seconds - before)
+        known = self._averages.get(key)
+        before = seconds if known is None else known
+        self._averages.put(key, before + _FRESH * (seconds - before))
 
     def expected_seconds(self, task: Task) -> float | None:
         """Return how long a pod will run, None when nothing is known.

@@ -11,14 +11,15 @@ import msgspec
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.wire import Request, User
+from strato.lru import LruCache
 from strato.metrics import Sample
 from strato.server.flowcontrol import defaults
 from strato.server.flowcontrol.dispatch import Dispatcher, Flow, Level
 from strato.server.flowcontrol.schemas import Candidates, Match, Schema, read_schemas
 from strato.server.store import Change, Store
 
-_MOST_USERS = 1024
-"""Users whose schemas are remembered."""
+_USERS_BYTES = 4 << 20
+"""What users take whose schemas are remembered, a few kilobytes each."""
 _NOBODY = User("system:anonymous", ("system:unauthenticated",))
 _UNLIMITED = 1 << 30
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -47,7 +48,7 @@ class FlowControl:
         self.levels: dict[str, Level] = {}
         self._level_uids: dict[str, str] = {}
         self._schemas: list[Schema] = []
-        self._by_user: dict[User, _Known] = {}
+        self._by_user: LruCache[User, _Known] = LruCache(_USERS_BYTES, lambda user, _: 3000 + len(repr(user)))
         self._is_read = False
         own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
         self.own = Flow(own, "", _UNLIMITED)
@@ -88,16 +89,14 @@ class FlowControl:
     def _know(self, user: User) -> _Known:
         if not self._is_read:
             self._read()
-        if len(self._by_user) >= _MOST_USERS:
-            self._by_user.clear()
         candidates = Candidates(self._schemas, user)
         resource, other = candidates.sole_resource, candidates.sole_other
-        known = self._by_user[user] = _Known(
+        known = _Known(
             candidates,
             None if resource is None else self._assigned(resource),
             None if other is None else self._assigned(other),
         )
-        return known
+        return self._by_user.put(user, known)
 
     def _assigned(self, match: Match) -> Assigned:
         schema = match.schema
