@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from strato.node.sandbox.cgroups import Cgroups, Limits
+from strato.node.sandbox.cgroups import Cgroups, Limits, cpu_weight
 
 HOME = "strato-test"
 LEAF = "uid-1/main"
 LIMITED = Limits(cpu_millicores=1500, cpu_request_millicores=500, memory_bytes=64 << 20)
-HANDED_DOWN = "+cpu +memory"
+HANDED_DOWN = "+memory"
+"""The last of the controllers, each of which is handed down alone: one that is missing costs no other."""
 
 
 class Tree:
@@ -74,7 +75,12 @@ LIMITS: list[Any] = [
     pytest.param(
         1,
         LIMITED,
-        {"cpu/cpu.shares": "512", "cpu/cpu.cfs_quota_us": "150000", "memory/memory.limit_in_bytes": "67108864"},
+        {
+            "cpu/cpu.shares": "512",
+            "cpu/cpu.cfs_quota_us": "150000",
+            "memory/memory.limit_in_bytes": "67108864",
+            "memory/memory.memsw.limit_in_bytes": "67108864",
+        },
         id="version 1",
     ),
     pytest.param(1, Limits(), {"cpu/cpu.shares": "2"}, id="version 1 without limits"),
@@ -82,7 +88,7 @@ LIMITS: list[Any] = [
         2,
         LIMITED,
         {
-            "unified/cpu.weight": "20",
+            "unified/cpu.weight": "59",
             "unified/cpu.max": "150000 100000",
             "unified/memory.max": "67108864",
             "unified/memory.swap.max": "0",
@@ -200,3 +206,26 @@ def test_groups_are_removed_with_all_below_them_but_not_while_in_use(tmp_path: P
     cgroups.remove("uid-1")
     assert not any((home / "uid-1").exists() for home in tree.homes.values())
     assert cgroups.processes("uid-2") == [44]
+
+
+@pytest.mark.parametrize(
+    ("millicores", "weight"), [(0, 1), (2, 1), (3, 2), (100, 17), (1000, 100), (2000, 174), (256_000, 10_000)]
+)
+def test_a_weight_is_what_runtimes_make_of_a_request(millicores: int, weight: int) -> None:
+    assert cpu_weight(millicores) == weight
+
+
+def test_a_controller_that_is_not_handed_down_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ordinary users get memory and pids of systemd, and cpu only of newer ones."""
+    tree = Tree(tmp_path, 2)
+
+    def write(path: str, text: str) -> None:
+        if text == "+cpu":
+            raise OSError(errno.ENOENT, "no such controller here")
+        Path(path).write_text(text)
+
+    monkeypatch.setattr("strato.node.sandbox.cgroups._write", write)
+    cgroups = tree.cgroups()
+    assert cgroups.enabled
+    cgroups.create(LEAF, LIMITED)
+    assert tree.settings()["unified/memory.max"] == str(64 << 20)

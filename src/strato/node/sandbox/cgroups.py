@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,9 +31,15 @@ def cpu_shares(millicores: int) -> int:
 
 
 def cpu_weight(millicores: int) -> int:
-    """Return version 2's relative weight in [1, 10000] of a CPU request."""
-    shares = min(262144, cpu_shares(millicores))
-    return 1 + (shares - 2) * 9999 // 262142
+    """Return version 2's relative weight in [1, 10000] of a CPU request: 100, the kernel's default, for one core.
+
+    Source: opencontainers/cgroups 0.0.6, the conversion of shares that Kubernetes 1.36 and runc 1.3.2 have.
+    """
+    shares = cpu_shares(millicores)
+    if not 2 < shares < 262144:
+        return 1 if shares <= 2 else 10000
+    log = math.log2(shares)
+    return math.ceil(10 ** ((log * log + 125 * log) / 612 - 7 / 34))
 
 
 def cpu_quota(millicores: int) -> int:
@@ -126,6 +133,7 @@ def _settings(hierarchy: str, limits: Limits) -> list[tuple[str, str]]:
         settings.append(("pids.max", str(limits.processes)))
     elif hierarchy == "memory" and limits.memory_bytes:
         settings.append(("memory.limit_in_bytes", str(limits.memory_bytes)))
+        settings.append(("memory.memsw.limit_in_bytes", str(limits.memory_bytes)))  # no swap on top, as in version 2
     elif hierarchy == "unified":
         settings.append(("cpu.weight", str(cpu_weight(limits.cpu_request_millicores))))
         if limits.cpu_millicores:
@@ -188,11 +196,17 @@ def _make_below(hierarchy: str, home: str, key: str) -> None:
 
 
 def _delegate(hierarchy: str, group: str) -> None:
-    """Let the groups below have limits, which version 2 wants to be told."""
+    """Let the groups below have limits, which version 2 wants to be told.
+
+    Raises:
+        OSError: Not even memory can be limited.
+    """
     if hierarchy == "unified":
-        with contextlib.suppress(OSError):  # not everywhere handed to ordinary users
-            _write(os.path.join(group, "cgroup.subtree_control"), "+pids")
-        _write(os.path.join(group, "cgroup.subtree_control"), "+cpu +memory")
+        control = os.path.join(group, "cgroup.subtree_control")
+        for name in ("+pids", "+cpu"):
+            with contextlib.suppress(OSError):  # not everywhere handed to ordinary users
+                _write(control, name)
+        _write(control, "+memory")
 
 
 def _own_groups(path: str) -> dict[str, str]:

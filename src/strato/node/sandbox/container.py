@@ -231,6 +231,25 @@ def receive_fds(sock: socket.socket) -> tuple[bytes, list[int]]:
     return message, list(fds)
 
 
+def kill_group(processes: str) -> None:
+    """Kill what is in a control group and those below it, at once where the kernel can (version 2, Linux 5.14).
+
+    Args:
+        processes: The group's ``cgroup.procs``.
+    """
+    try:
+        descriptor = os.open(os.path.join(os.path.dirname(processes), "cgroup.kill"), os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        with contextlib.suppress(OSError), open(processes) as file:
+            for line in file:
+                _signal(int(line), signal.SIGKILL)
+        return
+    try:
+        os.write(descriptor, b"1")
+    finally:
+        os.close(descriptor)
+
+
 def kill_tree(pid: int) -> None:
     """Kill a process of ours and all its descendants, which are stopped first so that none slips away by forking."""
     stopped: set[int] = set()

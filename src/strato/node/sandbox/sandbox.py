@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
@@ -31,6 +32,7 @@ from strato.node.sandbox.hosts import hostname_of
 from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.network import veth_name
+from strato.node.sandbox.ownership import set_ownership
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks, needs_host_users
 from strato.node.sandbox.pressure import rejection
 from strato.node.sandbox.resolver import Reach, resolv_conf
@@ -335,7 +337,8 @@ class PodSandbox:
         if volume.host_path is not None:
             return check_host_path(volume.host_path)
         if volume.persistent_volume_claim is not None:
-            return await self._claimed(volume.persistent_volume_claim.claim_name)
+            claim = volume.persistent_volume_claim
+            return await self._claimed(claim.claim_name, read_only=claim.read_only)
         if volume.ephemeral is not None:
             return await self._claimed(f"{self._pod.metadata.name}-{volume.name}")
         if volume.empty_dir is None and (volume.csi is not None or volume.nfs is not None):
@@ -353,11 +356,11 @@ class PodSandbox:
     def _volume_group(self) -> int | None:
         """Group of the volumes' files; only root can give them one."""
         security = self._pod.spec.security_context
-        if security is None or self._machine.runtime.isolation != "root":
+        if security is None or self._machine.runtime.isolation == "user" or os.geteuid() != 0:
             return None
         return security.fs_group
 
-    async def _claimed(self, name: str) -> str:
+    async def _claimed(self, name: str, *, read_only: bool = False) -> str:
         cluster, namespace = self._machine.cluster, self._pod.metadata.namespace
         claim = await _get(cluster, PersistentVolumeClaim, name, namespace)
         if claim is None:
@@ -368,7 +371,12 @@ class PodSandbox:
         source = (volume.spec.host_path or volume.spec.local) if volume is not None else None
         if source is None:
             raise ConfigProblem(f"volume {claim.spec.volume_name!r} is no hostPath or local volume of this machine")
-        return check_host_path(source)
+        path = check_host_path(source)
+        security, group = self._pod.spec.security_context, self._volume_group
+        runs = os.path.exists(self._owned)  # then the files are its own affair
+        if volume.spec.local is not None and not (read_only or runs) and group is not None and security is not None:
+            await asyncio.to_thread(set_ownership, path, group, security.fs_group_change_policy)
+        return path
 
     async def _tokens(self) -> dict[tuple[str, int], str]:
         tokens: dict[tuple[str, int], str] = {}

@@ -106,10 +106,7 @@ class _Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._child, signal.SIGKILL)
         for path in self._spec["cgroups"]:
-            with contextlib.suppress(OSError), open(path) as file:
-                for line in file:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(int(line), signal.SIGKILL)
+            container.kill_group(path)
 
     def _run(self, wakeup: int) -> None:
         spec = self._spec

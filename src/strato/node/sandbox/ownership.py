@@ -1,0 +1,91 @@
+"""Give a claimed volume to a pod's ``fsGroup``, as a kubelet does for volumes whose ownership it manages.
+
+The files belong to whoever wrote them, who may exchange them meanwhile: each is resolved to a descriptor and changed
+through that, no link is followed and no mount point below the volume entered.
+
+Source: Kubernetes' volume ownership (``SetVolumeOwnership``): bits, order and ``fsGroupChangePolicy``.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from strato.node.sandbox import beneath
+from strato.node.sandbox.environment import ConfigProblem
+
+ON_ROOT_MISMATCH = "OnRootMismatch"
+_MOST_LEVELS = 256
+_READ, _WRITE, _ENTER = 0o440, 0o220, 0o110
+
+
+def set_ownership(volume: str, group: int, policy: str = "", *, read_only: bool = False) -> int:
+    """Let a group own and use everything in a volume; return how many files were looked at.
+
+    Args:
+        volume: Path of it.
+        group: Of the files, also of those that are made in its directories later.
+        policy: ``OnRootMismatch`` leaves a volume alone whose root is right; it becomes so last of all.
+        read_only: Whether the group needs to write.
+
+    Raises:
+        ConfigProblem: It is deeper than can be walked.
+        OSError: It cannot be read.
+    """
+    bits = _READ if read_only else _READ | _WRITE
+    with beneath.opened(volume) as top:
+        if policy == ON_ROOT_MISMATCH and _is_right(top, group, bits | _ENTER):
+            return 0
+        return _walk(top, group, bits)
+
+
+def _is_right(descriptor: int, group: int, bits: int) -> bool:
+    found = os.fstat(descriptor)
+    has_bits = found.st_mode & (bits | stat.S_ISGID) == bits | stat.S_ISGID
+    return stat.S_ISDIR(found.st_mode) and found.st_gid == group and has_bits
+
+
+def _walk(top: int, group: int, bits: int) -> int:
+    """Change what is below a descriptor (O_PATH), and that itself last."""
+    levels = [(os.dup(top), _names(top))]
+    count = 0
+    try:
+        while levels:
+            directory, names = levels[-1]
+            if not names:
+                _give(directory, group, bits)
+                os.close(levels.pop()[0])
+                count += 1
+                continue
+            try:
+                child = beneath.open_at(directory, names.pop(), os.O_PATH | os.O_NOFOLLOW, mounts=False)
+            except OSError:  # it has just gone, or is a mount point
+                continue
+            if len(levels) >= _MOST_LEVELS:
+                os.close(child)
+                raise ConfigProblem(f"a volume with fsGroup has directories more than {_MOST_LEVELS} levels deep")
+            levels.append((child, []))
+            levels[-1] = child, _names(child)
+    finally:
+        for directory, _ in levels:
+            os.close(directory)
+    return count
+
+
+def _names(descriptor: int) -> list[str]:
+    if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        return []
+    directory = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=descriptor)
+    try:
+        return os.listdir(directory)
+    finally:
+        os.close(directory)
+
+
+def _give(descriptor: int, group: int, bits: int) -> None:
+    path = f"/proc/self/fd/{descriptor}"  # leads to the file itself, also to a link's own
+    mode = os.fstat(descriptor).st_mode
+    os.chown(path, -1, group)
+    if not stat.S_ISLNK(mode):
+        more = bits | _ENTER | stat.S_ISGID if stat.S_ISDIR(mode) else bits
+        os.chmod(path, stat.S_IMODE(mode) | more)
