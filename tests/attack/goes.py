@@ -245,6 +245,7 @@ def _customs() -> Iterator[Kind]:
     yield Kind("all of it unknown", creating("typeds", "Typed", _items(MANY // 2, other=1)), 0)
     yield Kind("a rule on each item", creating("ruleds", "Ruled", _items(20_000)), 0)
     yield Kind("one costly rule", creating("costlies", "Costly", _items(5_000)), 422)
+    yield Kind("the same on a small object", creating("costlies", "Costly", _items(150)), 201)
 
 
 def _built_in() -> Iterator[Kind]:

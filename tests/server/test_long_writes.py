@@ -169,3 +169,45 @@ async def test_objects_made_at_the_same_time_get_no_more_than_the_quota_has(sort
     answers = await asyncio.gather(*made)
     assert sorted(answer.status for answer in answers) == [201, 201, 403, 403, 403]
     assert server.state.flows.dispatcher.slices - before >= 10, "they were counted in turn"
+
+
+def _definition(rules: list[str]) -> dict[str, Any]:
+    items = {"type": "array", "items": {"type": "integer"}}
+    validations = [{"rule": rule} for rule in rules]
+    spec = {"type": "object", "properties": {"items": items}, "x-kubernetes-validations": validations}
+    status = {"type": "object", "properties": {"items": items}, "x-kubernetes-validations": validations}
+    schema = {"type": "object", "properties": {"spec": spec, "status": status}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    return {
+        "metadata": {"name": "things.example.com"},
+        "spec": {
+            "group": "example.com",
+            "names": {"plural": "things", "kind": "Thing"},
+            "scope": "Namespaced",
+            "versions": [{**version, "subresources": {"status": {}}}],
+        },
+    }
+
+
+async def test_rules_that_cost_much_are_evaluated_in_slices_up_to_kubernetes_limit() -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    pairs = [f"self.items.all(a, self.items.all(b, a + b >= {-number}))" for number in range(8)]
+    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert (await server.handle(_asked("POST", definitions, _definition(pairs)))).status == 201
+    path = "/apis/example.com/v1/namespaces/default/things"
+    slices = []
+    for number, (count, status) in enumerate([(5, 201), (200, 201), (500, 422)]):
+        before = server.state.flows.dispatcher.slices
+        kind = {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": f"t{number}"}}
+        made = await server.handle(_asked("POST", path, {**kind, "spec": {"items": list(range(count))}}))
+        assert made.status == status, made.body
+        slices.append(server.state.flows.dispatcher.slices - before)
+    assert b"cost" in made.body
+    assert slices[0] == 0
+    assert min(slices[1:]) >= 10
+    before = server.state.flows.dispatcher.slices
+    change = _asked(
+        "PATCH", f"{path}/t0/status", {"status": {"items": list(range(200))}}, "application/merge-patch+json"
+    )
+    assert (await server.handle(change)).status == 200
+    assert server.state.flows.dispatcher.slices - before >= 10

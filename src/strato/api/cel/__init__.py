@@ -13,7 +13,7 @@ Own code, where a library would do: the one that exists (cel-python) takes a hun
 for a rule (2.5 ms), of which a job meets dozens each time it is written, and it needs two compiled packages.
 """
 
-from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget
+from strato.api.cel.cost import OBJECT_LIMIT, CostExceeded, Meter, budget, pause
 from strato.api.cel.parser import compile_expression
 from strato.api.cel.values import (
     Env,
@@ -38,6 +38,7 @@ __all__ = [
     "Version",
     "budget",
     "compile_expression",
+    "pause",
     "quantity",
     "semver",
 ]

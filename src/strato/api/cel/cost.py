@@ -1,13 +1,13 @@
 """What an evaluation may cost: work is paid for before it is done, in units of about 100 ns.
 
-Kubernetes' limits are the model: a million units a call, ten million an object, which it reckons as a second. A unit
-takes longer here, so an object has two million. It is one token of an expression each time it is evaluated, one item
-that is compared or folded, or some characters that are copied or searched.
+The limits are Kubernetes': a million units a call, ten million an object, which it reckons as a second. A unit is one
+token of an expression each time it is evaluated, one item that is compared or folded, or some characters that are
+copied or searched. The API server evaluates in slices what costs more than a few milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any
@@ -19,6 +19,8 @@ CALL_LIMIT = 1_000_000
 OBJECT_LIMIT = 10_000_000
 """What all rules of one object may cost together."""
 _EXCEEDED = "operation cancelled: actual cost limit exceeded"
+_BETWEEN_PAUSES = 5_000
+"""Units that are spent between two pauses."""
 _FREE = 64
 """Texts and lists up to this length are part of the token that names them."""
 
@@ -30,17 +32,21 @@ class CostExceeded(StratoError):
 class Meter:
     """What is left of a budget."""
 
-    __slots__ = ("left", "start")
+    __slots__ = ("floor", "left", "pause", "start")
 
-    def __init__(self, start: int, spent: int) -> None:
-        self.start = start
+    def __init__(self, start: int, spent: int, pause: Callable[[], None] | None = None) -> None:
+        self.start, self.pause = start, pause
         self.left = start - spent
+        self.floor = 0 if pause is None else max(0, self.left - _BETWEEN_PAUSES)
+        """Where `pause` is called next, or nothing is left."""
 
 
 _meter: ContextVar[Meter | None] = ContextVar("cost", default=None)
 
 
-def open_meter(units: int, first: int = 0) -> tuple[Meter, Meter | None, Token[Meter | None]]:
+def open_meter(
+    units: int, first: int = 0, pause: Callable[[], None] | None = None
+) -> tuple[Meter, Meter | None, Token[Meter | None]]:
     """Begin a budget and pay ``first`` from it; `close_meter` takes what is returned.
 
     Raises:
@@ -52,7 +58,7 @@ def open_meter(units: int, first: int = 0) -> tuple[Meter, Meter | None, Token[M
         if outer is not None:
             outer.left = -1
         raise CostExceeded(_EXCEEDED)
-    meter = Meter(start, first)
+    meter = Meter(start, first, pause or (None if outer is None else outer.pause))
     return meter, outer, _meter.set(meter)
 
 
@@ -64,9 +70,12 @@ def close_meter(meter: Meter, outer: Meter | None, token: Token[Meter | None]) -
 
 
 @contextmanager
-def budget(units: int) -> Iterator[Meter]:
-    """Let all evaluations inside cost no more than ``units`` together, or than is left of the budget around."""
-    meter, outer, token = open_meter(units)
+def budget(units: int, pause: Callable[[], None] | None = None) -> Iterator[Meter]:
+    """Let all evaluations inside cost no more than ``units`` together, or than is left of the budget around.
+
+    ``pause`` is called every millisecond or so.
+    """
+    meter, outer, token = open_meter(units, 0, pause)
     try:
         yield meter
     finally:
@@ -83,8 +92,23 @@ def spend(units: int) -> None:
     if meter is None:
         return
     meter.left -= units
+    if meter.left < meter.floor:
+        _reached(meter)
+
+
+def _reached(meter: Meter) -> None:
     if meter.left < 0:
         raise CostExceeded(_EXCEEDED)
+    if meter.pause is not None:
+        meter.pause()
+    meter.floor = max(0, meter.left - _BETWEEN_PAUSES)
+
+
+def pause() -> None:
+    """Pause where the budget says so."""
+    meter = _meter.get()
+    if meter is not None and meter.pause is not None:
+        meter.pause()
 
 
 def spend_on(value: Any) -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
-from contextvars import copy_context
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
 from time import perf_counter
 from typing import Any, Generic, TypeVar
 
@@ -63,6 +64,7 @@ class Computation(Generic[T]):
 
     def _run(self) -> None:
         self._await_slice()
+        _current.set(self)
         try:
             if not self._is_abandoned:
                 sys.setprofile(self._look)
@@ -74,16 +76,38 @@ class Computation(Generic[T]):
             self.has_ended = True
             self._stopped.release()
 
-    def _look(self, frame: Any, event: str, arg: Any) -> None:
-        """Stop when the slice is over; called by the interpreter at each call and return of a function."""
-        del frame, event, arg
-        self.calls += 1
-        if self.calls % _CALLS_BETWEEN_LOOKS == 0 and perf_counter() > self._until:
+    @contextmanager
+    def pausing_itself(self) -> Iterator[None]:
+        """Let what is inside call `pause` often enough; being looked at would make it many times slower."""
+        sys.setprofile(None)
+        try:
+            yield
+        finally:
+            sys.setprofile(self._look)
+
+    def pause(self) -> None:
+        """Stop when the slice is over."""
+        if perf_counter() > self._until:
             self._stopped.release()
             self._await_slice()
             if self._is_abandoned:
                 raise _Abandoned
 
+    def _look(self, frame: Any, event: str, arg: Any) -> None:
+        """Stop when the slice is over; called by the interpreter at each call and return of a function."""
+        del frame, event, arg
+        self.calls += 1
+        if self.calls % _CALLS_BETWEEN_LOOKS == 0:
+            self.pause()
+
     def _await_slice(self) -> None:
         self._go.acquire()
         self._until = perf_counter() + self._seconds
+
+
+_current: ContextVar[Computation[Any] | None] = ContextVar("computation", default=None)
+
+
+def current() -> Computation[Any] | None:
+    """Return the computation that this is part of."""
+    return _current.get()

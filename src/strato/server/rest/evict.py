@@ -54,7 +54,7 @@ class Evictor:
         return answered(
             self._state,
             request,
-            served.kind,
+            served,
             target.name,
             None,
             lambda: self._evicting(request, target, served),

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from strato.api import cel
 from strato.api.kinds import Kind
 from strato.api.status import conflict
 from strato.api.wire import Request, Response
+from strato.errors import Invalid
 from strato.server.bodies import UNCOUNTED_BYTES, ParsedBody
 from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.registry import Served
 from strato.server.rest.state import State
 
 _ATTEMPTS = 5
 """As often as Kubernetes tries a patch anew."""
+
+
+INLINE_UNITS = 100_000
+"""What rules in CEL may cost in one go, about 10 ms; those that cost more are evaluated in slices."""
 
 
 class Changed(Exception):
@@ -26,30 +33,47 @@ class Changed(Exception):
 def answered(
     state: State,
     request: Request,
-    kind: Kind,
+    served: Served,
     name: str,
     stored: bytes | None,
     begin: Callable[[], Steps[Response]],
     *,
     looks_at_many: bool = False,
 ) -> Response | Awaitable[Response]:
-    """Answer a write: at once when all it looks at is small, otherwise in turn with others.
+    """Answer a write: at once when all it looks at is small and its rules cost little, otherwise in turn with others.
 
     Args:
         state: Whose turns they are.
         request: The write.
-        kind: Of its object.
+        served: Of its object.
         name: Of its object.
         stored: The object as it is.
         begin: Begins to work the answer out; `Changed` makes it begin anew.
         looks_at_many: Whether it depends on many other objects.
     """
+    kind = served.kind
     if isinstance(request.body, ParsedBody):  # which holds a seat
         return _in_turn(state, request, kind, name, begin)
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
     if is_long and not request.ahead:
         return _seated(state, request, kind, name, begin)
-    return at_once(begin())
+    if request.ahead or not has_rules(served):
+        return at_once(begin())
+    with cel.budget(INLINE_UNITS) as meter:
+        try:
+            return at_once(begin())
+        except Invalid:
+            if meter.left >= 0:
+                raise
+    return _seated(state, request, kind, name, begin)
+
+
+def has_rules(served: Served) -> bool:
+    """Tell whether rules in CEL are evaluated when an object is written, or its status."""
+    if served.schema is None:
+        return False
+    of_status = served.status.schema if served.status is not None else None
+    return served.schema.has_rules or (of_status is not None and of_status.has_rules)
 
 
 async def _seated(

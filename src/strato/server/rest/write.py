@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from strato.api import catalog
+from strato.api import catalog, cel
 from strato.api.kinds import Kind
 from strato.api.status import (
     INVALID,
@@ -35,7 +35,7 @@ from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strat
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import quickcreate, quotas, renewal, statuspatch, storing
-from strato.server.rest.longwork import Changed, answered
+from strato.server.rest.longwork import INLINE_UNITS, Changed, answered, has_rules
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
@@ -82,7 +82,7 @@ class Writer:
         return answered(
             self._state,
             request,
-            served.kind,
+            served,
             "",
             None,
             lambda: self._creating(request, target, served, lesson),
@@ -146,7 +146,7 @@ class Writer:
         return answered(
             self._state,
             request,
-            served.kind,
+            served,
             target.name,
             body,
             lambda: self._updating(request, target, served),
@@ -208,7 +208,7 @@ class Writer:
         return answered(
             self._state,
             request,
-            kind,
+            served,
             target.name,
             body,
             lambda: self._patching(request, target, served, media),
@@ -363,10 +363,16 @@ def _check_new(served: Served, obj: Json) -> None:
 def _short_patch(
     state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
 ) -> bytes | None:
-    """Return what a patch of few words makes of the stored ``body``; the same bytes when nothing differs."""
+    """Return what a patch of few words makes of the stored ``body``; the same bytes when nothing differs.
+
+    None when another way has to be taken, among others because rules in CEL cost much.
+    """
     if served.kind is catalog.LEASE:
         return renewal.renewed(state, request, target, served, media, body)
-    return statuspatch.patched(state, request, target, served, media, body)
+    if request.ahead or not has_rules(served):
+        return statuspatch.patched(state, request, target, served, media, body)
+    with cel.budget(INLINE_UNITS):
+        return statuspatch.patched(state, request, target, served, media, body)
 
 
 def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from strato.api.crds.rules import all_rules
 from strato.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED
 from strato.errors import Cause
 from strato.lru import memoised
+from strato.server.flowcontrol import apart
 from strato.server.schema.violations import json_type
 
 Schema = Mapping[str, Any]
@@ -65,7 +67,11 @@ def unsupported(schema: Schema) -> list[str]:
 def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
     """Return a cause for every rule that does not hold; what is over the cost limit ends the evaluation."""
     causes: list[Cause] = []
-    with cel.budget(cel.OBJECT_LIMIT) as meter:
+    computation = apart.current()
+    with (
+        nullcontext() if computation is None else computation.pausing_itself(),
+        cel.budget(cel.OBJECT_LIMIT, None if computation is None else computation.pause) as meter,
+    ):
         try:
             causes.extend(_evaluate(place, value, old, ""))
         except _Stopped as stopped:
@@ -100,6 +106,7 @@ def _evaluate(place: Place, value: Any, old: Any, path: str) -> Iterator[Cause]:
     if value is None:
         return
     for rule in place.rules:
+        cel.pause()
         cause = _check(rule, value, old, path)
         if cause is not None:
             yield cause
