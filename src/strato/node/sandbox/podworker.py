@@ -222,11 +222,11 @@ class PodWorker:
         return None if seconds is None else max(0.0, self.record.start_time + seconds - self._clock.now())
 
     async def _release(self) -> None:
-        self._is_released = True
         try:
             await self.sandbox.release()
         except RuntimeProblem as err:
             _log.warning("a pod leaves something behind: pod=%s/%s error=%s", self.namespace, self.name, err)
+        self._is_released = True
 
     # From preparation to the last container's end
 
