@@ -27,10 +27,8 @@ def test_items_come_in_order_and_delayed_ones_when_they_are_due() -> None:
         queue.add_after(4, 10.0)
         await clock.sleep(1.0)
         queue.add_after(5, 2.0)  # earlier than what waits already
-        assert not queue.is_idle
         await clock.sleep(20.0)
         assert seen == [(0.0, 1), (0.0, 2), (0.0, 3), (3.0, 5), (10.0, 4)]
-        assert queue.is_idle
         running.cancel()
 
     play(story)
@@ -72,13 +70,11 @@ def test_overloaded_server_is_asked_by_fewer_workers_until_it_accepts() -> None:
         queue.extend(range(4))
         await clock.sleep(4.5)
         assert most == 1
-        assert queue.is_idle
         for _ in range(20):
             queue.speed_up()
         queue.extend(range(30))
         await clock.sleep(4.5)
         assert most == 8
-        assert queue.is_idle
         running.cancel()
 
     play(story)

@@ -56,11 +56,6 @@ class WriteQueue(Generic[T]):
         self._paused = False
         self._closed = False
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is waiting, delayed or under way."""
-        return not (self._ready or self._later or self._active)
-
     def add(self, item: T) -> None:
         """Have something worked on when a worker is free."""
         self._ready.append(item)

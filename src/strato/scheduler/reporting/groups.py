@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from strato.api import catalog
-from strato.api.volcano.scheduling import PodGroup
+from strato.api.volcano.scheduling import PodGroup, PodGroupCondition
 from strato.client.cluster import Cluster, Patch
 from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.client.statusqueue import Load, StatusQueue, Write
@@ -109,7 +109,15 @@ class GroupReports:
         }
         is_news = condition is not None and job.conditions.get(condition.type) != condition.words
         if condition is not None and is_news:
-            wanted["conditions"] = _conditions(group, condition, format_time(self._clock.now()))
+            news = PodGroupCondition(
+                type=condition.type,
+                status=condition.status,
+                transition_id=group.metadata.uid,
+                last_transition_time=format_time(self._clock.now()),
+                reason=condition.reason,
+                message=condition.message,
+            )
+            wanted["conditions"] = [*(c for c in group.status.conditions if c.type != news.type), news]
         body: dict[str, Any] = {"status": wanted}
         if status.hyper_node is not None:
             body["metadata"] = {"annotations": {ALLOCATED_HYPERNODE: status.hyper_node}}
@@ -127,31 +135,6 @@ class GroupReports:
             self._recorder.event(group, WARNING, "Unschedulable", condition.message)
         elif condition.type == "Scheduled":
             self._recorder.event(group, NORMAL, "Scheduled", "pod group is ready")
-
-
-def _conditions(group: PodGroup, new: Condition, now: str) -> Sequence[Mapping[str, Any]]:
-    """Return a group's conditions with a new one in the place of the one of its type."""
-    mine: dict[str, Any] = {
-        "type": new.type,
-        "status": new.status,
-        "transitionID": group.metadata.uid,
-        "lastTransitionTime": now,
-        "reason": new.reason,
-        "message": new.message,
-    }
-    others = [
-        {
-            "type": c.type,
-            "status": c.status,
-            "transitionID": c.transition_id,
-            "lastTransitionTime": c.last_transition_time,
-            "reason": c.reason,
-            "message": c.message,
-        }
-        for c in group.status.conditions
-        if c.type != new.type
-    ]
-    return [*others, mine]
 
 
 def _admits(status: GroupStatus) -> bool:
