@@ -27,6 +27,7 @@ from tests.e2e.worlds import KubeWorld, eventually
 from benchmarks.end_to_end import throughput
 from benchmarks.peer import VolcanoWorld, volcano_programs, volcano_version
 from benchmarks.report import publish
+from benchmarks.requests import per_job, read, table
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.client import kubeconfig
@@ -35,6 +36,13 @@ from strato.client.http import HttpCluster
 from strato.clock import SystemClock
 
 STRATO, VOLCANO = "strato", "volcano"
+Row = dict[str, object]
+_COMPARED = {
+    "pods running per second": "running pods/s",
+    "CPU time of scheduler": "scheduler cpu s",
+    "controllers": "controllers cpu s",
+    "kube-apiserver": "kube-apiserver cpu s",
+}
 _FOLLOWED = (catalog.EVENT, catalog.PODGROUP, catalog.VCJOB, catalog.QUEUE, catalog.POD)
 
 
@@ -110,8 +118,9 @@ async def events_of(path: Path) -> int:
     return len(page.items)
 
 
-def workload(world: KubeWorld, name: str, jobs: int, replicas: int) -> dict[str, object]:
-    """Run one workload and return its row."""
+def workload(world: KubeWorld, name: str, jobs: int, replicas: int) -> tuple[dict[str, object], list[Row]]:
+    """Run one workload; return its row, and the requests it cost."""
+    requests = asyncio.run(read(world.kubeconfig))
     before = cpu_by_part(world)
     row = asyncio.run(throughput(None, world.kubeconfig, name, jobs, replicas, ["sleep", "3600"]))
     used = asyncio.run(settle(world))
@@ -119,10 +128,11 @@ def workload(world: KubeWorld, name: str, jobs: int, replicas: int) -> dict[str,
     bound_per_second = jobs * replicas / float(row["all bound s"])
     costs = {f"{part} cpu s": used[part] - before[part] for part in used}
     told = asyncio.run(events_of(world.kubeconfig))
-    return shown | {"bound pods/s": bound_per_second, "Scheduled events": told} | costs
+    cost = per_job(requests, asyncio.run(read(world.kubeconfig)), jobs, replicas)
+    return shown | {"bound pods/s": bound_per_second, "Scheduled events": told} | costs, cost
 
 
-def measure(side: str, name: str, jobs: int, replicas: int, nodes: int) -> dict[str, object]:
+def measure(side: str, name: str, jobs: int, replicas: int, nodes: int) -> tuple[dict[str, object], list[Row]]:
     """Run one workload on a control plane of its own, scheduled by one side."""
     with tempfile.TemporaryDirectory(prefix="strato-kube-") as directory:
         make = VolcanoWorld if side == VOLCANO else KubeWorld
@@ -130,29 +140,27 @@ def measure(side: str, name: str, jobs: int, replicas: int, nodes: int) -> dict[
         try:
             world.start()
             eventually(lambda: ready_nodes(world) == nodes, timeout=600, what=f"{nodes} nodes are Ready", every=2)
-            return {"scheduled by": side} | workload(world, name, jobs, replicas)
+            row, requests = workload(world, name, jobs, replicas)
+            by = {"scheduled by": side}
+            return by | row, [by | {"workload": name} | one for one in requests]
         finally:
             world.stop()
 
 
 def ratios(rows: Sequence[Mapping[str, object]]) -> str:
-    """Say for each workload which part of Volcano's CPU time our scheduler and controllers used."""
+    """Say for each workload how our rate and each part's CPU time compare with Volcano's."""
     lines = []
     for name in dict.fromkeys(row["workload"] for row in rows):
         said = []
-        for part in ("scheduler", "controllers"):
+        for label, column in _COMPARED.items():
             ours, theirs = (
-                [
-                    float(str(row[f"{part} cpu s"]))
-                    for row in rows
-                    if (row["workload"], row["scheduled by"]) == (name, by)
-                ]
+                [float(str(row[column])) for row in rows if (row["workload"], row["scheduled by"]) == (name, by)]
                 for by in (STRATO, VOLCANO)
             )
             if ours and theirs and sum(theirs) > 0:
-                said.append(f"{part} {statistics.mean(ours) / statistics.mean(theirs):.3f}")
+                said.append(f"{label} {statistics.mean(ours) / statistics.mean(theirs):.3f}")
         if said:
-            lines.append(f"{name}: CPU time, ours / Volcano's: {', '.join(said)}")
+            lines.append(f"{name}: ours / Volcano's: {', '.join(said)}")
     return "\n".join(lines)
 
 
@@ -181,12 +189,17 @@ def main() -> int:
             print(f"benchmarks.kube: skipped, Volcano cannot be built: {error}")
             return 0
         sides, notes = [VOLCANO, STRATO], f"Volcano {volcano_version()}, default configuration, client limits lifted."
-    rows = []
+    rows: list[Row] = []
+    requests: list[Row] = []
     for turn in range(args.rounds):
         for name, jobs, replicas in workloads:
             for side in sides if turn % 2 == 0 else sides[::-1]:
-                rows.append(measure(side, name, jobs, replicas, args.nodes))
-                print(f"{side}, {name}: scheduler {rows[-1]['scheduler cpu s']:.2f} s of CPU", flush=True)
+                row, cost = measure(side, name, jobs, replicas, args.nodes)
+                rows.append(row)
+                requests += cost
+                print(f"{side}, {name}: scheduler {row['scheduler cpu s']:.2f} s of CPU; per job and per pod:")
+                print(table(cost), flush=True)
+    publish("kube_requests", requests)
     publish("kube", rows, "\n".join(line for line in (notes, ratios(rows)) if line))
     return 0
 

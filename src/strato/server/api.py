@@ -115,7 +115,7 @@ class ApiServer(Handler):
             tokens.use_objects(self.state.latest)
         self._pods = Served(catalog.POD)
         self._routes = Routes()
-        self._counts: dict[tuple[str, str, int], int] = {}
+        self._counts: dict[tuple[str, str, str, int], int] = {}
         if metrics is not None:
             metrics.collect(self._collect)
             metrics.collect(self.state.flows.collect)
@@ -188,17 +188,15 @@ class ApiServer(Handler):
 
     def _answer(self, request: Request) -> Response | Awaitable[Response]:
         """Answer a request, and count it; a log that lies elsewhere is still to be waited for."""
-        verb = resource = ""
+        verb = resource = subresource = ""
         answer: Response | Awaitable[Response]
         try:
             found = None if request.method in _READING else self._known_routes().find(request)
             if found is not None:
                 route, name = found
                 verb, served = route.verb, route.served
-                resource = served.kind.plural
-                target = ResourcePath(
-                    route.group, route.version, route.plural, route.namespace, name, route.subresource
-                )
+                resource, subresource = served.kind.plural, route.subresource
+                target = ResourcePath(route.group, route.version, route.plural, route.namespace, name, subresource)
                 answer = route.action(request, target, served)
             else:
                 path = parse_path(request.path)
@@ -218,11 +216,12 @@ class ApiServer(Handler):
                     if request.method == "HEAD":  # Kubernetes has routes for GET alone
                         raise MethodNotAllowed(_NOT_ALLOWED)
                     action = self._action(path, served_there, verb)
+                    subresource = path.subresource  # one that there is
                     self._note(request, path, served_there, verb, action)
                     answer = action(request, path, served_there)
         except Exception as error:
             answer = _failure(request, error)
-        key = (verb, resource, answer.status if isinstance(answer, Response) else 200)
+        key = (verb, resource, subresource, answer.status if isinstance(answer, Response) else 200)
         self._counts[key] = self._counts.get(key, 0) + 1
         return answer
 
@@ -251,8 +250,9 @@ class ApiServer(Handler):
 
     def _collect(self) -> Iterable[Sample]:
         """Tell the metrics how many requests there were; counting itself is one dict entry per request."""
-        for (verb, resource, code), count in list(self._counts.items()):
-            yield Sample("apiserver_request_total", {"verb": verb, "resource": resource, "code": str(code)}, count)
+        for (verb, resource, subresource, code), count in list(self._counts.items()):
+            labels = {"verb": verb, "resource": resource, "subresource": subresource, "code": str(code)}
+            yield Sample("apiserver_request_total", labels, count)
 
     def _page(self, request: Request) -> Response | Awaitable[Response]:
         self.authorize_path(request.user or ANONYMOUS, request.method.lower(), request.path)
