@@ -317,6 +317,13 @@ async def run_workers(queue: WorkQueue[K], reconcile: Reconcile[K], count: int, 
         queue.shutdown()
 
 
+def log_failure(worker: str, key: Hashable, error: Exception) -> None:
+    """Say that work failed and will be tried again."""
+    level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
+    trace = None if isinstance(error, ApiError) else error
+    _log.log(level, "work failed, will retry: worker=%s key=%s: %s", worker, key, error, exc_info=trace)
+
+
 async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None:
     turns = 0
     while True:
@@ -327,9 +334,7 @@ async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None
         try:
             again_after_seconds = await reconcile(key)
         except Exception as error:
-            level = logging.DEBUG if isinstance(error, Conflict) else logging.WARNING
-            trace = None if isinstance(error, ApiError) else error
-            _log.log(level, "work failed, will retry: worker=%s key=%s: %s", name, key, error, exc_info=trace)
+            log_failure(name, key, error)
             queue.add_failed(key, error)
         else:
             queue.forget(key)

@@ -23,6 +23,9 @@ from strato.controllers.owners import controller_reference
 _NAME_LETTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _COPIED_ANNOTATIONS = (terms.PREEMPTABLE, terms.COOLDOWN_TIME, terms.REVOCABLE_ZONE)
 _COPIED_LABELS = (terms.PREEMPTABLE, terms.COOLDOWN_TIME)
+_BUDGETS = (terms.JDB_MIN_AVAILABLE, terms.JDB_MAX_UNAVAILABLE)
+COPIED = (*_COPIED_ANNOTATIONS, *_BUDGETS)
+"""Labels and annotations of a job that its pods depend on."""
 
 
 def random_suffix(random: Random) -> str:
@@ -36,7 +39,7 @@ class Blueprint:
     Args:
         job: The job.
         task: The task.
-        template: The task's pod template as JSON; taken over, not copied. It may be a `finished_template`.
+        template: The task's pod template as JSON; taken over, not copied.
         group: Name of the PodGroup its pods join.
         plugins: What shapes the pods further, in order.
         random: Names volumes, of jobs that have some.
@@ -69,9 +72,8 @@ class Blueprint:
         }
         if metadata.get("finalizers"):
             self._metadata["finalizers"] = metadata["finalizers"]
-        self._spec: dict[str, Any] | msgspec.Raw = template.get("spec") or {}
-        if isinstance(self._spec, dict):
-            self._finish_spec(self._spec, random)
+        self._spec: dict[str, Any] = template.get("spec") or {}
+        self._finish_spec(self._spec, random)
         body = {"metadata": {"labels": self._labels, "annotations": self._annotations}, "spec": self._spec}
         for plugin in plugins:
             plugin.shape(job, task, body)
@@ -79,26 +81,30 @@ class Blueprint:
 
     def pod(self, index: int, version: int, retry_count: int) -> dict[str, Any]:
         """Return the body of one replica."""
-        name = f"{self._prefix}{index}"
-        text = str(index)
-        labels = {**self._labels, terms.TASK_INDEX: text}
+        pod = self.common_pod(str(index), version, retry_count)
+        meta = pod["metadata"]
         if self._partition_size is not None:
-            labels[terms.PARTITION_ID] = str(index // self._partition_size if self._partition_size > 0 else 0)
+            meta["labels"][terms.PARTITION_ID] = str(index // self._partition_size if self._partition_size > 0 else 0)
+        for plugin in self._per_pod:
+            plugin.personalise(self._job, self._task, meta["name"], index, pod)
+        return pod
+
+    def common_pod(self, text: str, version: int, retry_count: int) -> dict[str, Any]:
+        """Return the body of the replica with an index, given as text, before partitions and plugins have their say."""
+        labels = {**self._labels, terms.TASK_INDEX: text}
         annotations = {
             **self._annotations,
             terms.TASK_INDEX: text,
             terms.JOB_VERSION: str(version),
             terms.JOB_RETRY_COUNT: str(retry_count),
         }
-        pod: dict[str, Any] = {
+        name = f"{self._prefix}{text}"
+        return {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {**self._metadata, "name": name, "labels": labels, "annotations": annotations},
-            "spec": self._spec if isinstance(self._spec, msgspec.Raw) else dict(self._spec),
+            "spec": dict(self._spec),
         }
-        for plugin in self._per_pod:
-            plugin.personalise(self._job, self._task, name, index, pod)
-        return pod
 
     def _common_labels(self, forwarded: bool) -> dict[str, str]:
         job = self._job.metadata
@@ -108,7 +114,7 @@ class Blueprint:
             terms.JOB_NAMESPACE: job.namespace,
             terms.QUEUE_NAME: self._job.spec.queue,
         }
-        labels.update(_chosen(job.labels, _COPIED_LABELS))
+        labels.update(chosen(job.labels, _COPIED_LABELS))
         if forwarded:
             labels[terms.JOB_FORWARDING] = "true"
         return labels
@@ -122,8 +128,8 @@ class Blueprint:
             terms.TEMPLATE_UID: f"{job.name}-{self._task.name}",
             terms.GROUP_NAME: group,
         }
-        annotations.update(_chosen(job.annotations, _COPIED_ANNOTATIONS))
-        for budget in (terms.JDB_MIN_AVAILABLE, terms.JDB_MAX_UNAVAILABLE):
+        annotations.update(chosen(job.annotations, _COPIED_ANNOTATIONS))
+        for budget in _BUDGETS:
             if value := job.annotation(budget):
                 annotations[budget] = value
                 break
@@ -160,15 +166,6 @@ class Blueprint:
                 ]
 
 
-def finished_template(job: Job, task: TaskSpec, template: dict[str, Any]) -> dict[str, Any]:
-    """Return a template for the blueprints of jobs with this spec that have neither volumes nor plugins.
-
-    Their pods have the same spec, byte for byte, so that it is encoded once.
-    """
-    spec = Blueprint(job, task, template, group="").pod(0, 0, 0)["spec"]
-    return {"metadata": template.get("metadata"), "spec": msgspec.Raw(msgspec.json.encode(spec))}
-
-
 def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the pod templates of a job read as JSON, one per task in order; blueprints change them."""
     return [task.get("template") or {} for task in job["spec"].get("tasks") or ()]
@@ -190,5 +187,6 @@ class _Spec(msgspec.Struct, gc=False):
 _read_spec = msgspec.json.Decoder(_Spec).decode
 
 
-def _chosen(source: Mapping[str, str] | None, keys: Sequence[str]) -> dict[str, str]:
+def chosen(source: Mapping[str, str] | None, keys: Sequence[str]) -> dict[str, str]:
+    """Return the entries that have one of the keys."""
     return {key: source[key] for key in keys if key in source} if source else {}

@@ -26,20 +26,21 @@ from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.client.retry import is_server_trouble
-from strato.client.workqueue import RetryLimiter, WorkQueue, run_workers
+from strato.client.workqueue import RetryLimiter, WorkQueue, log_failure, run_workers
 from strato.clock import Clock
+from strato.controllers.job.calls import Plan
 from strato.controllers.job.delays import Delayed
-from strato.controllers.job.effects import JobEffects, NameTaken
+from strato.controllers.job.executor import Executor
 from strato.controllers.job.form import JobForms
 from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
 from strato.controllers.job.happenings import pod_request
 from strato.controllers.job.intent import unfinished
-from strato.controllers.job.plain import Plain, Step
+from strato.controllers.job.listers import Listers
+from strato.controllers.job.plan import Planner
 from strato.controllers.job.pods import PodState
-from strato.controllers.job.procedures import Procedures
 from strato.controllers.job.record import JobRecord
+from strato.controllers.job.replicas import NameTaken
 from strato.controllers.job.requests import WHOLE_JOB, Request, Target
-from strato.controllers.job.seen import Seen
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import (
@@ -61,6 +62,9 @@ _log = logging.getLogger(__name__)
 
 ASSUMED_CHECK_SECONDS = 5.0
 """How long after a create we look whether the watch has told of it."""
+
+_SYNCS = 2
+"""Syncs in one plan at most: when one has moved the job on, the next is mostly the last."""
 
 NAME_TAKEN_RETRY_SECONDS = 10.0
 """How often we look whether a foreign pod has given up the name of one of ours."""
@@ -102,7 +106,6 @@ class JobController:
         metrics: Registry,
         options: JobControllerOptions | None = None,
     ) -> None:
-        self._cluster = cluster
         self._clock = clock
         self._recorder = recorder
         self._metrics = JobMetrics(metrics)
@@ -116,16 +119,13 @@ class JobController:
         self._pods = informers.informer(Pod)
         self._jobs = informers.informer(Job)
         groups = informers.informer(PodGroup)
-        effects = JobEffects(cluster, random, self._jobs)
-        seen = Seen(self._pods, groups, informers.informer(Queue), informers.informer(PriorityClass))
-        self._plain = Plain(cluster, clock, effects, self._metrics, seen)
-        self._procedures = Procedures(
-            cluster,
+        self._executor = Executor(cluster, clock)
+        self._planner = Planner(
             clock,
-            effects,
+            random,
             recorder,
             self._metrics,
-            seen,
+            Listers(self._jobs, self._pods, groups, informers.informer(Queue), informers.informer(PriorityClass)),
             is_busy=lambda: len(self._queue) > self._options.workers,
         )
         self._jobs.add_handler(self._on_job)
@@ -308,57 +308,67 @@ class JobController:
     # Work
 
     async def _work(self, key: Key) -> float | None:
-        record = self._records.get(key)
-        if record is None or record.job is None:
-            return None
-        step = self._plain.plan(record)
-        if step is not None:
-            return await self._work_together(key, step)
-        job = record.job
-        record.agenda.at_work = True
-        try:
-            again = await self._handle_all(record)
-        except StratoError as error:
-            if record.job is None or record.job.metadata.uid != job.metadata.uid:
-                return 0.0  # another life of the job: start over
-            await self._failed(record, error)
-            return None
-        finally:
-            record.agenda.at_work = False
-        record.failures = 0
-        record.needs_care = False
-        return again
-
-    async def _work_together(self, key: Key, first: Step) -> float | None:
-        """Carry out a plain job's step, and with it those of the plain jobs that are next in the queue."""
-        steps, pods = [first], len(first.pods)
+        """Carry out the plan of a job, and with it those of the small jobs that are next in the queue."""
+        keys, pods = [key], 0
 
         def joins(key: Key) -> bool:
             nonlocal pods
-            record = self._records.get(key)
-            step = self._plain.plan(record) if record is not None and pods < self._plain.at_once else None
-            if step is None:
-                return False
-            steps.append(step)
-            pods += len(step.pods)
-            return True
+            form = self._records[key].form if key in self._records else None
+            if form is not None:
+                pods += form.facts.replicas
+            return pods <= self._executor.batch and (form is None or form.is_small)
 
-        others = self._queue.take_more(joins, self._plain.at_once - 1)
-        try:
-            await self._plain.carry_out(steps)
-        finally:
-            now = self._clock.monotonic()
-            for other, step in zip(others, steps[1:], strict=True):
-                again = _again_in(step.record, now)
+        if joins(key):
+            keys += self._queue.take_more(joins, self._executor.batch - 1)
+        outcome, *others = await self._executor.run([self._plan(key) for key in keys])
+        for other, found in zip(keys[1:], others, strict=True):
+            if isinstance(found, Exception):
+                log_failure(self.name, other, found)
+                self._queue.add_failed(other, found)
+            else:
                 self._queue.forget(other)
-                if again is not None:
-                    self._queue.add_after(other, again)
-                self._queue.done(other)
-        return _again_in(first.record, now)
+                if found is not None:
+                    self._queue.add_after(other, found)
+            self._queue.done(other)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
-    async def _handle_all(self, record: JobRecord) -> float | None:
+    def _plan(self, key: Key) -> Plan[float | None]:
+        """Plan what is due for a job; returns the seconds until it has to be looked at again.
+
+        When the job is deleted, or deleted and made again, the answers under way are no longer waited for: what they
+        say of its pods and group the watch says as well.
+        """
+        record = self._records.get(key)
+        if record is None or record.job is None:
+            return None
+        uid = record.job.metadata.uid
+        record.agenda.at_work = True
+        plan = self._handle_all(record)
+        answers: Any = None
+        try:
+            while True:
+                try:
+                    calls = plan.send(answers)
+                except StopIteration as stop:
+                    again: float | None = stop.value
+                    break
+                answers = yield calls
+                if record.job is None or record.job.metadata.uid != uid:
+                    return 0.0
+        except StratoError as error:
+            yield from self._failed(record, error)
+            return None
+        finally:
+            plan.close()
+            record.agenda.at_work = False
+        record.failures = 0
+        return again
+
+    def _handle_all(self, record: JobRecord) -> Plan[float | None]:
         if record.job is not None and not record.took_over:
-            await self._take_over(record, record.job)
+            yield from self._take_over(record, record.job)
             record.took_over = True
         while record.requests and record.job is not None:
             request = record.requests.pop(0)
@@ -367,7 +377,7 @@ class JobController:
                 record.agenda.dirty = True
                 continue
             try:
-                await self._handle(record, request)
+                yield from self._handle(record, request)
             except BaseException:
                 if record.job is not None and record.job.metadata.uid == life:
                     record.requests.insert(0, request)
@@ -376,12 +386,12 @@ class JobController:
         if record.assumed:
             self._check_assumed(record)
         agenda = record.agenda
-        if record.job is None:
-            return None
-        if agenda.is_due(self._clock.monotonic()):
+        for _ in range(_SYNCS):
+            if not agenda.is_due(self._clock.monotonic()):
+                break
             agenda.begin(self._clock.monotonic())
             try:
-                await self._execute(record, Action.SYNC_JOB, WHOLE_JOB)
+                yield from self._execute(record, Action.SYNC_JOB, WHOLE_JOB)
             except NameTaken:
                 agenda.dirty = True
                 return NAME_TAKEN_RETRY_SECONDS
@@ -389,18 +399,20 @@ class JobController:
                 agenda.dirty = True
                 raise
             agenda.end(self._clock.monotonic())
+            if not agenda.dirty or record.requests:
+                break
         return _again_in(record, self._clock.monotonic())
 
-    async def _take_over(self, record: JobRecord, job: Job) -> None:
+    def _take_over(self, record: JobRecord, job: Job) -> Plan[None]:
         """Finish what a controller before this one began: pods marked to go, and a restart that was not counted.
 
         What asked for the restart may ask again; it is answered then.
         """
-        await self._procedures.delete_marked(record)
+        yield from self._planner.delete_marked(record)
         intent = unfinished(job)
         if intent is None:
             return
-        await self._execute(record, intent.action, intent.target)
+        yield from self._execute(record, intent.action, intent.target)
         for request in list(record.requests):
             decision = record.policies.match(request, job_uid=job.metadata.uid, job_version=job.status.version)
             if (decision.action, request.target) == (intent.action, intent.target):
@@ -408,11 +420,11 @@ class JobController:
 
     def _check_assumed(self, record: JobRecord) -> None:
         before = len(record.assumed)
-        self._procedures.check_assumed(record)
+        self._planner.check_assumed(record)
         if len(record.assumed) != before:
             record.agenda.dirty = True
 
-    async def _handle(self, record: JobRecord, request: Request) -> None:
+    def _handle(self, record: JobRecord, request: Request) -> Plan[None]:
         job = record.job
         assert job is not None
         record.delays.observe(request)
@@ -422,19 +434,19 @@ class JobController:
         elif decision.delay_seconds > 0:
             self._delay(record, decision.action, decision.delay_seconds, request)
         else:
-            await self._execute(record, decision.action, request.target)
+            yield from self._execute(record, decision.action, request.target)
 
-    async def _execute(self, record: JobRecord, action: str, target: Target) -> None:
+    def _execute(self, record: JobRecord, action: str, target: Target) -> Plan[None]:
         job = record.job
         assert job is not None
         if action != Action.SYNC_JOB:
             self._recorder.event(job, "Normal", "ExecuteAction", f"Start to execute action {action} ")
-        await self._procedures.carry_out(record, operation(job.status.state.phase, action), action, target)
+        yield from self._planner.plan(record, operation(job.status.state.phase, action), action, target)
         record.delays.done(action, target)
         if action != Action.SYNC_JOB:
             record.agenda.dirty = True  # whatever was decided, look at the job again
 
-    async def _failed(self, record: JobRecord, error: StratoError) -> None:
+    def _failed(self, record: JobRecord, error: StratoError) -> Plan[None]:
         """Count a failure and raise it for a retry; past the limit, terminate the job."""
         if is_server_trouble(error):
             raise error  # the server's trouble, not the job's: it must not cost a job its life
@@ -453,7 +465,7 @@ class JobController:
         )
         _log.error("job given up after %d attempts: job=%s: %s", limit, record.key, error)
         if job.status.state.phase not in FINISHED_PHASES:
-            await self._execute(record, Action.TERMINATE_JOB, WHOLE_JOB)
+            yield from self._execute(record, Action.TERMINATE_JOB, WHOLE_JOB)
             self._queue.add(record.key)
 
     # Delayed actions

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from strato.api.volcano.batch import Job, JobSpec
+from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroupSpec
 from strato.controllers.job.completion import completed
 from strato.controllers.job.group import PriorityOf, group_spec
@@ -22,6 +22,10 @@ from strato.controllers.job.terms import DEFAULT_TASK
 
 KEPT_FORMS: Final = 256
 """Forms remembered for jobs to come, a few kilobytes each; jobs keep their own for as long as they need it."""
+
+
+_SMALL: Final = 16
+"""Pods of a job at most whose plan is carried out with those of others."""
 
 
 class WantedGroup:
@@ -51,8 +55,9 @@ class JobForm:
         "_groups",
         "_names_priorities",
         "facts",
+        "has_common_pods",
         "has_dependencies",
-        "plain_pods",
+        "is_small",
         "plugins",
         "policies",
         "replicas",
@@ -77,8 +82,15 @@ class JobForm:
         """Whether some task waits for another one's pods."""
         self.replicas = {t.name or DEFAULT_TASK: t.replicas for t in spec.tasks}
         """Wanted pods by task."""
-        self.plain_pods = _plain_pods(spec, has_dependencies=self.has_dependencies)
-        """The pods of a job that asks for nothing else; 0 when it does."""
+        self.has_common_pods = (
+            not spec.plugins
+            and not spec.volumes
+            and len(self.replicas) == len(spec.tasks)
+            and all(task.partition_policy is None for task in spec.tasks)
+        )
+        """Whether pods differ in the names and uids of jobs, and in their indexes, only."""
+        self.is_small = self.facts.replicas <= _SMALL and not any(p.computes_long for p in self.plugins.active)
+        """Whether a plan for such a job may keep others waiting."""
         self._names_priorities = any(t.template.spec.priority_class_name for t in spec.tasks)
         self._groups: tuple[tuple[int, ...], WantedGroup] | None = None
 
@@ -95,16 +107,6 @@ class JobForm:
         if self._groups is None or self._groups[0] != priorities:
             self._groups = priorities, WantedGroup(group_spec(job, priority_of))
         return self._groups[1]
-
-
-def _plain_pods(spec: JobSpec, *, has_dependencies: bool) -> int:
-    """Return the number of pods of a job without plugins, claims, dependencies and partitions that waits for some."""
-    names = {task.name or DEFAULT_TASK for task in spec.tasks}
-    if has_dependencies or spec.plugins or spec.volumes or len(names) < len(spec.tasks) or spec.min_available < 1:
-        return 0
-    if any(task.partition_policy is not None for task in spec.tasks):
-        return 0
-    return sum(task.replicas for task in spec.tasks)
 
 
 class JobForms:

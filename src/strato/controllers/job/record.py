@@ -50,10 +50,10 @@ class JobRecord:
         "form",
         "group",
         "group_warning",
+        "is_unwritten",
         "job",
         "key",
         "moving_to",
-        "needs_care",
         "plugins_fresh",
         "requests",
         "revision",
@@ -68,6 +68,8 @@ class JobRecord:
         self._forms = forms
         self.job: Job | None = None
         self.revision = 0
+        self.is_unwritten = False
+        """Whether the job's status began here and the server has none yet."""
         self.moving_to: str | None = None
         """The phase that a write of ours under way changes to; who writes it decides what follows."""
         self.form = _NO_FORM
@@ -92,8 +94,6 @@ class JobRecord:
         """Version and retries of the job when the first of the requests was tried first; None when it was not yet."""
         self.took_over = False
         """Whether what a controller before us left unfinished has been seen to."""
-        self.needs_care = False
-        """Whether the short way has failed the job (`plain`): the next sync is to go the long way."""
         self.agenda = Agenda()
         """When to look at the job again."""
         self.failures = 0
@@ -114,6 +114,10 @@ class JobRecord:
         self.revision = revision
         if not same_life:
             self._start_life()
+        elif job.status.state.phase:
+            self.is_unwritten = False
+        elif self.is_unwritten and known is not None:
+            job = msgspec.structs.replace(job, status=known.status)
         if known is None or not same_life or known.metadata.generation != job.metadata.generation:
             self._take_spec(job)
             return True
@@ -122,6 +126,12 @@ class JobRecord:
             return True
         phase = job.status.state.phase
         return known.status.state.phase != phase and phase != self.moving_to
+
+    def begin_status(self, status: JobStatus) -> None:
+        """Take a status to be written on a job that has none."""
+        assert self.job is not None
+        self.job = msgspec.structs.replace(self.job, status=status)
+        self.is_unwritten = True
 
     def take_status(self, job: Job, status: JobStatus) -> None:
         """Take a status that we wrote on what the job was, unless the watch has told of it or of a newer one."""
@@ -141,7 +151,7 @@ class JobRecord:
         self.requests.clear()
         self.tried = None
         self.took_over = False
-        self.needs_care = False
+        self.is_unwritten = False
         self.moving_to = None
         self.group_warning = ""
         self._drop_derived()

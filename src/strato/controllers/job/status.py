@@ -29,6 +29,22 @@ def to_json(status: JobStatus) -> Status:
     return {name: value for name, value in built.items() if value not in (0, None, "") and value != {}}
 
 
+def counts_same(
+    status: JobStatus, counts: Counts, tasks: Mapping[str, Any], min_available: int, controlled: Mapping[str, str]
+) -> bool:
+    """Return whether `synced` would change nothing."""
+    known = status.pending, status.running, status.succeeded, status.failed, status.terminating, status.unknown
+    now = counts.pending, counts.running, counts.succeeded, counts.failed, counts.terminating, counts.unknown
+    return (
+        known == now
+        and status.min_available == min_available
+        and not status.running_duration
+        and status.controlled_resources == controlled
+        and {name: state.phase for name, state in status.task_status_count.items()}
+        == {name: state["phase"] for name, state in tasks.items()}
+    )
+
+
 def synced(
     old: Status, counts: Counts, tasks: Mapping[str, Any], min_available: int, controlled: Mapping[str, str]
 ) -> Status:

@@ -1,9 +1,10 @@
-"""Plain jobs go a short way, many together; it ends where the long way ends, and nobody can tell."""
+"""Jobs are worked on many together; each ends where it would have ended alone."""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.client.cluster import Cluster
-from strato.controllers.job.procedures import Procedures
 from strato.errors import ApiError
 from tests.controllers.faults import FaultyCluster
 from tests.controllers.world import ADMIN, DyingCluster, MeddlingCluster, World, play, task, vcjob
@@ -23,7 +23,7 @@ ENABLED = ("job-controller",)
 
 
 class OneByOne(MeddlingCluster):
-    """Gains nothing by sending together: every job goes the long way."""
+    """Gains nothing by sending together, as over a network: every job is worked on alone."""
 
     at_once = 1
 
@@ -128,7 +128,7 @@ def live(jobs: list[Any], cluster: type[MeddlingCluster]) -> dict[str, Any]:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(JOBS, min_size=1, max_size=4))
 @example([PLAIN, ([task("w", 2), task("v", 1)], {"minAvailable": 2}, {}, 2)])
-def test_the_short_way_ends_where_the_long_way_ends(jobs: list[Any]) -> None:
+def test_jobs_together_end_where_each_alone_ends(jobs: list[Any]) -> None:
     assert live(jobs, MeddlingCluster) == live(jobs, OneByOne)
 
 
@@ -138,17 +138,17 @@ WORDS: Any = task("w", 2) | {"template": {**task()["template"], "metadata": {"an
 @pytest.mark.parametrize(
     "job",
     [
-        pytest.param(([task("w", 2)], {}, {}, 2), id="bodies that are cast"),
+        pytest.param(([task("w", 2)], {}, {}, 2), id="bodies from a template"),
         pytest.param(([task("w", 2)], {}, {"labels": {"volcano.sh/preemptable": "true"}}, 2), id="labels"),
-        pytest.param(([WORDS], {}, {}, 2), id="a template with the words of the mould"),
+        pytest.param(([WORDS], {}, {}, 2), id="a spec with the words of the template"),
         pytest.param(([task("w", 1), task("name", 1)], {"minAvailable": 1}, {}, 2), id="several tasks"),
     ],
 )
-def test_bodies_are_the_same_whether_cast_or_built(job: Any) -> None:
+def test_bodies_are_the_same_whoever_else_has_them(job: Any) -> None:
     assert live([job], MeddlingCluster) == live([job], OneByOne)
 
 
-def test_plain_jobs_run_on_both_ways() -> None:
+def test_jobs_run_together_and_alone() -> None:
     found = live([PLAIN], OneByOne)
     assert found == live([PLAIN], MeddlingCluster)
     assert sorted(found) == sorted(
@@ -174,20 +174,22 @@ async def check_all(world: World, count: int) -> None:
     assert len((await world.cluster.list(catalog.PODGROUP, "default")).items) == count
 
 
-def test_plain_jobs_never_need_the_long_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    long_ways: Counter[str] = Counter()
-    carry_out = Procedures.carry_out
+def test_jobs_that_come_together_are_written_together() -> None:
+    class Counting(MeddlingCluster):
+        async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+            sent[requests[0].path.rpartition("/")[2]].append(len(requests))
+            return await super().exchange_all(requests)
 
-    async def counted(self: Procedures, record: Any, *rest: Any) -> None:
-        long_ways[str(record.key)] += 1
-        await carry_out(self, record, *rest)
-
-    monkeypatch.setattr(Procedures, "carry_out", counted)
+    sent: dict[str, list[int]] = defaultdict(list)
 
     async def scenario(world: World) -> None:
+        await world.stop_controllers()
+        await world.start_controllers(Counting(world.server, ADMIN))
         await run_all(world, 100)
         await check_all(world, 100)
-        assert not long_ways
+        for plural in ("podgroups", "pods"):
+            assert sum(sent[plural]) == 100
+            assert len(sent[plural]) < 50
 
     play(scenario, enabled=ENABLED)
 

@@ -1,4 +1,4 @@
-"""What the job controller reads besides jobs."""
+"""What the job controller reads."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.scheduling import PriorityClass
+from strato.api.volcano.batch import Job
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.informer import Informer
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Listers:
     """The informers of the kinds that decide about jobs."""
 
+    jobs: Informer[Job]
     pods: Informer[Pod]
     groups: Informer[PodGroup]
     queues: Informer[Queue]

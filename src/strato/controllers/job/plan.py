@@ -1,4 +1,4 @@
-"""The two procedures of a job, kill and sync: the steps around the pure decisions.
+"""The plans of a job, kill and sync: from what is known of it to what is asked of the API, step by step.
 
 Source: volcano-controllers A6, A7.
 """
@@ -6,27 +6,33 @@ Source: volcano-controllers A6, A7.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
-from typing import Any
+from random import Random
+from typing import Any, Final
 
-from strato.api.meta import Key
-from strato.api.volcano.batch import Job
-from strato.api.volcano.scheduling import PodGroup
-from strato.client.cluster import Cluster, PatchType
-from strato.clock import Clock
+import msgspec
+
+from strato.api import catalog
+from strato.api.meta import Key, ObjectMeta
+from strato.api.volcano.batch import Job, JobStatus
+from strato.api.volcano.scheduling import PodGroup, PodGroupStatus
+from strato.client.cluster import PatchType
+from strato.clock import Clock, parse_time
 from strato.controllers.job import group as groups
 from strato.controllers.job import status as statuses
 from strato.controllers.job import terms
-from strato.controllers.job.effects import JobEffects, JobError, NameTaken
+from strato.controllers.job.bodies import Bodies
+from strato.controllers.job.calls import Change, Compute, Create, Delete, Get, Plan, Set, ask
 from strato.controllers.job.intent import is_restart, note, unfinished
 from strato.controllers.job.kill import KillPlan, plan_full_kill, plan_target_kill
+from strato.controllers.job.listers import Listers
+from strato.controllers.job.objects import JobError, ensure, ensure_claims, name_claims, remove
 from strato.controllers.job.plugins.base import PluginRefusal
 from strato.controllers.job.plugins.registry import UnknownPlugin, controlled_key
 from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
+from strato.controllers.job.replicas import NameTaken, Replicas, delete_pods, kill_pods
 from strato.controllers.job.requests import Target
-from strato.controllers.job.seen import Seen
 from strato.controllers.job.states import (
     Counts,
     Operation,
@@ -39,38 +45,39 @@ from strato.controllers.job.states import (
     stay,
 )
 from strato.controllers.job.status import Status
-from strato.controllers.job.sync import plan_pods
+from strato.controllers.job.sync import PodPlan, plan_pods
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import Phase
-from strato.controllers.parallel import off_loop
 from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound, StratoError
 
+_BORN: Final = PodGroupStatus(phase=Phase.PENDING)
 
-class Procedures:
+
+class Planner:
     """See the module. One instance serves all jobs; what it learns goes into the record it is given."""
 
     def __init__(
         self,
-        cluster: Cluster,
         clock: Clock,
-        effects: JobEffects,
+        random: Random,
         recorder: Recorder,
         metrics: JobMetrics,
-        seen: Seen,
+        listers: Listers,
         *,
         is_busy: Callable[[], bool],
     ) -> None:
-        self._cluster = cluster
         self._clock = clock
-        self._effects = effects
+        self._random = random
         self._recorder = recorder
         self._metrics = metrics
-        self._seen = seen
+        self._listers = listers
         self._is_busy = is_busy
+        self._bodies = Bodies()
+        self._replicas = Replicas(random, listers.jobs, self._bodies)
 
-    async def carry_out(self, record: JobRecord, operation: Operation, action: str, target: Target) -> None:
-        """Do what an action means in the job's phase.
+    def plan(self, record: JobRecord, operation: Operation, action: str, target: Target) -> Plan[None]:
+        """Plan what an action means in the job's phase.
 
         Raises:
             StratoError: A step failed; all of it may be done again.
@@ -82,21 +89,21 @@ class Procedures:
             record.agenda.counters_due = None
             return
         if operation.procedure is Procedure.SYNC:
-            await self._sync(record, operation.transition)
+            yield from self._sync(record, operation.transition)
         elif operation.procedure is Procedure.KILL_TARGET:
             plan = plan_target_kill(record.tasks, action, target)
             if plan is None and unfinished(job) is not None:
                 plan = KillPlan((), 0)  # its pods went before it was counted
             if plan is not None:
-                await self._note_restart(record, operation, action, target)
-                await self._kill(record, plan, operation.transition, full=False)
+                yield from self._note_restart(record, operation, action, target)
+                yield from self._kill(record, plan, operation.transition, full=False)
         else:
-            await self._note_restart(record, operation, action, target)
-            await self._kill_all(record, operation)
+            yield from self._note_restart(record, operation, action, target)
+            yield from self._kill_all(record, operation)
 
     # Kill
 
-    async def delete_marked(self, record: JobRecord) -> None:
+    def delete_marked(self, record: JobRecord) -> Plan[None]:
         """Delete pods that were marked to go and are still there.
 
         Raises:
@@ -105,18 +112,18 @@ class Procedures:
         marked = [pod for pod in record.pods() if pod.out_of_sync and not pod.terminating]
         if not marked:
             return
-        failures = await self._effects.delete_pods(record, marked)
+        failures = yield from delete_pods(record, marked)
         if failures:
             raise failures[0]
 
-    async def _note_restart(self, record: JobRecord, operation: Operation, action: str, target: Target) -> None:
+    def _note_restart(self, record: JobRecord, operation: Operation, action: str, target: Target) -> Plan[None]:
         job = _job(record)
         patch = note(job, action, target) if is_restart(operation) else None
         if patch is not None:
             meta = job.metadata
-            record.set_job(await self._cluster.patch(Job, meta.name, meta.namespace, patch))
+            record.set_job((yield from ask(Change(Job, meta.namespace, meta.name, patch))))
 
-    async def _kill_all(self, record: JobRecord, operation: Operation) -> None:
+    def _kill_all(self, record: JobRecord, operation: Operation) -> Plan[None]:
         job = _job(record)
         plan = plan_full_kill(
             record.pods(),
@@ -126,19 +133,20 @@ class Procedures:
         )
         if operation.transition is stay and _is_settled(record, plan) and self.current_group(record) is None:
             return
-        await self._kill(record, plan, operation.transition, full=True)
+        yield from self._kill(record, plan, operation.transition, full=True)
 
-    async def _kill(self, record: JobRecord, plan: KillPlan, transition: Transition, *, full: bool) -> None:
+    def _kill(self, record: JobRecord, plan: KillPlan, transition: Transition, *, full: bool) -> Plan[None]:
         job = _job(record)
-        failures = await self._effects.kill_pods(record, plan.delete)
+        failures = yield from kill_pods(record, plan.delete)
         if failures:
             self._warn(job, "FailedDelete", f"Error deleting pods: {failures[0]}")
             raise failures[0]
         gone = sum(pod.name not in _pods_of(record, pod.task) for pod in plan.delete)
         terminating = plan.terminating + len(plan.delete) - gone
         job = _job(record)
-        # Pods that go on still need their host names and keys; only a full kill takes those away.
-        controlled = await self._remove_plugin_objects(record, job) if full else dict(job.status.controlled_resources)
+        controlled = dict(job.status.controlled_resources)
+        if full:  # pods that go on still need their host names and keys
+            controlled = yield from self._remove_plugin_objects(record, job)
         old = statuses.to_json(job.status)
         version = job.status.version + 1 if full else job.status.version
         new = statuses.killed(old, terminating, version, controlled)
@@ -149,117 +157,109 @@ class Procedures:
             self._metrics.ended(job, outcome.phase)
         new = statuses.with_running_duration(new, job.metadata)
         if full:
-            await self._delete_group(record)
-        await self._write_status(record, new)  # last: who finds it written need not do any of this again
+            yield from self._delete_group(record)
+        yield from self._write_status(record, new)  # last: who finds it written need not do any of this again
 
-    async def _remove_plugin_objects(self, record: JobRecord, job: Job) -> dict[str, str]:
+    def _remove_plugin_objects(self, record: JobRecord, job: Job) -> Plan[dict[str, str]]:
         """Remove what plugins made; returns what remains controlled."""
         controlled = dict(job.status.controlled_resources)
         for plugin in record.plugins.active:
             key = controlled_key(plugin)
             if key in controlled:
                 for view, name in plugin.removed(job):
-                    await self._effects.remove(view, name, job)
+                    yield from remove(view, name, job)
                 del controlled[key]
         record.plugins_fresh = False
         return controlled
 
-    async def _delete_group(self, record: JobRecord) -> None:
+    def _delete_group(self, record: JobRecord) -> Plan[None]:
         group = self.current_group(record)
         if group is None:
             return
-        with suppress(NotFound):  # somebody may be faster
-            await self._cluster.delete(PodGroup, group.metadata.name, group.metadata.namespace, uid=group.metadata.uid)
-        record.drop_group(group.metadata.uid, ours=True)
+        meta = group.metadata
+        record.drop_group(meta.uid, ours=True)  # the watch may tell of it before the answer comes
+        try:
+            yield from ask(Delete(PodGroup, meta.namespace, meta.name, meta.uid))
+        except NotFound:
+            return  # somebody was faster
+        except BaseException:
+            record.drop_group(meta.uid)
+            raise
 
     # Sync
 
-    async def _sync(self, record: JobRecord, transition: Transition) -> None:
+    def _sync(self, record: JobRecord, transition: Transition) -> Plan[None]:
         job = _job(record)
-        queue = self._seen.queues.get(Key("", job.spec.queue))
+        queue = self._listers.queues.get(Key("", job.spec.queue))
         if queue is None:
             raise JobError(f"queue {job.spec.queue!r} of job {record.key} is not found")
         forwarded = bool(queue.spec.extend_clusters)
         if forwarded and job.metadata.annotation(terms.JOB_FORWARDING) != "true":
             change = {"metadata": {"annotations": {terms.JOB_FORWARDING: "true"}}}
-            record.set_job(await self._cluster.patch(Job, job.metadata.name, job.metadata.namespace, change))
-        controlled, group = await self._prepare(record)
+            record.set_job((yield from ask(Change(Job, job.metadata.namespace, job.metadata.name, change))))
+        if not job.status.state.phase:
+            _begin_status(record)
+        controlled = yield from self._prepare(record)
+        group = self._fitting_group(record)
+        if group is None:
+            ensured = self._ensure_group(record)
+            yield from self._step(record, "PodGroupError", "Failed to create or update PodGroup", ensured)
+            group = self.current_group(record)
         job = _job(record)
         self._report_group(record, group)
         if group is None or not groups.is_admitted(group):
-            await self._wait_for_admission(record, transition, controlled)
+            yield from self._wait_for_admission(record, transition, controlled)
             return
         fails_next = transition is after_restart and is_out_of_tries(record.facts, job.status.retry_count)
         if not fails_next:
-            await self._sync_pods(record, group, forwarded=forwarded)
-        await self._write_synced(record, transition, controlled)
+            self.check_assumed(record)
+            pods = plan_pods(job, record.tasks)
+            if not pods.is_empty:
+                yield from self._sync_pods(record, pods, group, forwarded=forwarded)
+        yield from self._write_synced(record, transition, controlled)
 
-    async def _prepare(self, record: JobRecord) -> tuple[Mapping[str, str], PodGroup | None]:
-        """Bring everything beside the pods up to date.
-
-        Returns:
-            ``controlledResources`` as it should be, and the PodGroup.
-        """
+    def _prepare(self, record: JobRecord) -> Plan[Mapping[str, str]]:
+        """Bring the objects of plugins and the claims up to date; returns ``controlledResources`` as it should be."""
         job = _job(record)
-        controlled: Mapping[str, str] = job.status.controlled_resources
-        if job.status.state.phase in ("", Phase.PENDING):
-            controlled = await self._initiate(record)
-        elif not record.plugins_fresh:
-            for plugin in record.plugins.active:
-                for wanted in plugin.refreshed(job):
-                    await self._effects.ensure(wanted, job.metadata.namespace)
-            record.plugins_fresh = True
-        group = self._fitting_group(record)
-        if group is None:
-            await self._step(record, "PodGroupError", "Failed to create or update PodGroup", self._ensure_group(record))
-            group = self.current_group(record)
-        return controlled, group
-
-    async def _initiate(self, record: JobRecord) -> Mapping[str, str]:
-        job = _job(record)
-        if not job.status.state.phase:
-            await self._step(record, "JobStatusError", "Failed to initialize job status", self._first_status(record))
+        held = job.status.controlled_resources
         if record.plugins.are_none:
             record.plugins_fresh = True
-        else:
-            await self._step(record, "PluginError", "Execute plugin when job add failed", self._add_plugins(record))
-        held = _job(record).status.controlled_resources
+        if job.status.state.phase != Phase.PENDING:
+            if not record.plugins_fresh:
+                for plugin in record.plugins.active:
+                    for wanted in plugin.refreshed(job):
+                        yield from ensure(wanted, job.metadata.namespace)
+                record.plugins_fresh = True
+            return held
         if record.plugins.are_none and not job.spec.volumes:
             return held
-        controlled = dict(held)
+        if not record.plugins.are_none:
+            added = self._add_plugins(record)
+            yield from self._step(record, "PluginError", "Execute plugin when job add failed", added)
+        controlled = dict(_job(record).status.controlled_resources)
         controlled.update((controlled_key(p), p.name) for p in record.plugins.active if p.tracked)
         if job.spec.volumes:
-            claims = await self._step(record, "PVCError", "Failed to create PVC", self._ensure_claims(record))
+            claims = yield from self._step(record, "PVCError", "Failed to create PVC", self._ensure_claims(record))
             controlled.update(claims)
         return controlled
 
-    async def _first_status(self, record: JobRecord) -> None:
-        job = _job(record)
-        status = {**statuses.to_json(job.status), "minAvailable": job.spec.min_available}
-        status["state"] = {**status.get("state", {}), "phase": Phase.PENDING}
-        await self._write_status(record, statuses.stamped(status, self._clock.now()))
-
-    async def _add_plugins(self, record: JobRecord) -> None:
+    def _add_plugins(self, record: JobRecord) -> Plan[None]:
         job = _job(record)
         record.plugins.check()
         for plugin in record.plugins.active:
             if controlled_key(plugin) in job.status.controlled_resources:
                 if not record.plugins_fresh:
                     for wanted in plugin.refreshed(job):
-                        await self._effects.ensure(wanted, job.metadata.namespace)
+                        yield from ensure(wanted, job.metadata.namespace)
                 continue
-            objects = (
-                await off_loop(self._clock, partial(plugin.objects, job))
-                if plugin.computes_long
-                else plugin.objects(job)
-            )
-            for wanted in objects:
-                await self._effects.ensure(wanted, job.metadata.namespace)
+            make = partial(plugin.objects, job)
+            for wanted in (yield from ask(Compute(make))) if plugin.computes_long else make():
+                yield from ensure(wanted, job.metadata.namespace)
         record.plugins_fresh = True
 
-    async def _ensure_claims(self, record: JobRecord) -> dict[str, str]:
-        record.set_job(await self._effects.name_claims(_job(record)))
-        return await self._effects.ensure_claims(_job(record))
+    def _ensure_claims(self, record: JobRecord) -> Plan[dict[str, str]]:
+        record.set_job((yield from name_claims(_job(record), self._random)))
+        return (yield from ensure_claims(_job(record)))
 
     def _fitting_group(self, record: JobRecord) -> PodGroup | None:
         """Return the PodGroup if it is there and known to be as it should be."""
@@ -269,25 +269,27 @@ class Procedures:
         group = self.current_group(record)
         return group if group is not None and group.spec == wanted.fits else None
 
-    async def _ensure_group(self, record: JobRecord) -> None:
+    def _ensure_group(self, record: JobRecord) -> Plan[None]:
         job = _job(record)
         wanted = record.wanted_group
         if wanted is None:
-            wanted = record.wanted_group = record.form.group(job, self._seen.priority_of)
+            wanted = record.wanted_group = record.form.group(job, self._listers.priority_of)
         group = self.current_group(record)
         if group is None:
-            body = groups.build_group(job, wanted.spec)
+            namespace, name = groups.group_key(job)
             try:
-                group = await self._cluster.create(PodGroup, body, job.metadata.namespace)
+                made = yield from ask(Create(catalog.PODGROUP, namespace, self._bodies.group(job, wanted)))
+                meta = ObjectMeta(name=name, namespace=namespace, uid=made.uid, resource_version=made.resource_version)
+                group = PodGroup(metadata=meta, spec=wanted.view, status=_BORN)
             except AlreadyExists:
-                group = await self._cluster.get(PodGroup, groups.group_name(job), job.metadata.namespace)
+                group = yield from ask(Get(PodGroup, namespace, name))
             if not record.put_group(group) and record.group is None:  # else the watch was faster, with a newer state
                 raise JobError(f"the PodGroup of job {record.key} is still being deleted")
             return
         patch = groups.group_patch(group, wanted.spec)
         if patch is not None:
             meta = group.metadata
-            group = await self._cluster.patch(PodGroup, meta.name, meta.namespace, patch)
+            group = yield from ask(Change(PodGroup, meta.namespace, meta.name, patch))
             record.put_group(group)
         wanted.fits = group.spec
 
@@ -297,19 +299,19 @@ class Procedures:
         known = record.group
         if known is not None:
             meta = known.metadata
-            if meta.key in self._seen.groups or revision_of(self._seen.groups.resource_version) < revision_of(
+            if meta.key in self._listers.groups or revision_of(self._listers.groups.resource_version) < revision_of(
                 meta.resource_version
             ):
                 return known
             record.drop_group(meta.uid)  # it came and went while the watch was away
         for key in (groups.group_key(job), record.key):
-            found = self._seen.groups.get(key)
+            found = self._listers.groups.get(key)
             if found is not None and record.put_group(found):
                 return found
         return None
 
     def _report_group(self, record: JobRecord, group: PodGroup | None) -> None:
-        newest = groups.newest_condition(group) if group is not None else None
+        newest = groups.newest_condition(group) if group is not None and group.status.conditions else None
         if newest is None or newest[0] == "Scheduled":
             record.group_warning = ""
             return
@@ -318,11 +320,10 @@ class Procedures:
             record.group_warning = message
             self._warn(_job(record), "PodGroupPending", message)
 
-    async def _wait_for_admission(
+    def _wait_for_admission(
         self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]
-    ) -> None:
+    ) -> Plan[None]:
         """No pods before the scheduler admits the group; the phase rule sees the stored counters."""
-        record.agenda.counters_due = None
         job = _job(record)
         status = job.status
         counts = Counts(
@@ -336,73 +337,72 @@ class Procedures:
             status_min_available=status.min_available,
         )
         outcome = transition(record.facts, counts, status.retry_count)
-        if outcome is None and (not controlled or controlled == status.controlled_resources):
+        new = old = statuses.to_json(status)
+        if controlled and controlled != status.controlled_resources:
+            new = {**old, "controlledResources": dict(controlled)}
+        elif outcome is None and (not record.is_unwritten or self._may_wait(record)):
+            if not record.is_unwritten:
+                record.agenda.counters_due = None
             return
-        old = statuses.to_json(status)
-        new = {**old, "controlledResources": dict(controlled)} if controlled else old
+        record.agenda.counters_due = None
         if outcome is not None:
             new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
             self._metrics.ended(job, outcome.phase)
-        if new != old:
-            await self._write_status(record, new)
+        yield from self._write_status(record, new)
 
-    async def _sync_pods(self, record: JobRecord, group: PodGroup, *, forwarded: bool) -> None:
-        self.check_assumed(record)
+    def _sync_pods(self, record: JobRecord, plan: PodPlan, group: PodGroup, *, forwarded: bool) -> Plan[None]:
         job = _job(record)
-        plan = plan_pods(job, record.tasks)
-        failures: list[StratoError] = []
         if plan.create:
             try:
-                blueprints = await self._effects.blueprints(record, group.metadata.name, forwarded=forwarded)
+                failures = yield from self._replicas.create(
+                    record, plan.create, group.metadata.name, forwarded=forwarded
+                )
             except PluginRefusal as refusal:
                 self._warn(job, "FailedCreate", f"Error creating pods: {refusal}")
                 raise
-            for task, indexes in plan.create:
-                failures += await self._effects.create_pods(
-                    record, blueprints[task.name or terms.DEFAULT_TASK], indexes
-                )
-                self._metrics.created(job, len(indexes), self._clock.now())
-            record.blueprints = None  # a built pod is kilobytes; a restart reads the templates again
-        if failures:
-            self._warn(job, "FailedCreate", f"Error creating pods: {failures[0]}")
-            raise next((f for f in failures if not isinstance(f, NameTaken)), failures[0])
+            self._metrics.created(job, sum(len(indexes) for _, indexes in plan.create), self._clock.now())
+            if failures:
+                self._warn(job, "FailedCreate", f"Error creating pods: {failures[0]}")
+                raise next((f for f in failures if not isinstance(f, NameTaken)), failures[0])
         if plan.delete:
-            failures = await self._effects.delete_pods(record, plan.delete)
+            failures = yield from delete_pods(record, plan.delete)
             if failures:
                 self._warn(job, "FailedDelete", f"Error deleting pods: {failures[0]}")
                 raise failures[0]
 
     def check_assumed(self, record: JobRecord) -> None:
         """Forget created pods that the watch has passed without seeing them: they are gone again."""
-        seen = revision_of(self._seen.pods.resource_version)
+        if not record.assumed:
+            return
+        seen = revision_of(self._listers.pods.resource_version)
         for task, name in list(record.assumed):
             pod = record.task(task).pods.get(name)
             if pod is None:
                 record.assumed.pop((task, name), None)
-            elif seen >= pod.revision and (record.key.namespace, name) not in self._seen.pods:
+            elif seen >= pod.revision and (record.key.namespace, name) not in self._listers.pods:
                 record.drop_pod(task, name, pod.uid)
 
-    async def _write_synced(self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]) -> None:
-        job = _job(record)
-        old = statuses.to_json(job.status)
-        if record.agenda.stirred and plan_pods(job, record.tasks).is_empty:
-            record.agenda.stirred = False  # what moved while we wrote is counted here
-        counts = record.counts()
-        new = statuses.synced(old, counts, record.task_status_count(), job.spec.min_available, controlled)
+    def _write_synced(self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]) -> Plan[None]:
+        job, agenda = _job(record), record.agenda
+        if agenda.stirred and plan_pods(job, record.tasks).is_empty:
+            agenda.stirred = False  # what moved while we wrote is counted here
+        counts, tasks = record.counts(), record.task_status_count()
         outcome = transition(record.facts, counts, job.status.retry_count)
-        new = statuses.moved(new, outcome)
-        if new == old:
-            record.agenda.counters_due = None
-            return
-        if outcome is None and self._may_wait(record):
-            return
-        record.agenda.counters_due = None
+        if outcome is None:
+            known = statuses.counts_same(job.status, counts, tasks, job.spec.min_available, controlled)
+            if known and not record.is_unwritten:
+                agenda.counters_due = None
+                return
+            if self._may_wait(record):
+                return
+        agenda.counters_due = None
         if outcome is not None:
             if outcome.phase in terms.FINISHED_PHASES and self._nothing_to_kill(record):
-                await self._finish(record, outcome)
+                yield from self._finish(record, outcome)
                 return
             self._metrics.ended(job, outcome.phase)
-        await self._write_status(record, statuses.stamped(new, self._clock.now()))
+        new = statuses.synced(statuses.to_json(job.status), counts, tasks, job.spec.min_available, controlled)
+        yield from self._write_status(record, statuses.stamped(statuses.moved(new, outcome), self._clock.now()))
 
     def _nothing_to_kill(self, record: JobRecord) -> bool:
         status = _job(record).status
@@ -414,20 +414,20 @@ class Procedures:
         )
         return not plan.delete and not plan.terminating
 
-    async def _finish(self, record: JobRecord, outcome: Outcome) -> None:
+    def _finish(self, record: JobRecord, outcome: Outcome) -> Plan[None]:
         """End a job whose pods have all ended: the last phase and what its kill would write, in one.
 
         With pods to kill the phase must be written first: a controller that starts between the two would take the
         missing pods for lost and make them again.
         """
         job = _job(record)
-        controlled = await self._remove_plugin_objects(record, job)
+        controlled = yield from self._remove_plugin_objects(record, job)
         new = statuses.killed(statuses.to_json(job.status), 0, job.status.version + 1, controlled)
         new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
         new["minAvailable"] = job.spec.min_available
         self._metrics.ended(job, outcome.phase)
-        await self._write_status(record, statuses.with_running_duration(new, job.metadata), ends=True)
-        await self._delete_group(record)
+        yield from self._write_status(record, statuses.with_running_duration(new, job.metadata), ends=True)
+        yield from self._delete_group(record)
 
     def _may_wait(self, record: JobRecord) -> bool:
         """Hold back a write of mere counters for a moment: while pods start, a change of phase soon makes it void."""
@@ -436,8 +436,11 @@ class Procedures:
 
     # Shared
 
-    async def _write_status(self, record: JobRecord, status: Status, *, ends: bool = False) -> None:
+    def _write_status(self, record: JobRecord, status: Status, *, ends: bool = False) -> Plan[None]:
         """Write the status.
+
+        What the pods' counters alone say may be written again without harm, should news from before it make us: the
+        answer is then of no interest. All else waits for it, so that such news can be told from later ones.
 
         Args:
             record: The job's.
@@ -451,32 +454,35 @@ class Procedures:
         ]
         meta = job.metadata
         before, after = job.status.state.phase, statuses.phase_of(status)
+        may_repeat = after == before or (before == Phase.PENDING and after == Phase.RUNNING)
+        is_news = False
         record.moving_to = after
         try:
-            written = await self._cluster.patch(
-                Job, meta.name, meta.namespace, operations, patch_type=PatchType.JSON, subresource="status"
-            )
-            if record.job is None or record.job.metadata.uid != meta.uid:
-                return
-            is_news = record.set_job(written)  # the phase is none, whether the watch or the answer tells of it first
+            if may_repeat:
+                yield from ask(Set(catalog.VCJOB, meta.namespace, meta.name, operations, PatchType.JSON, "status"))
+                record.take_status(job, msgspec.convert(status, JobStatus))
+            else:
+                written = yield from ask(Change(Job, meta.namespace, meta.name, operations, PatchType.JSON, "status"))
+                is_news = record.set_job(written)  # whether the watch or the answer tells of the phase first
         finally:
             record.moving_to = None
+        record.is_unwritten = False
         if is_news or not (ends or self._goes_on(record, before, after)):
             record.agenda.dirty = True
 
     def _goes_on(self, record: JobRecord, before: str, after: str) -> bool:
         """Return whether a phase just written leaves nothing to do that the sync that wrote it has not done."""
-        if before == after or (not before and after == Phase.PENDING):
+        if before == after:
             return True
         if before not in ("", Phase.PENDING) or after != Phase.RUNNING or not record.plugins_fresh:
             return False
         follows = after_sync_running(record.facts, record.counts(), _job(record).status.retry_count)
         return follows is None
 
-    async def _step(self, record: JobRecord, reason: str, message: str, step: Any) -> Any:
+    def _step(self, record: JobRecord, reason: str, message: str, step: Any) -> Plan[Any]:
         """Await a step of the initiation; a failure is told on the job."""
         try:
-            return await step
+            return (yield from step)
         except (StratoError, UnknownPlugin) as error:
             self._warn(_job(record), reason, f"{message}, err: {error}")
             raise
@@ -494,6 +500,15 @@ def _job(record: JobRecord) -> Job:
     if record.job is None:
         raise JobError(f"job {record.key} was deleted")
     return record.job
+
+
+def _begin_status(record: JobRecord) -> None:
+    """Begin the status of a job that has none yet; it is written with what is to be said next, or soon."""
+    job = _job(record)
+    status = {**statuses.to_json(job.status), "minAvailable": job.spec.min_available}
+    status["state"] = {**status.get("state", {}), "phase": Phase.PENDING}
+    since = parse_time(job.metadata.creation_timestamp) if job.metadata.creation_timestamp else 0.0
+    record.begin_status(msgspec.convert(statuses.stamped(status, since), JobStatus))
 
 
 def _pods_of(record: JobRecord, task: str) -> Mapping[str, object]:

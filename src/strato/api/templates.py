@@ -1,0 +1,36 @@
+"""Templates: texts with named holes, for objects that differ in a few words only.
+
+A template is made by building the text with marks in place of the words, and checked by building it once more with
+others; so it says what the plain build says, or there is none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+
+class Template(NamedTuple):
+    """A text with holes."""
+
+    pieces: tuple[bytes, ...]
+    """What stands around the holes: one more than there are."""
+    holes: tuple[int, ...]
+    """Which word each hole takes."""
+
+    def fill(self, words: Sequence[bytes]) -> bytes:
+        """Return the text with words as they are written in it: JSON strings must need no escapes."""
+        mixed = [b""] * (2 * len(self.holes) + 1)
+        mixed[::2] = self.pieces
+        mixed[1::2] = [words[hole] for hole in self.holes]
+        return b"".join(mixed)
+
+
+def template_of(names: Sequence[str], build: Callable[[Sequence[str]], bytes]) -> Template | None:
+    """Return the template of the texts that ``build`` makes of words; None when they are no words put into holes."""
+    if not names:
+        return Template((build(()),), ())
+    cut = re.split(f"<({'|'.join(names)})>".encode(), build([f"<{name}>" for name in names]))
+    template = Template(tuple(cut[::2]), tuple(names.index(name.decode()) for name in cut[1::2]))
+    return template if template.fill([name.encode() for name in names]) == build(names) else None

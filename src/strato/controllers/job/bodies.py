@@ -1,0 +1,110 @@
+"""Bodies of PodGroups and pods. Of jobs with one spec they differ in a few words, so they are built once as templates.
+
+A template stands for the plain build (`groups.build_group`, `Blueprint`), against which it is checked when it is made;
+what it depends on is its key. Jobs with plugins, claims or partitions have pods of their own: those are built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from strato.api.templates import Template, template_of
+from strato.api.volcano.batch import Job
+from strato.controllers.job import group as groups
+from strato.controllers.job import terms
+from strato.controllers.job.blueprint import COPIED, Blueprint, chosen, templates_in
+from strato.controllers.job.form import WantedGroup
+from strato.lru import LruCache
+
+_KEPT_BYTES: Final = 4 << 20
+_KEY_BYTES: Final = 2_000
+"""About what a key holds: a job's spec, mostly."""
+_encode: Final[Callable[[Any], bytes]] = msgspec.json.Encoder().encode
+
+
+class PodBody(NamedTuple):
+    """A pod to create."""
+
+    name: str
+    number: int
+    partition: str
+    body: bytes
+
+
+class Bodies:
+    """The templates used lately."""
+
+    def __init__(self) -> None:
+        self._templates: LruCache[Hashable, Template] = LruCache(_KEPT_BYTES, _size)
+
+    def group(self, job: Job, wanted: WantedGroup) -> bytes:
+        """Return the PodGroup of a job."""
+
+        def build(words: Sequence[str]) -> bytes:
+            return _encode(groups.build_group(_named(job, *words), wanted.raw))
+
+        meta = job.metadata
+        words = meta.name, meta.uid
+        if meta.annotations:  # seldom the same
+            return build(words)
+        key = wanted, meta.namespace, tuple(meta.labels.items()) if meta.labels else ()
+        template = self._template(key, ("name", "uid"), build)
+        return template.fill([word.encode() for word in words]) if template is not None else build(words)
+
+    def pods(self, job: Job, position: int, spec: bytes, indexes: Sequence[int]) -> Iterator[PodBody]:
+        """Yield pods of one task of a job without plugins, claims and partitions, in its group and queue.
+
+        Args:
+            job: The job.
+            position: Of the task.
+            spec: The bytes the job's spec came in.
+            indexes: Which replicas.
+        """
+        task, meta, status = job.spec.tasks[position], job.metadata, job.status
+
+        def build(words: Sequence[str]) -> bytes:
+            one = _named(job, *words[:2])
+            template = templates_in(spec)[position]
+            blueprint = Blueprint(one, task, template, group=groups.group_name(one))
+            return _encode(blueprint.common_pod(words[2], status.version, status.retry_count))
+
+        copied = tuple(chosen(meta.labels, COPIED).items()), tuple(chosen(meta.annotations, COPIED).items())
+        key = spec, position, meta.namespace, copied, status.version, status.retry_count
+        template = self._template(key, ("name", "uid", "index"), build)
+        if template is None:
+            group = groups.group_name(job)
+            yield from built_pods(Blueprint(job, task, templates_in(spec)[position], group=group), job, indexes)
+            return
+        name, uid, prefix = meta.name.encode(), meta.uid.encode(), f"{meta.name}-{task.name or terms.DEFAULT_TASK}-"
+        for index in indexes:
+            text = str(index)
+            yield PodBody(prefix + text, index, "", template.fill((name, uid, text.encode())))
+
+    def _template(
+        self, key: Hashable, names: Sequence[str], build: Callable[[Sequence[str]], bytes]
+    ) -> Template | None:
+        template = self._templates.get(key)
+        if template is None:
+            template = template_of(names, build)
+            if template is not None:
+                self._templates.put(key, template)
+        return template
+
+
+def _size(key: Hashable, template: Template) -> int:
+    return _KEY_BYTES + sum(map(len, template.pieces))
+
+
+def built_pods(blueprint: Blueprint, job: Job, indexes: Sequence[int]) -> Iterator[PodBody]:
+    """Yield pods as their blueprint builds them."""
+    for index in indexes:
+        pod = blueprint.pod(index, job.status.version, job.status.retry_count)
+        meta = pod["metadata"]
+        yield PodBody(meta["name"], index, meta["labels"].get(terms.PARTITION_ID, ""), _encode(pod))
+
+
+def _named(job: Job, name: str, uid: str) -> Job:
+    return msgspec.structs.replace(job, metadata=msgspec.structs.replace(job.metadata, name=name, uid=uid))

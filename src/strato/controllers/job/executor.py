@@ -1,0 +1,113 @@
+"""Carries out plans: the calls of several jobs are sent together, and each plan gets its answers.
+
+Without a network between, many calls of one sort cost much less together (`Cluster.at_once`); with one, each is sent
+by itself and nobody waits for another job's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from strato.client.cluster import Cluster, Patch
+from strato.clock import Clock
+from strato.controllers.job.calls import Call, Change, Compute, Create, Delete, Get, Plan, Set, T
+from strato.controllers.parallel import for_each, off_loop
+
+CONCURRENT_CALLS = 64
+"""Calls, or batches of them, in flight for plans that are carried out together."""
+
+
+class Executor:
+    """See the module.
+
+    Args:
+        cluster: Where calls go.
+        clock: Tells whether there are threads.
+    """
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self.batch = cluster.at_once
+        """Calls of one sort that are worth sending together."""
+
+    async def run(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
+        """Carry out plans side by side, one round of calls after the other; return what they return or raise."""
+        results: list[Any] = [None] * len(plans)
+        answers: dict[int, Sequence[Any] | None] = dict.fromkeys(range(len(plans)))
+        try:
+            while answers:
+                asked: dict[int, Sequence[Call]] = {}
+                for number, answer in answers.items():
+                    try:
+                        asked[number] = plans[number].send(answer)  # type: ignore[arg-type] # None starts it
+                    except StopIteration as stop:
+                        results[number] = stop.value
+                    except Exception as error:
+                        results[number] = error
+                answers = await self._round(asked)
+        finally:
+            for plan in plans:
+                plan.close()
+        return results
+
+    async def _round(self, asked: dict[int, Sequence[Call]]) -> dict[int, Sequence[Any] | None]:
+        if not asked:
+            return {}
+        found = iter(await self._send([call for calls in asked.values() for call in calls]))
+        return {number: [next(found) for _ in calls] for number, calls in asked.items()}
+
+    async def _send(self, calls: Sequence[Call]) -> list[Any]:
+        answers: list[Any] = [None] * len(calls)
+        sorts: dict[Hashable, list[int]] = {}
+        for place, call in enumerate(calls):
+            sorts.setdefault(_sort(call, place), []).append(place)
+        parts = [
+            some[start : start + self.batch] for some in sorts.values() for start in range(0, len(some), self.batch)
+        ]
+
+        async def send(part: list[int]) -> None:
+            try:
+                found = await self._send_alike([calls[place] for place in part])
+            except Exception as error:
+                found = [error] * len(part)
+            for place, answer in zip(part, found, strict=True):
+                answers[place] = answer
+
+        await for_each(parts, send, CONCURRENT_CALLS)
+        return answers
+
+    async def _send_alike(self, calls: Sequence[Any]) -> Sequence[Any]:
+        """Send calls that `_sort` says may go together."""
+        first, cluster = calls[0], self._cluster
+        match first:
+            case Create():
+                return await cluster.create_all(first.kind, [call.body for call in calls], first.namespace)
+            case Set():
+                patches = [Patch(call.namespace, call.name, call.body) for call in calls]
+                return await cluster.patch_all(
+                    first.kind, patches, patch_type=first.patch_type, subresource=first.subresource
+                )
+            case Change(view, namespace, name, body, patch_type, subresource):
+                changed = await cluster.patch(
+                    view, name, namespace, body, patch_type=patch_type, subresource=subresource
+                )
+                return [changed]
+            case Delete(view, namespace, name, uid):
+                await cluster.delete(view, name, namespace, uid=uid)
+                return [None]
+            case Get(view, namespace, name):
+                return [await cluster.get(view, name, namespace)]
+            case Compute(work):
+                return [await off_loop(self._clock, work)]
+        raise TypeError(f"no call: {first!r}")
+
+
+def _sort(call: Call, place: int) -> Hashable:
+    """Return what calls have in common that may be sent together; of most sorts each goes by itself."""
+    if isinstance(call, Create):
+        return call.kind, call.namespace
+    if isinstance(call, Set):
+        return call.kind, call.patch_type, call.subresource
+    return place

@@ -1,0 +1,103 @@
+"""The executor: plans side by side, calls of one sort together, and nobody pays for another's failure."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from strato.api import catalog
+from strato.api.core import ConfigMap
+from strato.api.wire import Request, Response
+from strato.client.cluster import Created
+from strato.controllers.job.calls import Call, Compute, Create, Delete, Get, Plan, Set, ask
+from strato.controllers.job.executor import Executor
+from strato.errors import AlreadyExists, ApiError, InvariantError, NotFound
+from tests.controllers.world import ADMIN, MeddlingCluster, World, play
+
+
+def settings(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}}
+
+
+class Together(MeddlingCluster):
+    """Notes how many requests were sent at a time."""
+
+    def __init__(self, world: World, at_once: int) -> None:
+        super().__init__(world.server, ADMIN)
+        self.at_once = at_once
+        self.sent: list[int] = []
+
+    async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
+        self.sent.append(len(requests))
+        return await super().exchange_all(requests)
+
+
+def make(name: str) -> Plan[str]:
+    """Create, change and read an object, one after the other."""
+    made = yield from ask(Create(catalog.CONFIGMAP, "default", settings(name)))
+    assert isinstance(made, Created)
+    yield from ask(Set(catalog.CONFIGMAP, "default", name, {"data": {"a": "c"}}))
+    found = yield from ask(Get(catalog.CONFIGMAP, "default", name))
+    return str(found["data"]["a"])
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 64])
+def test_plans_go_side_by_side_and_their_calls_together(at_once: int) -> None:
+    async def scenario(world: World) -> None:
+        cluster = Together(world, at_once)
+        executor = Executor(cluster, world.clock)
+        assert await executor.run([make(f"m{number}") for number in range(7)]) == ["c"] * 7
+        whole, rest = divmod(7, min(at_once, 7))
+        assert sorted(cluster.sent, reverse=True) == [min(at_once, 7)] * 2 * whole + [rest] * 2 * bool(rest)
+
+    play(scenario)
+
+
+def test_what_fails_is_answered_to_who_asked_and_to_nobody_else() -> None:
+    def twice(name: str) -> Plan[list[type]]:
+        calls: list[Call] = [Create(catalog.CONFIGMAP, "default", settings(name)) for _ in range(2)]
+        calls += [Delete(ConfigMap, "default", "nobody", ""), Compute(lambda: 1 / 0), Compute(lambda: 7)]
+        answers = yield calls
+        return [type(answer) for answer in answers]
+
+    def broken() -> Plan[str]:
+        yield ()
+        raise InvariantError("a bug")
+
+    async def scenario(world: World) -> None:
+        executor = Executor(Together(world, 64), world.clock)
+        kinds, error, refused, value = await executor.run([twice("a"), broken(), make("a"), make("b")])
+        assert kinds == [Created, AlreadyExists, NotFound, ZeroDivisionError, int]
+        assert isinstance(error, InvariantError)
+        assert isinstance(refused, AlreadyExists)
+        assert value == "c"
+
+    play(scenario)
+
+
+def test_plans_are_closed_when_the_executor_is_stopped() -> None:
+    closed: list[bool] = []
+
+    def endless() -> Plan[None]:
+        try:
+            while True:
+                yield from ask(Get(catalog.NAMESPACE, "", "default"))
+        finally:
+            closed.append(True)
+
+    class Silent(MeddlingCluster):
+        async def exchange(self, request: Request, *, stream: bool = False) -> Response:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def scenario(world: World) -> None:
+        running = asyncio.create_task(Executor(Silent(world.server, ADMIN), world.clock).run([endless(), endless()]))
+        await world.clock.sleep(1)
+        running.cancel()
+        await asyncio.wait((running,))
+        assert closed == [True, True]
+
+    play(scenario)
