@@ -94,14 +94,14 @@ class Questions:
         ssn, task, rows = self.ssn, self._task(query["task"]), self._row(query["node"])
         nodes = ssn.world.nodes
         total = float(resource_scores(nodes, task.cls, rows, ssn.terms)[0])
-        for static in ssn.static_scorers:
+        for static in ssn.answers["static_scores"]:
             total += sum(float(score.raw[0]) * score.weight for score in static(task.cls, nodes, rows))
-        for by_facet in ssn.facet_scorers:
+        for by_facet in ssn.answers["score_facet"]:
             total += sum(float(score.raw[0]) * score.weight for score in by_facet(task, nodes, rows))
-        for by_task in ssn.task_scorers:
+        for by_task in ssn.answers["score_task"]:
             points = by_task(task, nodes, rows)
             total += 0.0 if points is None else float(points[0])
-        for score in ssn.scorers:
+        for score in ssn.answers["score"]:
             points = score(task.cls, nodes, rows)
             total += 0.0 if points is None else float(points[0])
         return total
@@ -116,7 +116,7 @@ class Questions:
             search = Search(ssn.tree, ssn.tree.top, task.sub, near)
         rows = np.array([nodes.row_of[name] for name in query["nodes"]], np.int64)
         total = np.zeros(len(rows))
-        for score in ssn.batch_scorers:
+        for score in ssn.answers["batch_score"]:
             with ssn.searching(search):
                 points = score(task, nodes, rows)
             total = total if points is None else total + points
@@ -135,9 +135,11 @@ class Questions:
         """Whether a node passes the filters, and what the first that turns it down says."""
         ssn, task, rows = self.ssn, self._task(query["task"]), self._row(query["node"])
         nodes = ssn.world.nodes
-        static: list[Callable[[], Verdicts | None]] = [lambda f=f: f(task.cls, nodes, rows) for f in ssn.filters]
+        static: list[Callable[[], Verdicts | None]] = [
+            lambda f=f: f(task.cls, nodes, rows) for f in ssn.answers["filter"]
+        ]
         by_task: list[Callable[[], Verdicts | None]] = [
-            lambda f=f: f(task, nodes, rows) for f in (*ssn.facet_filters, *ssn.task_filters)
+            lambda f=f: f(task, nodes, rows) for f in (*ssn.answers["filter_facet"], *ssn.answers["filter_task"])
         ]
         for judge in [*static, *by_task]:
             verdicts = judge()

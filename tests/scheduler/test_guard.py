@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from strato.errors import InvalidInput
-from strato.scheduler import session, thirdparty
+from strato.scheduler import candidates, placement, session, thirdparty
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption, parse_config
@@ -128,8 +128,8 @@ def test_what_others_answer_counts_as_they_say(point: str, args: tuple[Any, ...]
 
 
 def test_whatever_the_session_asks_for_is_declared_and_the_other_way_round() -> None:
-    source = Path(session.__file__).read_text()
-    ways = r"_flat\[|_asked\(|tiers\[|_vote\(|_victims\(|(?:wrap|wrap_each|call|answers)\(plugin, "
+    source = "".join(Path(module.__file__).read_text() for module in (session, candidates, placement))
+    ways = r"answers\[|_asked\(|tiers\[|_vote\(|_victims\(|(?:wrap|wrap_each|call|answers)\(plugin, "
     asked = {*re.findall(f'(?:{ways})"([a-z_]+)"', source), *session._BY_PODS}
     assert asked - {"resources", "open"} == POINTS.keys()  # these two have every plugin called that is built
     assert all(vars(Plugin)[name].__doc__ for name in POINTS)

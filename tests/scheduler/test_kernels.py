@@ -91,7 +91,7 @@ class Arena:
             self.flags,
             self.rows,
             kernels.Want(self.request, self.scored),
-            PROMISED if self.flags & kernels.FUTURE else HELD,
+            np.array(PROMISED if self.flags & kernels.FUTURE else HELD),
             t.columns,
             kernels.Static(self.mask, self.base, np.zeros(len(self.mask), np.bool_)),
             term_arrays(self.terms),

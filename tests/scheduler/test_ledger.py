@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.cache.ledger import ABSENT, MOVES, UNCHARGED
+from strato.scheduler.cache.ledger import ABSENT, JOB_MOVES, NODE_MOVES, UNCHARGED
 from strato.scheduler.cache.tasks import (
     ALLOCATED,
     BINDING,
@@ -360,8 +360,7 @@ def test_any_wrong_sum_is_found_and_mended(harm: str) -> None:
 @pytest.mark.parametrize("new", range(STATUS_COUNT + 1))
 def test_no_move_is_a_way_round(old: int, new: int) -> None:
     """To come and go by way of any other status moves what coming and going at once moves."""
-    for via in range(STATUS_COUNT + 1):
-        for part in (0, 1):
-            first, second = np.array(MOVES[old][via][part]), np.array(MOVES[via][new][part])
-            assert (first + second).tolist() == list(MOVES[old][new][part])
-    assert MOVES[ABSENT][ABSENT] == UNCHARGED
+    for moves in (NODE_MOVES, JOB_MOVES):
+        for via in range(STATUS_COUNT + 1):
+            assert (np.array(moves[old][via]) + moves[via][new]).tolist() == list(moves[old][new])
+    assert NODE_MOVES[ABSENT][ABSENT] is UNCHARGED.node

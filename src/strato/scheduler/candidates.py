@@ -160,8 +160,8 @@ class CandidateCache:
         present = table.present[rows]
         rows = rows if present.all() else rows[present]
         codes = np.zeros(len(rows), np.uint16)
-        answers = [judge(task.cls, table, rows) for judge in ssn.filters]
-        answers += [judge(task, table, rows) for judge in ssn.facet_filters]
+        answers = [judge(task.cls, table, rows) for judge in ssn.answers["filter"]]
+        answers += [judge(task, table, rows) for judge in ssn.answers["filter_facet"]]
         for verdicts in answers:
             if verdicts is None:
                 continue
@@ -176,8 +176,8 @@ class CandidateCache:
         found.head[kernels.BUILT] = 0
 
     def _restatic(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
-        scores = [score for fn in ssn.static_scorers for score in fn(task.cls, self._table, rows)]
-        scores += [score for fn in ssn.facet_scorers for score in fn(task, self._table, rows)]
+        scores = [score for fn in ssn.answers["static_scores"] for score in fn(task.cls, self._table, rows)]
+        scores += [score for fn in ssn.answers["score_facet"] for score in fn(task, self._table, rows)]
         if len(found.static) != len(scores):
             found.static = [score._replace(raw=np.zeros(self._table.capacity)) for score in scores]
         for kept, score in zip(found.static, scores, strict=True):

@@ -15,17 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import numpy as np
 
 from strato.scheduler import contract
-from strato.scheduler.contract import (
-    POINTS,
-    Evictor,
-    FloatArray,
-    ResourceTerm,
-    StaticScore,
-    Validity,
-    Verdicts,
-    order,
-    point,
-)
+from strato.scheduler.contract import order, point
 from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
@@ -36,6 +26,14 @@ if TYPE_CHECKING:
     from strato.scheduler.cache.tasks import Task, TaskClass
     from strato.scheduler.session import Session
     from strato.scheduler.topology.proximity import Proximity
+
+POINTS = contract.POINTS
+FloatArray = contract.FloatArray
+Evictor = contract.Evictor
+ResourceTerm = contract.ResourceTerm
+StaticScore = contract.StaticScore
+Validity = contract.Validity
+Verdicts = contract.Verdicts
 
 PERMIT: Final = 1
 ABSTAIN: Final = 0
@@ -374,27 +372,3 @@ def how_many_fit(free: Sequence[float] | Vector | FloatArray, needs: Iterable[tu
     for column, need in needs:
         count = min(count, max(0, math.floor(float(free[column]) / need)))
     return count
-
-
-__all__ = [
-    "ABSTAIN",
-    "ALLOCATE",
-    "EVICT",
-    "GANG_PREEMPT",
-    "GANG_RECLAIM",
-    "PERMIT",
-    "POINTS",
-    "REJECT",
-    "TOGGLES",
-    "Evictor",
-    "FloatArray",
-    "Plugin",
-    "ResourceTerm",
-    "SortKey",
-    "StaticScore",
-    "Validity",
-    "Verdicts",
-    "answers",
-    "how_many_fit",
-    "points_of",
-]

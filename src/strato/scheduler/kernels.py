@@ -16,7 +16,6 @@ import numpy.typing as npt
 from numba import njit
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.ledger import NodeCharge
     from strato.scheduler.cache.nodes import Columns
 
 Int64s = npt.NDArray[np.int64]
@@ -146,17 +145,18 @@ def _fits(row: int, want: Want, asked: Int64s, nodes: Columns, flags: int) -> bo
 
 
 @_inner
-def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, by: NodeCharge) -> None:
+def _charge(row: int, want: Want, asked: Int64s, nodes: Columns, by: Int64s) -> None:
+    idle, releasing, pipelined, requested = by[0], by[1], by[2], by[3]
     for j in range(asked.size):
         d = asked[j]
         need = want.request[d]
-        nodes.idle[row, d] += by.idle * need
-        nodes.releasing[row, d] += by.releasing * need
-        nodes.pipelined[row, d] += by.pipelined * need
-        nodes.requested[row, d] += by.requested * need
-    nodes.scored[row, 0] += by.requested * want.scored[0]
-    nodes.scored[row, 1] += by.requested * want.scored[1]
-    nodes.pods[row] += by.requested
+        nodes.idle[row, d] += idle * need
+        nodes.releasing[row, d] += releasing * need
+        nodes.pipelined[row, d] += pipelined * need
+        nodes.requested[row, d] += requested * need
+    nodes.scored[row, 0] += requested * want.scored[0]
+    nodes.scored[row, 1] += requested * want.scored[1]
+    nodes.pods[row] += requested
     nodes.journal[nodes.cursor[0] % nodes.journal.size] = row
     nodes.cursor[0] += 1
 
@@ -287,7 +287,7 @@ def place_batch(
     flags: int,
     rows: int,
     want: Want,
-    by: NodeCharge,
+    by: Int64s,
     nodes: Columns,
     static: Static,
     terms: Terms,
@@ -305,7 +305,7 @@ def place_batch(
         flags: Sum of FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP.
         rows: Rows in use; every array has at least as many.
         want: What one task asks for.
-        by: How a task that is placed moves its row's columns.
+        by: int64[4], how a task that is placed moves its row's columns: `ledger.NodeCharge`.
         nodes: The columns of the `NodeTable`; charged in place, every charged row is appended to the journal.
         static: What is known of rows.
         terms: The resource terms.
@@ -418,7 +418,7 @@ def place_near(
     rows: Int64s,
     start: int,
     want: Want,
-    by: NodeCharge,
+    by: Int64s,
     nodes: Columns,
     static: Static,
     terms: Terms,
@@ -437,7 +437,7 @@ def place_near(
         rows: int64[r], the rows to choose from.
         start: Position in ``rows`` where the search begins.
         want: What one task asks for.
-        by: How a task that is placed moves its row's columns.
+        by: int64[4], how a task that is placed moves its row's columns: `ledger.NodeCharge`.
         nodes: The columns of the `NodeTable`, charged as by `place_batch`.
         static: What is known of the positions in ``rows``.
         terms: The resource terms.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from strato.scheduler.topology.proximity import FILL, Proximity, indifferent
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
+
+_KERNEL_CHARGES: Final = {by: np.array(by, np.int64) for by in (HELD, PROMISED)}
+"""Charges as kernels take them: to hand over an array costs a call half of what a tuple does."""
 
 
 class Placer:
@@ -152,7 +155,7 @@ class Placer:
             rows,
             int(np.searchsorted(rows, found.head[kernels.OFFSET])) % len(rows),
             kernels.Want(cls.request, cls.scored_request),
-            by,
+            _KERNEL_CHARGES[by],
             self._table.columns,
             static,
             self._resource_terms(ssn),
@@ -191,7 +194,7 @@ class Placer:
             flags,
             found.size,
             kernels.Want(cls.request, cls.scored_request),
-            by,
+            _KERNEL_CHARGES[by],
             self._table.columns,
             kernels.Static(found.mask, found.base, found.sensitive),
             self._resource_terms(ssn),
@@ -222,8 +225,7 @@ class Placer:
             row = self._choose(ssn, task, future)
             if row < 0:
                 break
-            self._table.charge(row, task.cls, by)
-            ssn.note_single(task, row)
+            self._table.take(row, task, by)
             rows.append(row)
         return rows
 
@@ -249,11 +251,11 @@ class Placer:
         live[rows] = True
         self.known.normalise(found, live)
         total = found.base[rows] + self._resource_points(ssn, cls, found)[rows]
-        for score in ssn.scorers:
+        for score in ssn.answers["score"]:
             points = score(cls, self._table, rows)
             if points is not None:
                 total += points
-        for score_task in (*ssn.task_scorers, *ssn.batch_scorers):
+        for score_task in (*ssn.answers["score_task"], *ssn.answers["batch_score"]):
             points = score_task(task, self._table, rows)
             if points is not None:
                 total += points
@@ -293,7 +295,7 @@ class Placer:
         if ssn.search is not None:
             fits &= ssn.search.mask
         rows: Rows = np.nonzero(fits)[0]
-        for judge in ssn.task_filters:
+        for judge in ssn.answers["filter_task"]:
             if not rows.size:
                 break
             verdicts = judge(task, self._table, rows)
@@ -318,7 +320,7 @@ class Placer:
         if not ssn.one_by_one(task):
             return True  # what runs on a node is nothing to it
         rows = np.array([row], np.int64)
-        for judge in ssn.task_filters:
+        for judge in ssn.answers["filter_task"]:
             verdicts = judge(task, table, rows)
             if verdicts is not None and verdicts.codes[0]:
                 return False
@@ -349,8 +351,7 @@ class Placer:
         """Place a task on one given row if it fits there; return whether it did."""
         if not self.fits_row(ssn, task, row, (kernels.FUTURE if future else 0) | ssn.kernel_flags):
             return False
-        self._table.charge(row, task.cls, PROMISED if future else HELD)
-        ssn.note_single(task, row)
+        self._table.take(row, task, PROMISED if future else HELD)
         return True
 
     # -- why not -------------------------------------------------------------------------------------------------------
@@ -395,7 +396,7 @@ class Placer:
             _count(counts, POD_NUMBER_EXCEEDED, int(hit.sum()))
             open_rows &= ~hit
         rows: Rows = np.nonzero(open_rows)[0]
-        for judge in ssn.task_filters if one_by_one else ():
+        for judge in ssn.answers["filter_task"] if one_by_one else ():
             verdicts = judge(task, table, rows) if rows.size else None
             if verdicts is None:
                 continue
@@ -427,7 +428,7 @@ def warm_up() -> None:
     static = kernels.Static(no_rows, np.zeros(table.capacity), no_rows)
     kernels.score_rows(np.zeros(0, np.int64), want, columns, terms, np.zeros(0))
     tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
-    kernels.place_batch(0, 0, 0, want, HELD, columns, static, terms, tree, head, out)
+    kernels.place_batch(0, 0, 0, want, _KERNEL_CHARGES[HELD], columns, static, terms, tree, head, out)
     every: Rows = np.arange(table.capacity)
     domains = _domains(indifferent(HyperNodes(table).tree()))
-    kernels.place_near(0, 0, every, 0, want, HELD, columns, static, terms, domains, out)
+    kernels.place_near(0, 0, every, 0, want, _KERNEL_CHARGES[HELD], columns, static, terms, domains, out)

@@ -16,7 +16,7 @@ import numpy as np
 from strato.scheduler import kernels
 from strato.scheduler.backlog import Room
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.nodes import NodeTable, Rows
+from strato.scheduler.cache.nodes import Rows
 from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import SubJob
 from strato.scheduler.cache.tasks import BINDING, RELEASING, Task, TaskClass
@@ -29,7 +29,6 @@ from strato.scheduler.framework import (
     FloatArray,
     Plugin,
     ResourceTerm,
-    StaticScore,
     Validity,
     Verdicts,
     answers,
@@ -148,6 +147,7 @@ class Session:
         uid: Identity of the session.
 
     Attributes:
+        answers: By extension point what the plugins answer there.
         backlog: The jobs that were refused in earlier cycles; None when every job is asked in every cycle.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         opened: How long each plugin took to open, in seconds; for metrics.
@@ -202,60 +202,19 @@ class Session:
                     off = plugin.off_points()
                     opened[-1].append((plugin, option.points - off if off else option.points))
         self.tiers: Mapping[str, list[list[_Answering]]] = _Tiers(guard, opened)
-        flat: dict[str, list[Fn]] = _Flat(self.tiers)
+        self.answers = _Flat(self.tiers)
         shards = self.world.shards
         if shards.mode == HARD:
-            flat["filter"] = [shards.filter, *flat["filter"]]
+            self.answers["filter"].insert(0, shards.filter)
         elif shards.mode == SOFT:
-            flat["static_scores"] = [shards.static_scores, *flat["static_scores"]]
-        self._flat = flat
+            self.answers["static_scores"].insert(0, shards.static_scores)
 
     # -- who answers: looked up when asked for, because most cycles ask few --------------------------------------------
 
     @cached_property
-    def filters(self) -> list[Callable[[TaskClass, NodeTable, Rows], Verdicts | None]]:
-        """Plugins' `Plugin.filter`."""
-        return self._flat["filter"]
-
-    @cached_property
-    def task_filters(self) -> list[Callable[[Task, NodeTable, Rows], Verdicts | None]]:
-        """Plugins' `Plugin.filter_task`."""
-        return self._flat["filter_task"]
-
-    @cached_property
-    def facet_filters(self) -> list[Callable[[Task, NodeTable, Rows], Verdicts | None]]:
-        """Plugins' `Plugin.filter_facet`."""
-        return self._flat["filter_facet"]
-
-    @cached_property
-    def static_scorers(self) -> list[Callable[[TaskClass, NodeTable, Rows], Sequence[StaticScore]]]:
-        """Plugins' `Plugin.static_scores`."""
-        return self._flat["static_scores"]
-
-    @cached_property
-    def facet_scorers(self) -> list[Callable[[Task, NodeTable, Rows], Sequence[StaticScore]]]:
-        """Plugins' `Plugin.score_facet`."""
-        return self._flat["score_facet"]
-
-    @cached_property
-    def scorers(self) -> list[Callable[[TaskClass, NodeTable, Rows], FloatArray | None]]:
-        """Plugins' `Plugin.score`."""
-        return self._flat["score"]
-
-    @cached_property
-    def task_scorers(self) -> list[Callable[[Task, NodeTable, Rows], FloatArray | None]]:
-        """Plugins' `Plugin.score_task`."""
-        return self._flat["score_task"]
-
-    @cached_property
-    def batch_scorers(self) -> list[Callable[[Task, NodeTable, Rows], FloatArray | None]]:
-        """Plugins' `Plugin.batch_score`."""
-        return self._flat["batch_score"]
-
-    @cached_property
     def terms(self) -> tuple[ResourceTerm, ...]:
         """The resource scores of all plugins."""
-        return tuple([term for fn in self._flat["resource_terms"] for term in fn()])
+        return tuple([term for fn in self.answers["resource_terms"] for term in fn()])
 
     @cached_property
     def kernel_flags(self) -> int:
@@ -270,7 +229,7 @@ class Session:
     @property
     def places_alike(self) -> bool:
         """Whether tasks of one class and facet that are placed in a row may go anywhere, wherever others went."""
-        return self.search is None and not self._flat["proximity"]
+        return self.search is None and not self.answers["proximity"]
 
     def _asked(self, point: str) -> list[Plugin]:
         """Return the plugins that answer an extension point."""
@@ -361,7 +320,7 @@ class Session:
 
     def proximity(self, task: Task) -> Proximity | None:
         """Return how network domains score for a task and its equals; None when no plugin says."""
-        for fn in self._flat["proximity"]:
+        for fn in self.answers["proximity"]:
             found: Proximity | None = fn(task)
             if found is not None:
                 return found
@@ -423,18 +382,14 @@ class Session:
             self.world.restatus(tasks, BINDING)
             self.plan.binds.extend(binds(tasks, self.world.nodes.names))
 
-    def note_single(self, task: Task, row: int) -> None:
-        """Let filters see a task on its row at once; its status follows with the statement."""
-        self.world.nodes.tasks[row][task.key] = task
-
     def facet(self, task: Task) -> tuple[Hashable, ...]:
         """Return what tells a task from others of its class, by all plugins; nothing when none asks."""
-        facets = self._flat["facet"]
+        facets = self.answers["facet"]
         return tuple([fn(task) for fn in facets]) if facets else ()
 
     def equal_run(self, tasks: Sequence[Task], start: int, end: int) -> int:
         """Return how many tasks from ``start`` share its facet."""
-        if not self._flat["facet"]:
+        if not self.answers["facet"]:
             return end - start
         facet = self.facet(tasks[start])
         return next((at for at in range(start + 1, end) if self.facet(tasks[at]) != facet), end) - start
@@ -453,12 +408,12 @@ class Session:
 
     def fire_placed(self, tasks: Sequence[Task]) -> None:
         """Tell plugins that tasks of one job got or were promised places."""
-        for fn in self._flat["on_place"]:
+        for fn in self.answers["on_place"]:
             fn(tasks[0].job, tasks)
 
     def fire_removed(self, tasks: Sequence[Task]) -> None:
         """Tell plugins that tasks of one job lost their places."""
-        for fn in self._flat["on_remove"]:
+        for fn in self.answers["on_remove"]:
             fn(tasks[0].job, tasks)
 
     def fit_error(self, job: Job) -> str:
@@ -469,11 +424,11 @@ class Session:
 
     def job_key(self, job: Job) -> tuple[Any, ...]:
         """Return a job's sort key: plugins, then creation, then identity."""
-        return (*[fn(job) for fn in self._flat["job_order"]], job.created, job.key)
+        return (*[fn(job) for fn in self.answers["job_order"]], job.created, job.key)
 
     def job_plugin_key(self, job: Job) -> tuple[Any, ...]:
         """Return a job's sort key by plugins alone."""
-        return tuple([fn(job) for fn in self._flat["job_order"]])
+        return tuple([fn(job) for fn in self.answers["job_order"]])
 
     def job_plugin_keys(self, jobs: Sequence[Job]) -> list[tuple[Any, ...]]:
         """Return what `job_plugin_key` says of each."""
@@ -486,15 +441,15 @@ class Session:
 
     def queue_key(self, queue: Queue) -> tuple[Any, ...]:
         """Return a queue's sort key: plugins, then creation, then name."""
-        return (*[fn(queue) for fn in self._flat["queue_order"]], queue.created, queue.name)
+        return (*[fn(queue) for fn in self.answers["queue_order"]], queue.created, queue.name)
 
     def victim_queue_key(self, queue: Queue, preemptor: Queue) -> tuple[Any, ...]:
         """Return a queue's key among queues to take victims from, by plugins alone."""
-        return tuple([fn(queue, preemptor) for fn in self._flat["victim_queue_order"]])
+        return tuple([fn(queue, preemptor) for fn in self.answers["victim_queue_order"]])
 
     def task_key(self, task: Task) -> tuple[Any, ...]:
         """Return a task's sort key: plugins, then the default order."""
-        return (*[fn(task) for fn in self._flat["task_order"]], task.order)
+        return (*[fn(task) for fn in self.answers["task_order"]], task.order)
 
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
         """Return tasks in their order: what `task_key` says of each, asked of all at once."""
@@ -509,13 +464,13 @@ class Session:
 
     def sub_job_key(self, sub: SubJob) -> tuple[Any, ...]:
         """Return a sub-job's sort key: plugins, then the number it was split by, then its name."""
-        return (*[fn(sub) for fn in self._flat["sub_job_order"]], sub.match_index, sub.key)
+        return (*[fn(sub) for fn in self.answers["sub_job_order"]], sub.match_index, sub.key)
 
     # -- network domains -----------------------------------------------------------------------------------------------
 
     def gradient(self, part: Job | SubJob, root: int, purpose: str) -> Sequence[Sequence[int]]:
         """Return which domains inside ``root`` to try: the first plugin that answers decides."""
-        for fn in self._flat["hyper_node_gradient"]:
+        for fn in self.answers["hyper_node_gradient"]:
             groups: Sequence[Sequence[int]] = fn(part, root, purpose)
             return groups
         return ((root,),)
@@ -523,13 +478,13 @@ class Session:
     def hyper_node_scores(self, sub: SubJob, domains: Sequence[int], *, together: bool) -> FloatArray:
         """Return the sum of the plugins' scores of domains; see `Plugin.hyper_node_order`."""
         total = np.zeros(len(domains))
-        for fn in self._flat["hyper_node_order"]:
+        for fn in self.answers["hyper_node_order"]:
             total += fn(sub, domains, together)
         return total
 
     def sub_job_ready(self, sub: SubJob) -> bool:
         """Whether a sub-job's placed tasks suffice; a job that is not split is asked as a job."""
-        return self.job_ready(sub.job) if sub.whole else all(fn(sub) for fn in self._flat["sub_job_ready"])
+        return self.job_ready(sub.job) if sub.whole else all(fn(sub) for fn in self.answers["sub_job_ready"])
 
     def sub_job_pipelined(self, sub: SubJob) -> bool:
         """Whether a sub-job may keep promises."""
@@ -545,14 +500,14 @@ class Session:
 
     def overused(self, queue: Queue) -> bool:
         """Whether any plugin says that a queue has enough."""
-        for fn in self._flat["overused"]:  # noqa: SIM110 -- asked for every job of a burst, as a generator half as fast
+        for fn in self.answers["overused"]:  # noqa: SIM110 -- asked for every job of a burst, as a generator half as fast
             if fn(queue):
                 return True
         return False
 
     def allocatable(self, queue: Queue, task: Task, count: int = 1) -> int:
         """Return how many of ``count`` tasks equal to ``task`` the queue may take."""
-        for fn in self._flat["allocatable"]:
+        for fn in self.answers["allocatable"]:
             if count <= 0:
                 return 0
             count = min(count, fn(queue, task, count))
@@ -560,11 +515,11 @@ class Session:
 
     def preemptive(self, queue: Queue, tasks: Sequence[Task]) -> bool:
         """Whether a queue may take from others."""
-        return all(fn(queue, tasks) for fn in self._flat["preemptive"])
+        return all(fn(queue, tasks) for fn in self.answers["preemptive"])
 
     def neighbours_allow(self, task: Task, rows: Rows) -> Rows:
         """Return the rows that rules about other pods allow as things stand."""
-        for fn in self._flat["filter_neighbours"]:
+        for fn in self.answers["filter_neighbours"]:
             verdicts: Verdicts | None = fn(task, self.world.nodes, rows) if rows.size else None
             if verdicts is not None:
                 rows = rows[verdicts.codes == 0]
@@ -572,7 +527,7 @@ class Session:
 
     def pre_filter(self, task: Task) -> FitErrors | None:
         """Return why a task is turned down before looking at nodes, None when it is not."""
-        for fn in self._flat["pre_filter"]:
+        for fn in self.answers["pre_filter"]:
             reason = fn(task)
             if reason is not None:
                 return FitErrors(note=reason.text, plugin=reason.plugin)
@@ -580,7 +535,7 @@ class Session:
 
     def job_valid(self, job: Job) -> Validity | None:
         """Return the first reason why a job cannot run as it is."""
-        for fn in self._flat["job_valid"]:
+        for fn in self.answers["job_valid"]:
             validity: Validity | None = fn(job)
             if validity is not None:
                 return validity
@@ -588,7 +543,7 @@ class Session:
 
     def job_ready(self, job: Job) -> bool:
         """Whether the job's placed tasks may be bound."""
-        for fn in self._flat["job_ready"]:  # noqa: SIM110 -- asked for every job of a burst, as a generator half as fast
+        for fn in self.answers["job_ready"]:  # noqa: SIM110 -- asked for every job of a burst, as a generator half as fast
             if not fn(job):
                 return False
         return True
@@ -619,7 +574,7 @@ class Session:
 
     def job_enqueued(self, job: Job) -> None:
         """Tell plugins that a job entered its queue."""
-        for fn in self._flat["job_enqueued"]:
+        for fn in self.answers["job_enqueued"]:
             fn(job)
 
     def job_starving(self, job: Job) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strato.scheduler.cache.ledger import MOVES
+from strato.scheduler.cache.ledger import NODE_MOVES
 from strato.scheduler.cache.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
 from strato.scheduler.plan import Eviction, binds
 
@@ -108,7 +108,7 @@ class Statement:
             if op.kind == RELEASING:
                 self.evict(op.tasks[0], op.reason, op.beneficiary, op.moves_to)
                 continue
-            table.charge_all(rows, op.tasks[0].cls, MOVES[PENDING][op.kind].node)
+            table.charge_all(rows, op.tasks[0].cls, NODE_MOVES[PENDING][op.kind])
             self.placed(op.tasks, rows, op.kind, evicted=op.evicted)
 
     @property

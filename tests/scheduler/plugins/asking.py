@@ -49,8 +49,8 @@ def scores(ssn: Session, name: str, digits: int = 6) -> dict[str, float]:
 def refusals(ssn: Session, name: str) -> dict[str, tuple[str, bool]]:
     """Return per refusing node the first reason's text, and whether it is curable."""
     pod, nodes, out = task(ssn, name), ssn.world.nodes, {}
-    answers = [judge(pod.cls, nodes, rows(ssn)) for judge in ssn.filters]
-    answers += [judge(pod, nodes, rows(ssn)) for judge in (*ssn.facet_filters, *ssn.task_filters)]
+    answers = [judge(pod.cls, nodes, rows(ssn)) for judge in ssn.answers["filter"]]
+    answers += [judge(pod, nodes, rows(ssn)) for judge in (*ssn.answers["filter_facet"], *ssn.answers["filter_task"])]
     for verdicts in answers:
         for row, code in zip(rows(ssn), verdicts.codes if verdicts is not None else (), strict=False):
             if code and verdicts is not None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from strato.scheduler.actions.lines import Line, Place
 from strato.scheduler.backlog import alike_pending
 from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.ledger import MOVES
+from strato.scheduler.cache.ledger import NODE_MOVES
 from strato.scheduler.cache.tasks import ALLOCATED, PENDING, Task
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class Ranks:
 
     def _return_rows(self, tasks: Sequence[Task], rows: Sequence[int]) -> None:
         if rows:
-            self._ssn.world.nodes.charge_all(rows, tasks[0].cls, MOVES[ALLOCATED][PENDING].node)
+            self._ssn.world.nodes.charge_all(rows, tasks[0].cls, NODE_MOVES[ALLOCATED][PENDING])
 
 
 def _only_task(job: Job) -> Task:

@@ -19,7 +19,7 @@ from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
-from strato.scheduler.cache.ledger import ABSENT, MOVES
+from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.nodelabels import NodeLabels
@@ -160,13 +160,6 @@ class Accounts:
         self.stirred[job.key] = None
         self._unsettled[job.key] = job
 
-    def _note_going(self, job: Job, old: int, status: int) -> None:
-        """Note that tasks changed status; one that merely goes on, with a place, alters nothing but what is told."""
-        if old in ALLOCATED_SET and status in ALLOCATED_SET:  # job and queue hold and lack what they did before
-            self.changed[job.key] = job
-        else:
-            self._note(job)
-
     # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def move(self, task: Task, status: int, row: int = -1) -> None:
@@ -197,7 +190,7 @@ class Accounts:
         Same as moving each to pending, in one go.
         """
         first, on_row = tasks[0], self.nodes.tasks
-        self.nodes.charge_all([task.row for task in tasks], first.cls, MOVES[first.status][ABSENT].node)
+        self.nodes.charge_all([task.row for task in tasks], first.cls, NODE_MOVES[first.status][ABSENT])
         for task in tasks:
             on_row[task.row].pop(task.key, None)
             task.row = -1
@@ -213,7 +206,10 @@ class Accounts:
         if job is None or old == status:
             return
         self._shift(job, tasks, old, status)
-        self._note_going(job, old, status)
+        if old in ALLOCATED_SET and status in ALLOCATED_SET:  # it merely goes on: nothing that decisions hang on
+            self.changed[job.key] = job
+        else:
+            self._note(job)
 
     def _shift(self, job: Job, tasks: Sequence[Task], old: int, status: int) -> None:
         """Count equal tasks of a job under another status, see `Job.shift`."""

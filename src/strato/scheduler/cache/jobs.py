@@ -13,7 +13,7 @@ import numpy as np
 
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
-from strato.scheduler.cache.ledger import ABSENT, MOVES
+from strato.scheduler.cache.ledger import ABSENT, JOB_MOVES, UNCHARGED
 from strato.scheduler.cache.resources import Dimensions, Vector
 from strato.scheduler.cache.tasks import (
     ALLOCATED,
@@ -273,23 +273,32 @@ class Job:
                 if task.sub is not None:
                     task.sub.count(task, old, -1)
                     task.sub.count(task, status, 1)
-        by = MOVES[old][status].job
-        if not any(by):
+        by = JOB_MOVES[old][status]
+        if by is UNCHARGED.job:
             return
         amount = cls.request if count == 1 else cls.request * count
         if by.pending > 0:
-            self.pending.update([(task.key, task) for task in tasks])
+            for task in tasks:
+                self.pending[task.key] = task
         elif by.pending and count == len(self.pending):
             self.pending.clear()
         elif by.pending:
             for task in tasks:
                 del self.pending[task.key]
-        self.pending_best_effort += by.pending * cls.best_effort * count
-        for holder in (self,) if self.queue is None else (self, self.queue):
-            if by.pending:
-                _add(holder.pending_request, by.pending, amount)
-            if by.used:
-                _add(holder.used, by.used, amount)
+        if cls.best_effort:
+            self.pending_best_effort += by.pending * count
+        for holder in (self, self.queue):
+            if holder is None:
+                continue
+            asked, used = holder.pending_request, holder.used
+            if by.pending > 0:
+                asked += amount
+            elif by.pending:
+                asked -= amount
+            if by.used > 0:
+                used += amount
+            elif by.used:
+                used -= amount
 
     def repair(self) -> bool:
         """Compute all that `shift` keeps anew from the tasks, for the job alone; return whether it had been wrong."""
@@ -332,13 +341,6 @@ class Job:
         counts[status] += by
         if status == PENDING and task.cls.best_effort:
             counts[STATUS_COUNT] += by
-
-
-def _add(total: Vector, times: int, amount: Vector) -> None:
-    if times > 0:
-        total += amount
-    else:
-        total -= amount
 
 
 def _named(roles: Mapping[str, Counts]) -> dict[str, Counts]:

@@ -76,10 +76,11 @@ def _between(old: int, new: int) -> Charge:
     return Charge(node if any(node) else UNCHARGED.node, job if any(job) else UNCHARGED.job)
 
 
-MOVES: Final = tuple(tuple(_between(old, new) for new in range(STATUS_COUNT + 1)) for old in range(STATUS_COUNT + 1))
+_STATUSES = range(STATUS_COUNT + 1)
+NODE_MOVES: Final = tuple(tuple(_between(old, new).node for new in _STATUSES) for old in _STATUSES)
+JOB_MOVES: Final = tuple(tuple(_between(old, new).job for new in _STATUSES) for old in _STATUSES)
 """By old and new status (or `ABSENT`) what moves; where nothing does, the parts of `UNCHARGED` themselves."""
-
-ON_NODE: Final = tuple(charge.node is not UNCHARGED.node for charge in MOVES[ABSENT][:ABSENT])
+ON_NODE: Final = tuple(charge is not UNCHARGED.node for charge in NODE_MOVES[ABSENT][:ABSENT])
 """By status: whether a task that has a node is charged there."""
-HOLDS_RESOURCES: Final = tuple(charge.job.used > 0 for charge in MOVES[ABSENT][:ABSENT])
+HOLDS_RESOURCES: Final = tuple(charge.used > 0 for charge in JOB_MOVES[ABSENT][:ABSENT])
 """By status: whether the task counts in its job's and queue's ``used``."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.core import Node
-from strato.scheduler.cache.ledger import ABSENT, MOVES, UNCHARGED, NodeCharge
+from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES, UNCHARGED, NodeCharge
 from strato.scheduler.cache.resources import PODS, Vector, fit_width
 from strato.scheduler.cache.tasks import Task, TaskClass
 
@@ -239,7 +239,7 @@ class NodeTable:
             array[row] = 0
         self.idle[row] = self.allocatable[row]
         for task in self.tasks[row].values() if self.present[row] else ():
-            self._add(row, task.cls, MOVES[ABSENT][task.status].node)
+            self._add(row, task.cls, NODE_MOVES[ABSENT][task.status])
         return any((old != array[row]).any() for old, array in zip(before, arrays, strict=True))
 
     def repair_leaving(self) -> bool:
@@ -285,6 +285,11 @@ class NodeTable:
                     line -= amount
         self.pods[row] += by.requested
 
+    def take(self, row: int, task: Task, by: NodeCharge) -> None:
+        """Charge a row for a task, and let filters see it there at once; its status follows with the statement."""
+        self.charge(row, task.cls, by)
+        self.tasks[row][task.key] = task
+
     def charge_all(self, rows: Sequence[int], cls: TaskClass, by: NodeCharge) -> None:
         """Charge known rows for equal tasks, one for each entry."""
         at: Rows = np.array(rows, np.int64)
@@ -320,7 +325,7 @@ class NodeTable:
 
     def restate(self, row: int, task: Task, old: int, status: int) -> None:
         """Have a row hold a task as of another status; `ABSENT` before or afterwards when it comes or goes."""
-        by = MOVES[old][status].node
+        by = NODE_MOVES[old][status]
         if by is UNCHARGED.node:
             return
         here = self.tasks[row]

@@ -20,7 +20,7 @@ from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER, Accounts, NamespaceQuotas
 from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
-from strato.scheduler.cache.ledger import ABSENT, MOVES, UNCHARGED
+from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES, UNCHARGED
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.resources import Vector
 from strato.scheduler.cache.subjobs import Layout
@@ -128,7 +128,7 @@ class World(Accounts):
                 self._open()  # a claim was made from its template
             row = self._row_for(task, node, status)
             if status != task.status or row != task.row:
-                if row != task.row or MOVES[task.status][status].node is not UNCHARGED.node:
+                if row != task.row or NODE_MOVES[task.status][status] is not UNCHARGED.node:
                     self.openings += 1
                 if status == SUCCEEDED and self.runtimes.on:
                     self.runtimes.note(task)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from strato.scheduler.actions.placing import can_try
-from strato.scheduler.cache.ledger import ABSENT, MOVES, PROMISED
+from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES, PROMISED
 from strato.scheduler.cache.tasks import ALLOCATED, PIPELINED, Task, TaskClass
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Holds:
         nodes = self._ssn.world.nodes
         for hold, charged in self._kept[mark:]:
             if charged == nodes.rebuilds:
-                nodes.charge(nodes.row_of[hold.node], hold.cls, MOVES[PIPELINED][ABSENT].node)
+                nodes.charge(nodes.row_of[hold.node], hold.cls, NODE_MOVES[PIPELINED][ABSENT])
 
     def _hand_over(self, hold: Hold, row: int) -> bool:
         """Place a waiting pod of the owner that asks for the same; return whether there was one."""
