@@ -205,3 +205,13 @@ async def test_repeated_owners_take_linear_time() -> None:
     answer = await ask(server, "POST", _MAPS, body)
     assert answer.status == 201
     assert len(json.loads(answer.body)["metadata"]["ownerReferences"]) == 5_000
+
+
+@pytest.mark.parametrize("amount", ["1e999", "1e-999", "9" * 2000, "١", "", True, []])
+async def test_amounts_that_cannot_be_reckoned_with_are_not_stored(amount: Any) -> None:
+    server = in_memory_server(VirtualClock())
+    spec = {"limits": [{"type": "Container", "max": {"cpu": amount}}]}
+    path = "/api/v1/namespaces/default/limitranges"
+    answer = await ask(server, "POST", path, {"metadata": {"name": "l"}, "spec": spec})
+    assert answer.status == 400
+    assert (await ask(server, "POST", _PODS, _POD)).status == 201

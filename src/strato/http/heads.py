@@ -121,6 +121,8 @@ def _target(url: bytes) -> tuple[str, Mapping[str, list[str]]]:
     except httptools.HttpParserInvalidURLError as error:
         raise ValueError(f"{url!r} is no URL") from error
     path = (parsed.path or b"/").decode("ascii")
+    if not path.startswith("/"):
+        raise ValueError(f"{path[:80]!r} is no path")
     if _BROKEN_ESCAPE.search(path):
         raise ValueError(f"{path[:80]!r} has an escape that is none")
     query: Mapping[str, list[str]] = {}

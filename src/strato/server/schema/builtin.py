@@ -15,9 +15,17 @@ from typing import Any
 
 from strato.api.kinds import Kind
 from strato.server.schema import shapes
-from strato.server.schema.typed import NEVER_NULL, Check, fits_text, is_bytes, is_clean, is_quantity, is_time
+from strato.server.schema.typed import (
+    NEVER_NULL,
+    Check,
+    fits_text,
+    is_bytes,
+    is_clean,
+    is_quantity,
+    is_time,
+    quantity_problem,
+)
 
-_QUANTITY_WORDING = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 _MAX_REPORTS = 100
 """Kubernetes stops collecting after this many."""
 
@@ -122,7 +130,7 @@ class _Finder:
         if kind == "bytes" and isinstance(value, str):
             self.wrong.append(f"illegal base64 data at {'.'.join(fields_path)}")
         elif kind == "quantity" and isinstance(value, str):
-            self.wrong.append(_QUANTITY_WORDING)
+            self.wrong.append(quantity_problem(value))
         elif kind == "time" and isinstance(value, str):
             text = json.dumps(value)
             self.wrong.append(f'parsing time {text} as "2006-01-02T15:04:05Z07:00": cannot parse {text} as "2006"')

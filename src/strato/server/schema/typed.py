@@ -9,7 +9,6 @@ decides about it, and words what is wrong.
 from __future__ import annotations
 
 import binascii
-import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
@@ -17,6 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from strato.api import quantity
 from strato.lru import memoised
 from strato.server.schema import shapes
 
@@ -25,7 +25,6 @@ Check = Callable[[Any], bool]
 
 NEVER_NULL = frozenset(("creationTimestamp", "deletionTimestamp"))
 """Times that are left out when there is none; others are written as null."""
-_QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 
 
 def is_clean(shape: str) -> Check:
@@ -80,14 +79,18 @@ def is_time(value: Any) -> bool:
         return False
 
 
-@memoised(2 << 20)
-def _is_quantity_text(text: str) -> bool:
-    return len(text) <= 1000 and _QUANTITY.fullmatch(text) is not None
-
-
 def is_quantity(value: Any) -> bool:
-    """Whether a value is a quantity: a number, or a text of one with a suffix."""
-    return value.__class__ in (int, float) or (value.__class__ is str and _is_quantity_text(value))
+    """Whether a value is a quantity, by those who will reckon with it."""
+    return quantity_problem(value) == ""
+
+
+def quantity_problem(value: Any) -> str:
+    """Return in Kubernetes' words why a value is no quantity, nothing where it is one."""
+    try:
+        quantity.parse(value)
+    except ValueError as error:  # among it: an integer too long to be written
+        return str(error)
+    return ""
 
 
 def is_bytes(value: Any) -> bool:
