@@ -35,6 +35,8 @@ LULL_SECONDS: Final = 0.25
 _BURST: Final = 16
 """Work within a lull's time from which on it is a burst; work that comes more slowly, however long, is none."""
 _PER_SECOND: Final = _BURST / LULL_SECONDS
+_LOW_STEP_SECONDS: Final = 0.05
+"""Shortest time between two looks at what gives way: what becomes due meanwhile is written with one call."""
 _NEVER: Final = float("-inf")
 
 
@@ -296,7 +298,8 @@ class StatusQueue(Generic[K, D, R]):
         """Have a worker look at what gives way, once it need not."""
         if self._low and self._low_looks < self._low_workers:
             self._low_looks += 1
-            self._writes.add_after(None, self._low_due(now) - now)
+            due = self._low_due(now)
+            self._writes.add_after(None, max(due - now, _LOW_STEP_SECONDS) if due > now else 0.0)
 
     def _low_due(self, now: float) -> float:
         """Return when the low-priority status that waits longest need not give way any more; there is one."""
