@@ -37,6 +37,7 @@ from strato.admission.webhook.difference import json_patch
 from strato.admission.webhook.publish import client_config_patch
 from strato.admission.webhook.review import answer, read_review
 from strato.api import catalog
+from strato.api.cel import compile_expression
 from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
@@ -191,6 +192,20 @@ def test_no_pod_waits_for_an_answer_and_only_ours_are_sent() -> None:
 def test_without_resource_groups_no_pod_is_sent_to_be_changed() -> None:
     names = [body["metadata"]["name"] for body in configurations(Hooks(), Endpoint(url="https://h:1"))]
     assert "volcano-admission-service-pods-mutate" not in names
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"queue": "default"}, {"queue": ""}, {"queue": "mine"}])
+def test_groups_are_sent_to_be_changed_unless_they_name_a_queue_of_their_own(spec: Json | None) -> None:
+    hooks = Hooks(services=parse_enabled(["/podgroups/mutate"]))
+    (webhook,) = configurations(hooks, Endpoint(url="https://h:1"))[0]["webhooks"]
+    (condition,) = webhook["matchConditions"]
+    group: Json = {"metadata": {"name": "g", "namespace": "default"}} | ({} if spec is None else {"spec": spec})
+    is_sent = compile_expression(condition["expression"])({"object": group})
+    annotations = {"scheduling.volcano.sh/queue-name": "other"}
+    world = FakeWorld().add(catalog.NAMESPACE, "default", metadata={"annotations": annotations})
+    response = ask("/podgroups/mutate", question("/podgroups/mutate", group), world)
+    assert is_sent or "patch" not in response, "a group is not sent that would be changed"
+    assert is_sent == (spec not in ({"queue": "mine"}, {"queue": ""}))
 
 
 def test_of_a_configuration_somebody_else_wrote_only_the_client_changes() -> None:

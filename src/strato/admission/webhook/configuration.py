@@ -122,6 +122,9 @@ def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
             "has-a-budget": "has(object.metadata.annotations) && "
             f"({_any_of((MIN_AVAILABLE, MAX_UNAVAILABLE), 'object')})",
         }
+    if service.path == "/podgroups/mutate":  # a namespace says only where groups go that name no queue of their own
+        unnamed = "!has(object.spec) || !has(object.spec.queue)"
+        return {"names-no-queue-of-its-own": f'{unnamed} || object.spec.queue == "default"'}
     if Operation.UPDATE not in service.operations:
         return {}
     changed = "has(object.spec) != has(oldObject.spec) || (has(object.spec) && object.spec != oldObject.spec)"
