@@ -16,11 +16,10 @@ import msgspec
 from strato.api import yamltext
 from strato.api.yamltext import MAX_DEPTH, Document
 from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
+from strato.http.parser import MAX_BODY_BYTES, too_large
 from strato.server import jsonpieces, protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
 
-MAX_BODY_BYTES = 3 * 1024 * 1024
-"""Largest request body, as in kube-apiserver."""
 MAX_YAML_BYTES = 512 * 1024
 """Largest body of YAML; kubectl sends JSON."""
 MAX_PROTOBUF_BYTES = 3 * 512 * 1024
@@ -124,7 +123,7 @@ def json_steps(body: bytes) -> Steps[Any]:
     """Decode JSON as `read_json` does, in steps where it holds many values."""
     most = 0
     if len(body) > MAX_BODY_BYTES:
-        raise TooLarge(f"Request entity too large: limit is {MAX_BODY_BYTES}")
+        raise too_large()
     if len(body) > UNCOUNTED_BYTES:
         most = _most_values(body)
         yield None

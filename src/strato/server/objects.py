@@ -15,7 +15,8 @@ from strato.api.status import invalid, invalid_value
 from strato.api.wire import Request
 from strato.clock import Clock, format_time
 from strato.errors import BadRequest, Cause, TooLarge
-from strato.server.bodies import MAX_BODY_BYTES, read_body
+from strato.http.parser import MAX_BODY_BYTES
+from strato.server.bodies import read_body
 from strato.server.registry import Served
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of

@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from strato.api.wire import Request
-from strato.server.bodies import MAX_BODY_BYTES
+from strato.http.parser import MAX_BODY_BYTES
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest.layouts import Layout, rewritten

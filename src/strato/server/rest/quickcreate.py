@@ -10,9 +10,9 @@ import re
 from strato.api.status import invalid, required
 from strato.api.wire import Request, Response
 from strato.clock import format_time
+from strato.http.parser import MAX_BODY_BYTES
 from strato.server import objects
 from strato.server.alike import Formed, Known, Plan
-from strato.server.bodies import MAX_BODY_BYTES
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest import quotas, storing

@@ -12,8 +12,8 @@ from strato.api.kinds import Kind
 from strato.api.status import already_exists, not_supported
 from strato.api.wire import Request, Response
 from strato.errors import AlreadyExists
+from strato.http.parser import MAX_BODY_BYTES
 from strato.server import objects
-from strato.server.bodies import MAX_BODY_BYTES
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.rest.forms import shown
