@@ -1,10 +1,10 @@
-"""The server's short ways beside the general one: the same answers, and the same bytes in the store.
+"""The server with and without what it remembers: the same answers, and the same bytes in the store.
 
 ``python -m tests.attack.fastpaths --count N --seed S``. Each write goes to two servers with the same clock and chance:
-one as it is, one whose every write goes the general way (`in_memory_server(shortcuts=False)`). Objects are alike, as a
-gang's are, so that the short ways are taken, and each is spoilt a little by chance: members left out, added, repeated,
+one as it is, one that looks at every write as a whole (`in_memory_server(memoises=False)`). Objects are alike, as a
+gang's are, so that steps are skipped, and each is spoilt a little by chance: members left out, added, repeated,
 of wrong types, too long, in another order, with other letters. What counts as a finding: status or body of an answer
-differ, or what is stored.
+differ, or what is stored, or the answer is an internal error.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Pair:
     def __init__(self, seed: int) -> None:
         self.clocks = [VirtualClock(), VirtualClock()]
         self.servers: list[ApiServer] = [
-            in_memory_server(clock, random.Random(seed), chain=Chain(), shortcuts=short)
+            in_memory_server(clock, random.Random(seed), chain=Chain(), memoises=short)
             for clock, short in zip(self.clocks, (True, False), strict=True)
         ]
         self.names: list[tuple[str, str]] = []
@@ -159,7 +159,7 @@ class Attack:
         sent = body if isinstance(body, bytes) else json.dumps(body, separators=(",", ":")).encode()
         first, second = await self.pair.send(method, path, sent, media, query)
         self.counts[f"{method} {'accepted' if first.status < 300 else 'refused'}"] += 1
-        if (first.status, first.body) != (second.status, second.body):
+        if (first.status, first.body) != (second.status, second.body) or first.status >= 500:
             self.findings.append(
                 f"{method} {path} {sent[:600]!r}: {first.status} {bytes(first.body)[:400]!r} "
                 f"but {second.status} {bytes(second.body)[:400]!r}"

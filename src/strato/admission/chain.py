@@ -18,7 +18,7 @@ from strato.admission import (
     podsecurity,
     queues,
 )
-from strato.admission.request import AdmissionRequest, Alike, Json, Operation, World
+from strato.admission.request import AdmissionRequest, Dependencies, Json, Operation, World
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
@@ -93,15 +93,15 @@ _WORKLOADS = (
 )
 """Kinds with pod templates."""
 
-_ALIKE: Mapping[object, Alike] = {
-    kube.PodDefaults: Alike((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
-    pods.PodValidation: Alike(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
-    podsecurity.validate_pod: Alike((catalog.NAMESPACE,), (podsecurity.has_no_profile_annotations,)),
-    podsecurity.validate_workload: Alike((catalog.NAMESPACE,)),
-    jobs.JobDefaults: Alike(),
-    jobs.validate_create: Alike((catalog.QUEUE,), (jobs.names_fit,), (jobs.name_fits,)),
-    podgroups.mutate: Alike((catalog.NAMESPACE,)),
-    podgroups.validate: Alike((catalog.QUEUE,)),
+_DEPENDENCIES: Mapping[object, Dependencies] = {
+    kube.PodDefaults: Dependencies((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
+    pods.PodValidation: Dependencies(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
+    podsecurity.validate_pod: Dependencies((catalog.NAMESPACE,), (podsecurity.has_no_profile_annotations,)),
+    podsecurity.validate_workload: Dependencies((catalog.NAMESPACE,)),
+    jobs.JobDefaults: Dependencies(),
+    jobs.validate_create: Dependencies((catalog.QUEUE,), (jobs.names_fit,), (jobs.name_fits,)),
+    podgroups.mutate: Dependencies((catalog.NAMESPACE,)),
+    podgroups.validate: Dependencies((catalog.QUEUE,)),
 }
 """What the rules about new objects go by, of those that are created by the thousand."""
 
@@ -146,21 +146,21 @@ class Chain:
         step = (kind, operation)
         return step in self._mutations or step in self._validations
 
-    def alike(self, kind: Kind) -> Alike | None:
-        """Return when a new object of the kind is admitted as another one was; None: no two need be."""
+    def dependencies(self, kind: Kind) -> Dependencies | None:
+        """Return what decides about new objects of the kind besides their specs; None: nobody can tell."""
         step = (kind, Operation.CREATE.value)
         found = [
-            _ALIKE.get(one if isinstance(one, FunctionType) else type(one))
+            _DEPENDENCIES.get(one if isinstance(one, FunctionType) else type(one))
             for one in (*self._mutations.get(step, ()), *self._validations.get(step, ()))
         ]
         if None in found:
             return None
-        alike = [one for one in found if one is not None]
-        return Alike(
-            tuple(dict.fromkeys(read for one in alike for read in one.reads)),
-            tuple(fits for one in alike for fits in one.fits),
-            tuple(fits for one in alike for fits in one.by_name),
-            frozenset(annotation for one in alike for annotation in one.annotations),
+        all_of_them = [one for one in found if one is not None]
+        return Dependencies(
+            tuple(dict.fromkeys(read for one in all_of_them for read in one.reads)),
+            tuple(fits for one in all_of_them for fits in one.fits),
+            tuple(fits for one in all_of_them for fits in one.by_name),
+            frozenset(annotation for one in all_of_them for annotation in one.annotations),
         )
 
     def admit(self, request: AdmissionRequest, world: World) -> Json:

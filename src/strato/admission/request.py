@@ -46,10 +46,11 @@ class AdmissionRequest(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
-    """When a new object is filled in and admitted as another of its kind and namespace was.
+class Dependencies:
+    """What decides how a new object is filled in and admitted, besides its spec and status.
 
-    Their specs and statuses are the same, nothing was written of the kinds in ``reads``, and all ``fits`` say yes.
+    Two objects of one kind and namespace with the same spec and status are admitted alike while nothing is written of
+    the kinds in ``reads``, and all ``fits`` say yes.
     """
 
     reads: tuple[Kind, ...] = ()

@@ -91,13 +91,13 @@ class ApiServer(Handler):
         metrics: Metrics | None = None,
         tokens: Tokens | None = None,
         flows: FlowControl | None = None,
-        shortcuts: bool = True,
+        memoises: bool = True,
     ) -> None:
         self.store = store
         self.registry = registry if registry is not None else Registry()
         self.authorizer = authorizer
         self.pages = pages
-        self.state = State(store, clock, rng, self.registry, admission or AdmitAll(), flows, shortcuts=shortcuts)
+        self.state = State(store, clock, rng, self.registry, admission or AdmitAll(), flows, memoises=memoises)
         self.state.authorizer = authorizer
         if write_rights is not None:
             self.state.rights = write_rights(self.state)

@@ -75,9 +75,9 @@ def read_body(body: bytes, content_type: str) -> Any:
         UnsupportedMedia: It is in a format that is not read here.
         TooLarge: It is over a limit.
     """
-    media = media_type(content_type)
     if is_json(content_type):
         return read_json(body)
+    media = media_type(content_type)
     if media in _SLOW_TYPES:
         return _read_slow(body, media).value
     raise UnsupportedMedia(
@@ -94,6 +94,8 @@ def duplicate_keys(body: bytes, content_type: str) -> list[str]:
 
 def is_json(content_type: str) -> bool:
     """Tell whether a body is JSON, which is also what no content type means."""
+    if content_type == "application/json":
+        return True
     media = media_type(content_type)
     return media in ("", "application/json", "*/*") or media.endswith("+json")
 

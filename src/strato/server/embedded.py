@@ -35,11 +35,11 @@ def in_memory_server(
     chain: Chain | None = None,
     logs: LogSource | None = None,
     tokens: Tokens | None = None,
-    shortcuts: bool = True,
+    memoises: bool = True,
 ) -> ApiServer:
     """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything.
 
-    Without ``shortcuts`` each write goes the general way, to which tests hold the short ones.
+    Without ``memoises`` each write is looked at as a whole; tests hold the other servers to that.
     """
     store = Store()
     return _assemble(
@@ -50,7 +50,7 @@ def in_memory_server(
         chain=chain or Chain(),
         logs=logs,
         tokens=tokens,
-        shortcuts=shortcuts,
+        memoises=memoises,
     )
 
 
@@ -115,7 +115,7 @@ def _assemble(
     metrics: Metrics | None = None,
     tokens: Tokens | None = None,
     root_certificate: str = "",
-    shortcuts: bool = True,
+    memoises: bool = True,
 ) -> ApiServer:
     registry = Registry(covered=chain.covers)
     flows = FlowControl(store, timer)
@@ -140,5 +140,5 @@ def _assemble(
         metrics=metrics,
         tokens=tokens,
         flows=flows,
-        shortcuts=shortcuts,
+        memoises=memoises,
     )

@@ -193,22 +193,8 @@ def validate_status(served: Served, obj: Json, old: Json, name: str) -> None:
         raise invalid(served.kind, name, causes)
 
 
-def begin_life(served: Served, obj: Json, clock: Clock, rng: random.Random) -> None:
-    """Give an object what only the server gives: name, uid, times; drop what a client may not set.
-
-    Raises:
-        BadRequest: It carries a resource version.
-    """
-    begin_metadata(served, obj["metadata"], clock, rng)
-    if served.is_custom:
-        if served.kind.has_status:
-            obj.pop("status", None)
-    else:
-        defaults.initial_status(served.kind, obj)
-
-
-def begin_metadata(served: Served, metadata: Json, clock: Clock, rng: random.Random) -> None:
-    """Do the part of `begin_life` that is about the metadata.
+def begin_metadata(metadata: Json, rng: random.Random) -> None:
+    """Drop what a client may not set on a new object, and generate its name where it asks for that.
 
     Raises:
         BadRequest: They carry a resource version.
@@ -221,12 +207,24 @@ def begin_metadata(served: Served, metadata: Json, clock: Clock, rng: random.Ran
     _drop_empty(metadata)
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = generated_name(metadata["generateName"], rng)
+
+
+def identify(served: Served, metadata: Json, clock: Clock, rng: random.Random) -> None:
+    """Give a new object its uid, time and generation."""
     metadata["uid"] = new_uid(rng)
     metadata["creationTimestamp"] = format_time(clock.now())
     if strategy_of(served).counts_generations:
         metadata["generation"] = 1
     elif not metadata.get("generation"):  # nobody counts it, so a client's is kept
         metadata.pop("generation", None)
+
+
+def begin_status(served: Served, obj: Json) -> None:
+    """Give a new object the status it begins with."""
+    if not served.is_custom:
+        defaults.initial_status(served.kind, obj)
+    elif served.kind.has_status:
+        obj.pop("status", None)
 
 
 _NOT_SET = ("resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds", "managedFields", "selfLink")

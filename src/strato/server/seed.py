@@ -50,7 +50,9 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
         return
     served = Served(kind)
     objects.fill_defaults(served, obj)
-    objects.begin_life(served, obj, state.clock, state.rng)
+    objects.begin_metadata(metadata, state.rng)
+    objects.identify(served, metadata, state.clock, state.rng)
+    objects.begin_status(served, obj)
     if kind is catalog.NAMESPACE:
         obj["spec"] = {"finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}

@@ -1,4 +1,4 @@
-"""Renewals of leases take the short way, and nobody can tell: each is asked of both ways."""
+"""Renewals of leases: only their time is looked at, and nobody can tell from a server that looks at all."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.server.embedded import in_memory_server
-from strato.server.rest import renewal
-from strato.server.rest.layouts import read_layout
+from strato.server.rest import memberpatch
+from strato.server.rest.stored import split
 
 ADMIN = User("admin", ("system:masters",))
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -27,13 +27,13 @@ SHORT: dict[str, bytes] = {
     "a later time": b'{"spec":{"renewTime":"%b"}}' % LATER.encode(),
     "the same time": b'{"spec":{"renewTime":"%b"}}' % TIME.encode(),
     "a time of another zone": b'{"spec":{"renewTime":"2026-11-22T05:44:35+02:00"}}',
+    "a time with an escape": b'{"spec":{"renewTime":"2026-11-22T05:44:35\\u005a"}}',
+    "blanks": b'{"spec": {"renewTime": "2026-11-22T05:44:35Z"}}',
 }
 LONG: dict[str, bytes] = {
     "no time": b'{"spec":{"renewTime":"soon"}}',
     "a time in lower case": b'{"spec":{"renewTime":"2026-11-22t05:44:35z"}}',
-    "a time with an escape": b'{"spec":{"renewTime":"2026-11-22T05:44:35\\u005a"}}',
     "the time away": b'{"spec":{"renewTime":null}}',
-    "blanks": b'{"spec": {"renewTime": "2026-11-22T05:44:35Z"}}',
     "the holder as well": b'{"spec":{"renewTime":"2026-11-22T05:44:35Z","holderIdentity":"b"}}',
     "a label as well": b'{"metadata":{"labels":{"a":"b"}},"spec":{"renewTime":"2026-11-22T05:44:35Z"}}',
     "an unknown field": b'{"spec":{"renewedTime":"2026-11-22T05:44:35Z"}}',
@@ -58,7 +58,7 @@ async def _asked(spec: dict[str, Any], patch: bytes, media: str = MERGE, **query
     for _ in range(2):
         answers += [await ask("PATCH", f"{LEASES}/n", patch, media, **query), bucket.objects["default/n"]]
         body = bucket.objects["default/n"].body
-        assert server.state.layouts.of(body) == read_layout(body)
+        assert server.state.recent.of(body) == split(body)
     return [*answers, await ask("PATCH", f"{LEASES}/missing", patch, media, **query)]
 
 
@@ -69,7 +69,7 @@ async def test_both_ways_answer_and_store_the_same(name: str, spec: str, monkeyp
     for media, query in ((MERGE, {}), (MERGE, {"dryRun": "All"}), ("application/strategic-merge-patch+json", {})):
         short = await _asked(SPECS[spec], patch, media, **query)
         with monkeypatch.context() as patched:
-            patched.setattr(renewal, "renewed", lambda *_: None)
+            patched.setattr(memberpatch, "patched", lambda *_: None)
             long = await _asked(SPECS[spec], patch, media, **query)
         assert short == long
 
@@ -77,13 +77,13 @@ async def test_both_ways_answer_and_store_the_same(name: str, spec: str, monkeyp
 @pytest.mark.parametrize("name", [*SHORT, *LONG])
 async def test_only_a_time_takes_the_short_way(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
-    original = renewal.renewed
+    original = memberpatch.patched
 
     def noted(*args: Any) -> bytes | None:
         result = original(*args)
         taken.append(result is not None)
         return result
 
-    monkeypatch.setattr(renewal, "renewed", noted)
+    monkeypatch.setattr(memberpatch, "patched", noted)
     await _asked(SPECS["a node's"], {**SHORT, **LONG}[name])
     assert taken == [name in SHORT] * 2

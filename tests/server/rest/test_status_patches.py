@@ -1,4 +1,4 @@
-"""Patches of a status take the short way, and nobody can tell: each is asked of both ways."""
+"""Patches of a status: only that is looked at, and nobody can tell from a server that looks at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.server.embedded import in_memory_server
-from strato.server.rest import statuspatch
+from strato.server.rest import memberpatch
 
 ADMIN = User("admin", ("system:masters",))
 PODS = "/api/v1/namespaces/default/pods"
@@ -155,21 +155,21 @@ async def _asked(path: str, media: str, patch: Any) -> list[Any]:
 async def test_both_ways_answer_and_store_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     short = await _asked(*CASES[name])
     with monkeypatch.context() as patched:
-        patched.setattr(statuspatch, "patched", lambda *_: None)
+        patched.setattr(memberpatch, "patched", lambda *_: None)
         long = await _asked(*CASES[name])
     assert short == long
 
 
 async def test_the_short_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[bool] = []
-    original = statuspatch.patched
+    original = memberpatch.patched
 
     def noted(*args: Any) -> bytes | None:
         result = original(*args)
         taken.append(result is not None)
         return result
 
-    monkeypatch.setattr(statuspatch, "patched", noted)
+    monkeypatch.setattr(memberpatch, "patched", noted)
     for name in ("a status is merged", "a uid that is the pod's", "a status by operations", "a queue's status"):
         await _asked(*CASES[name])
     await _asked(*CASES["a pod group's status, of the whole group"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import lru_cache
+from typing import Literal
 
 import msgspec
 
@@ -12,17 +13,42 @@ from strato.api.status import conflict, invalid, not_found, not_supported, requi
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Conflict
+from strato.http.parser import MAX_BODY_BYTES
 from strato.server import objects
-from strato.server.bodies import read_body
+from strato.server.bodies import UNCOUNTED_BYTES, read_body
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import quickbind, storing
+from strato.server.rest import stored, storing
 from strato.server.rest.state import State, object_key
+from strato.server.rest.stored import Stored, read_object
 from strato.server.rest.storing import check_options
 
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+
+
+class _Target(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    kind: str = ""
+    apiVersion: str = ""
+
+
+class _About(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Binding(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    target: _Target
+    metadata: _About
+    apiVersion: Literal["v1"] = "v1"
+    kind: Literal["Binding"] = "Binding"
+
+
+_read: Callable[[bytes], _Binding] = msgspec.json.Decoder(_Binding).decode
 
 
 class Binder:
@@ -32,55 +58,42 @@ class Binder:
         self._state = state
 
     def bind(self, request: Request, target: ResourcePath, served: Served) -> Response:
-        """Set the pod's node, merge the binding's annotations and mark the pod scheduled."""
+        """Set the pod's node, merge the binding's annotations and labels and mark the pod scheduled."""
         kind, state = served.kind, self._state
-        key = object_key(kind, target.namespace, target.name)
-        body = state.bucket(kind).latest(key)
-        now = format_time(state.clock.now())
         if state.rights.restrict(request.user, kind):
             state.rights.check(storing.question(request, target, kind, "CREATE", None, None), target.name)
-        if body is not None and state.shortcuts:
-            done = quickbind.bound(state, request, target, body, now)
-            if done is not None:
-                state.store.write(kind.resource, key, done)
-                return Response(201, _SUCCESS)
         if request.query:
             check_options(request, "CreateOptions")
-        binding = objects.read_typed(catalog.BINDING, request)
-        aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
-        if (metadata.get("namespace") or target.namespace) != target.namespace:
+        binding = _binding(request)
+        about, node = binding.metadata, binding.target.name
+        if (about.namespace or target.namespace) != target.namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
-        if (metadata.get("name") or target.name) != target.name:
+        if (about.name or target.name) != target.name:
             raise BadRequest("name in URL does not match name in Binding object")
-        if aim.get("kind") not in (None, "", "Node"):
-            raise invalid(kind, target.name, [not_supported("target.kind", aim["kind"], ("Node", "<empty>"))])
-        node = aim.get("name") or ""
+        if binding.target.kind not in ("", "Node"):
+            raise invalid(kind, target.name, [not_supported("target.kind", binding.target.kind, ("Node", "<empty>"))])
         if not node:
             raise invalid(kind, target.name, [required("target.name")])
+        key = object_key(kind, target.namespace, target.name)
+        body = state.bucket(kind).latest(key)
         if body is None:
             raise not_found(kind, target.name)
-        pod = _decode(body)
-        mine, spec = pod["metadata"], pod["spec"]
-        uid = metadata.get("uid")
-        if uid and uid != mine["uid"]:
-            text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {mine['uid']}"
-            raise conflict(kind, target.name, text)
-        if mine.get("deletionTimestamp"):
-            raise _refused(target.name, f"pod {target.name} is being deleted, cannot be assigned to a host")
-        if spec.get("nodeName"):
-            text = f'pod {target.name} is already assigned to node "{spec["nodeName"]}"'
-            raise _refused(target.name, text)
-        if spec.get("schedulingGates"):
-            raise _refused(target.name, f"pod {target.name} has non-empty .spec.schedulingGates")
-        spec["nodeName"] = node
-        for member in ("annotations", "labels"):
-            if metadata.get(member):
-                mine[member] = {**(mine.get(member) or {}), **metadata[member]}
-        quickbind.mark_scheduled(pod, now)
-        if request.query.get("dryRun"):
+        pod = state.recent.of(body) or _whole(body, target.name, about.uid)
+        _check_uid(target.name, about.uid, pod.uid)
+        spec = _with_node(target.name, pod.members["spec"], node)
+        before = pod.members.get("status", b"")
+        mark = _scheduled_memo if len(before) <= _MEMOISED_BYTES else _scheduled
+        status = mark(before, format_time(state.clock.now()))
+        bound = pod.replaced({"spec": spec, "status": status})
+        if about.annotations or about.labels:
+            bound = bound.with_metadata(annotations=about.annotations or {}, labels=about.labels or {})
+        if storing.is_dry_run(request):
             return Response(201, _SUCCESS)
-        mine["resourceVersion"] = str(state.store.next_revision())
-        state.store.write(kind.resource, key, encode(pod))
+        result = bound.encode(state.store.next_revision())
+        if len(result) > MAX_BODY_BYTES:
+            raise objects.too_large(kind, {"metadata": {"name": target.name}})
+        state.store.write(kind.resource, key, result)
+        state.recent.note(result, bound, body)
         return Response(201, _SUCCESS)
 
     def create(self, request: Request, target: ResourcePath, pods: Served) -> Response:
@@ -91,6 +104,69 @@ class Binder:
         if not isinstance(name, str) or not name:
             raise invalid(catalog.BINDING, "", [required("metadata.name", "name or generateName is required")])
         return self.bind(request, target._replace(plural="pods", name=name), pods)
+
+
+def _binding(request: Request) -> _Binding:
+    """Return the binding that was sent, checked for its type."""
+    if request.headers.get("content-type") == "application/json" and len(request.body) <= UNCOUNTED_BYTES:
+        try:
+            return _read(request.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass  # what is unknown is dropped, what is wrong is said
+    binding = objects.read_typed(catalog.BINDING, request)
+    aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
+    about = {member: metadata[member] for member in _About.__struct_fields__ if metadata.get(member)}
+    return _Binding(_Target(aim.get("name") or "", aim.get("kind") or ""), _About(**about))
+
+
+def _whole(body: bytes, name: str, uid: str) -> Stored:
+    """Return a pod whose stored text is unusual.
+
+    Raises:
+        Conflict: It is on its way out.
+    """
+    pod = read_object(body)
+    if pod["metadata"].get("deletionTimestamp"):
+        _check_uid(name, uid, pod["metadata"]["uid"])
+        raise _refused(name, f"pod {name} is being deleted, cannot be assigned to a host")
+    return stored.of_object(pod)
+
+
+def _check_uid(name: str, uid: str, own: str) -> None:
+    if uid and uid != own:
+        text = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
+        raise conflict(catalog.POD, name, text)
+
+
+def _with_node(name: str, spec: bytes, node: str) -> bytes:
+    """Return a pod's spec with its node.
+
+    Raises:
+        Conflict: It has one, or gates.
+    """
+    if b'"nodeName"' not in spec and b'"schedulingGates"' not in spec and len(spec) > 2:
+        return b'%b,"nodeName":%b}' % (spec[:-1], encode(node))  # a key between bare quotes can only be a key
+    members = read_object(spec)
+    if members.get("nodeName"):
+        raise _refused(name, f'pod {name} is already assigned to node "{members["nodeName"]}"')
+    if members.get("schedulingGates"):
+        raise _refused(name, f"pod {name} has non-empty .spec.schedulingGates")
+    return encode({**members, "nodeName": node})
+
+
+def _scheduled(status: bytes, now: str) -> bytes:
+    """Return a pod's status (empty: there is none) with the mark."""
+    members = read_object(status) if status else {}
+    kept = [condition for condition in members.get("conditions") or () if condition.get("type") != "PodScheduled"]
+    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+    members["conditions"] = [*kept, scheduled]
+    members.pop("nominatedNodeName", None)
+    return encode(members)
+
+
+_MEMOISED_BYTES = 2048
+_scheduled_memo = lru_cache(maxsize=256)(_scheduled)
+"""Pods of one second have few different statuses; C's cache, as each binding asks."""
 
 
 def _refused(name: str, text: str) -> Conflict:

@@ -23,7 +23,7 @@ from strato.api.quantity import NANO, InvalidQuantity, Quantity, parse
 from strato.api.quotas import counts_ones, counts_pod, object_usage, pods_usage, unnamed_resources
 from strato.api.status import forbidden
 from strato.api.usage import Usage, pod_usage
-from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.flowcontrol.dispatch import Steps
 from strato.server.objects import Json, encode
 from strato.server.rest.gathering import are_many, gathered
 from strato.server.rest.longwork import Changed
@@ -36,15 +36,6 @@ _read_pod = msgspec.json.Decoder(Pod).decode
 
 Due = Sequence[tuple[str, Json, Usage]]
 """Quotas, and what will be used of each."""
-
-
-def charge(state: State, kind: Kind, namespace: str, obj: Json) -> None:
-    """Charge a new object to the quotas of its namespace, without serving others meanwhile (`looks_at_many`).
-
-    Raises:
-        Forbidden: It goes over one of them; nothing is charged.
-    """
-    book(state, namespace, at_once(due(state, kind, namespace, obj)))
 
 
 def looks_at_many(state: State, kind: Kind, namespace: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from strato.admission import AdmissionRequest, Alike, World
+from strato.admission import AdmissionRequest, Dependencies, World
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import not_found
@@ -18,8 +18,8 @@ from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.objects import Json
 from strato.server.registry import Registry
-from strato.server.rest.layouts import Layouts
 from strato.server.rest.rights import AllRights, Authorizer, WriteRights
+from strato.server.rest.stored import RecentObjects
 from strato.server.store import Bucket, Store
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -40,8 +40,8 @@ class Admission(Protocol):
         """Return whether there is any rule about that operation on that kind."""
         ...
 
-    def alike(self, kind: Kind) -> Alike | None:
-        """Return when a new object of the kind is admitted as another one was; None: no two need be."""
+    def dependencies(self, kind: Kind) -> Dependencies | None:
+        """Return what decides about new objects of the kind besides their specs; None: nobody can tell."""
         ...
 
 
@@ -58,9 +58,9 @@ class AdmitAll:
         """Return False: there are no rules."""
         return False
 
-    def alike(self, kind: Kind) -> Alike:
-        """Return that all are: there are no rules."""
-        return Alike()
+    def dependencies(self, kind: Kind) -> Dependencies:
+        """Return that nothing does: there are no rules."""
+        return Dependencies()
 
 
 class State:
@@ -75,13 +75,13 @@ class State:
         admission: Admission,
         flows: FlowControl | None = None,
         *,
-        shortcuts: bool = True,
+        memoises: bool = True,
     ) -> None:
-        self.shortcuts = shortcuts
-        """Whether writes may go the short ways; without, each goes the general one, which decides the same."""
+        self.memoises = memoises
+        """Whether what was found out about a write may serve the next; without, each is looked at as a whole."""
         self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
-        self.layouts = Layouts()
+        self.recent = RecentObjects()
         self.authorizer: Authorizer | None = None
         """Whether users may do what a request asks for besides its own verb; None: they may."""
         self.rights: WriteRights = AllRights()

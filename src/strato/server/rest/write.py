@@ -12,30 +12,29 @@ from typing import Any
 
 import msgspec
 
-from strato.api import catalog, cel
+from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import (
     INVALID,
     aggregate,
     conflict,
-    invalid,
     invalid_value,
     not_found,
     render,
-    required,
 )
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import crd, objects
-from strato.server.alike import AlikeObjects, Lesson
 from strato.server.bodies import UNCOUNTED_BYTES, check_shape, duplicate_keys, is_json, is_yaml, read_body
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import quickcreate, quotas, renewal, statuspatch, storing
-from strato.server.rest.longwork import INLINE_UNITS, Changed, answered, has_rules
+from strato.server.rest import memberpatch, quotas, storing
+from strato.server.rest.create import Creation, Draft
+from strato.server.rest.longwork import Changed, answered
+from strato.server.rest.memo import CreateMemo
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
@@ -55,88 +54,44 @@ class Writer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._alike = AlikeObjects(state)
+        self._memo, self._creation = CreateMemo(state), Creation(state)
 
     # create
 
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Create an object and answer it."""
-        lesson = None
-        is_plain = not request.query and request.headers.get("content-type") == "application/json"
         counts = not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace)
-        may_be_quick = is_plain and not counts and self._state.shortcuts and len(request.body) <= UNCOUNTED_BYTES
-        if may_be_quick and not self._state.rights.restrict(request.user, served.kind):
-            formed = self._alike.formed(served, target.namespace, request.body)
-            if formed is not None:
-                response = quickcreate.create_formed(self._state, request, target, *formed)
-                if response is not None:
-                    return response
-            found = self._alike.recognise(served, target.namespace, request.body)
-            if isinstance(found, tuple):
-                response = quickcreate.create(self._state, request, target, *found)
-                if response is not None:
-                    self._alike.learn_form(target.namespace, request.body, *found[1:])
-                    return response
-            else:
-                lesson = found
-        return answered(
-            self._state,
-            request,
-            served,
-            "",
-            None,
-            lambda: self._creating(request, target, served, lesson),
-            looks_at_many=counts,
-        )
+        memo = self._memo if not counts and self._may_recall(request, served) else None
+        known = memo.recall(request, target, served) if memo is not None else None
+        if memo is None or known is None:
+            begin = partial(self._creating, request, target, served, memo)
+            return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
+        obj = {**known.accepted.rest, "metadata": known.metadata}
+        response = self._creation.of_known(Draft(request, target, served, obj, [], known))
+        if not known.begin:
+            memo.learn_text(target.namespace, request.body, known)
+        return response
 
     def _creating(
-        self, request: Request, target: ResourcePath, served: Served, lesson: Lesson | None
+        self, request: Request, target: ResourcePath, served: Served, memo: CreateMemo | None
     ) -> Steps[Response]:
-        obj, warnings = yield lambda: self._read(request, target, served, "CreateOptions")
-        return (yield from self._create(request, target, served, obj, warnings, lesson))
+        """Create an object of which nothing is known; ``memo`` is there when others like it shall be known."""
+        stamp = memo.stamp(served) if memo is not None else None
+        obj, warnings = yield lambda: self._read(request, served, "CreateOptions")
+        draft = Draft(request, target, served, obj, warnings)
+        response = yield from self._creation.of_unknown(draft)
+        if memo is not None and stamp is not None and not draft.warnings:
+            memo.learn(served, target.namespace, request.body, stamp, draft.body)
+        return response
 
-    def _create(
-        self,
-        request: Request,
-        target: ResourcePath,
-        served: Served,
-        obj: Json,
-        warnings: list[str],
-        lesson: Lesson | None = None,
-    ) -> Steps[Response]:
-        """Create what was read; ``lesson`` is there when others like it shall be known from now on."""
-        kind = served.kind
-        self._state.check_namespace_open(kind, target.namespace, obj["metadata"].get("name", ""))
-        yield lambda: objects.fill_defaults(served, obj)
-        objects.begin_life(served, obj, self._state.clock, self._state.rng)
-        metadata = obj["metadata"]
-        if not metadata.get("name"):
-            raise invalid(kind, "", [required("metadata.name", "name or generateName is required")])
-        question = storing.question(request, target, kind, "CREATE", obj, None)
-        self._state.rights.check(question, target.name)
-        self._state.admission.mutate(question, self._state)
-        yield lambda: _check_new(served, obj)
-        self._state.check_namespace_open(kind, target.namespace, metadata["name"])
-        self._state.admission.validate(question, self._state)
-        warnings += question.warnings
-        if kind is catalog.NAMESPACE:
-            obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
-            obj["status"] = {"phase": "Active"}
-            obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = metadata["name"]
-        elif kind is catalog.CUSTOMRESOURCEDEFINITION:
-            crd.prepare(obj, self._state.clock.now())
-        first_status = strategy_of(served).first_status
-        status = first_status(obj, metadata["creationTimestamp"]) if first_status is not None else None
-        if status is not None:
-            obj["status"] = status
-        due = yield from quotas.due(self._state, kind, target.namespace, obj)
-        key = storing.free_key(self._state, kind, metadata)
-        if not storing.is_dry_run(request):
-            quotas.book(self._state, target.namespace, due)
-        body = storing.store(self._state, request, kind, key, obj)
-        if lesson is not None and not warnings:
-            lesson.learn(body)
-        return storing.answer(self._state, request, kind, body, warnings, status=201)
+    def _may_recall(self, request: Request, served: Served) -> bool:
+        return (
+            self._state.memoises
+            and not request.query
+            and request.headers.get("content-type") == "application/json"
+            and len(request.body) <= UNCOUNTED_BYTES
+            and not self._state.rights.restrict(request.user, served.kind)
+        )
 
     # update and patch
 
@@ -155,7 +110,9 @@ class Writer:
 
     def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
-        obj, warnings = yield lambda: self._read(request, target, served, "UpdateOptions")
+        obj, warnings = yield lambda: self._read(request, served, "UpdateOptions")
+        objects.check_namespace(kind, obj, target.namespace)
+        warnings += objects.unique_owners(obj["metadata"])
         name = obj["metadata"].get("name")
         if not name:
             raise BadRequest(
@@ -172,7 +129,7 @@ class Writer:
                 user = request.user or ANONYMOUS
                 authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
-            return (yield from self._create(request, target, served, obj, warnings))
+            return (yield from self._creation.of_unknown(Draft(request, target, served, obj, warnings)))
         old = yield lambda: _decode(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
@@ -197,8 +154,8 @@ class Writer:
         key = object_key(kind, target.namespace, target.name)
         body = self._state.bucket(kind).latest(key)
         result = None
-        if body is not None and self._state.shortcuts and not self._state.rights.restrict(request.user, kind):
-            result = _short_patch(self._state, request, target, served, media, body)
+        if body is not None and self._state.memoises and not self._state.rights.restrict(request.user, kind):
+            result = memberpatch.patched(self._state, request, target, served, media, body)
         if result is not None:
             if result is not body:
                 self._state.store.write(kind.resource, key, result)
@@ -319,8 +276,8 @@ class Writer:
 
     # shared steps
 
-    def _read(self, request: Request, target: ResourcePath, served: Served, options: str) -> tuple[Json, list[str]]:
-        """Return the object that was sent, checked for its type and namespace, and warnings about its fields."""
+    def _read(self, request: Request, served: Served, options: str) -> tuple[Json, list[str]]:
+        """Return the object that was sent, checked for its type, and warnings about its fields."""
         if request.query:
             storing.check_options(request, options)
         kind, content_type = served.kind, request.headers.get("content-type", "")
@@ -342,37 +299,13 @@ class Writer:
             if repeated and mode == "Strict":
                 raise BadRequest(objects.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
         obj = objects.check_type(served, obj)
-        objects.check_namespace(kind, obj, target.namespace)
-        warnings = self._check_fields(request, served, obj)
-        return obj, [*repeated, *warnings, *objects.unique_owners(obj["metadata"])]
+        return obj, [*repeated, *self._check_fields(request, served, obj)]
 
     def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
         mode = request.param("fieldValidation") or "Warn"
         if status is not None:
             return objects.check_fields(served.status or served, status, mode)
         return objects.check_fields(served, obj, mode)
-
-
-def _check_new(served: Served, obj: Json) -> None:
-    """Check a new object, after admission may have changed it."""
-    if served.is_custom:
-        objects.fill_defaults(served, obj)
-    objects.validate(served, obj, None)
-
-
-def _short_patch(
-    state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
-) -> bytes | None:
-    """Return what a patch of few words makes of the stored ``body``; the same bytes when nothing differs.
-
-    None when another way has to be taken, among others because rules in CEL cost much.
-    """
-    if served.kind is catalog.LEASE:
-        return renewal.renewed(state, request, target, served, media, body)
-    if request.ahead or not has_rules(served):
-        return statuspatch.patched(state, request, target, served, media, body)
-    with cel.budget(INLINE_UNITS):
-        return statuspatch.patched(state, request, target, served, media, body)
 
 
 def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:

@@ -1,4 +1,4 @@
-"""Layouts: bytes are put where they belong, however often an object was written and by whatever way."""
+"""Stored objects as members: each is put where it belongs, however often an object was written and by whatever way."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
-from strato.server.rest import quickbind, quickcreate, statuspatch
-from strato.server.rest.layouts import Layouts, read_layout, rewritten
+from strato.server.rest.stored import RecentObjects, split
 
 ADMIN = User("admin", ("system:masters",))
 CORE, BATCH, GROUP = "/api/v1", "/apis/batch.volcano.sh/v1alpha1", "/apis/scheduling.volcano.sh/v1beta1"
@@ -104,8 +103,8 @@ def _requests(step: Step, uid: str) -> list[tuple[str, str, str, Any]]:
     return [("DELETE", path, "application/json", {"gracePeriodSeconds": 30})]
 
 
-async def _life(steps: list[Step]) -> tuple[list[tuple[int, bytes]], ApiServer]:
-    server = in_memory_server(VirtualClock(), Random(1))
+async def _life(steps: list[Step], *, memoises: bool) -> tuple[list[tuple[int, bytes]], ApiServer]:
+    server = in_memory_server(VirtualClock(), Random(1), memoises=memoises)
 
     async def ask(method: str, path: str, media: str, body: Any) -> tuple[int, bytes]:
         sent = json.dumps(body, separators=(",", ":")).encode()
@@ -122,15 +121,16 @@ async def _life(steps: list[Step]) -> tuple[list[tuple[int, bytes]], ApiServer]:
         stored = server.store.bucket(f"{resource}.{group}" if group else resource).latest(f"default/{step[2]}")
         uid = json.loads(stored)["metadata"]["uid"] if stored else "none"
         answers += [await ask(*request) for request in _requests(step, uid)]
-        _check_layouts(server)
+        _check_recent(server)
     return answers, server
 
 
-def _check_layouts(server: ApiServer) -> None:
+def _check_recent(server: ApiServer) -> None:
     for bucket in server.store.buckets():
         for row in bucket.objects.values():
-            known, read = server.state.layouts.of(row.body), read_layout(row.body)
+            known, read = server.state.recent.of(row.body), split(row.body)
             assert known == read or read is None
+            assert known is None or known.encode(row.revision) == row.body
 
 
 @settings(max_examples=40, deadline=None)
@@ -145,13 +145,9 @@ def _check_layouts(server: ApiServer) -> None:
 @example(
     [("label", "Pod", "a", "resourceVersion"), *[("merge", "Pod", "a", status) for status in STATUSES["Pod"][:2]] * 4]
 )
-async def test_short_writes_one_after_another_store_what_long_ones_do(steps: list[Step]) -> None:
-    short_answers, short = await _life(steps)
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(statuspatch, "patched", lambda *_: None)
-        patched.setattr(quickbind, "bound", lambda *_: None)
-        patched.setattr(quickcreate, "create", lambda *_: None)
-        long_answers, long = await _life(steps)
+async def test_what_is_remembered_changes_no_answer_and_no_stored_byte(steps: list[Step]) -> None:
+    short_answers, short = await _life(steps, memoises=True)
+    long_answers, long = await _life(steps, memoises=False)
     assert short_answers == long_answers
     for bucket in long.store.buckets():
         assert short.store.bucket(bucket.resource).objects == bucket.objects
@@ -166,7 +162,8 @@ BODIES = {
         b'{"apiVersion":"v1","metadata":{"uid":"u","resourceVersion":"5"},"status":{},"spec":{}}',
         True,
     ),
-    "metadata last": (b'{"apiVersion":"v1","spec":{},"metadata":{"uid":"u","resourceVersion":"5"}}', True),
+    "metadata last": (b'{"apiVersion":"v1","spec":{},"metadata":{"uid":"u","resourceVersion":"5"}}', False),
+    "metadata first": (b'{"metadata":{"uid":"u","resourceVersion":"5","x":1},"apiVersion":"v1","spec":{}}', True),
     "a label like the revision": (
         b'{"apiVersion":"v1","metadata":{"labels":{"resourceVersion":"5"},"uid":"u","resourceVersion":"5"}}',
         False,
@@ -179,25 +176,30 @@ BODIES = {
 
 
 @pytest.mark.parametrize("name", BODIES)
-def test_only_plain_bodies_have_a_layout(name: str) -> None:
-    body, has_one = BODIES[name]
-    at = read_layout(body)
-    assert (at is not None) is has_one
-    if at is not None:
-        assert body[at.revision : at.revision_end] == b"5"
-        assert at.uid == "u"
-        status = b'{"a":1}' if at.status else b',"status":{"a":1}'
-        expected = body.replace(b'"5"', b'"66"').replace(b'"status":{}', b'"status":{"a":1}')
-        wanted = expected if at.status else expected[:-1] + status + b"}"
-        assert rewritten(body, at, 66, b'{"a":1}') == (wanted, read_layout(wanted))
+def test_only_plain_bodies_are_split(name: str) -> None:
+    body, is_plain = BODIES[name]
+    stored = split(body)
+    assert (stored is not None) is is_plain
+    if stored is None:
+        return
+    assert (stored.uid, stored.encode(5)) == ("u", body)
+    wanted = {**json.loads(body), "status": {"a": 1}}
+    wanted["metadata"]["resourceVersion"] = "66"
+    changed = stored.replaced({"status": b'{"a":1}'})
+    assert json.loads(changed.encode(66)) == wanted
+    assert split(changed.encode(66)) == changed
+    wanted["metadata"]["labels"] = {"b": "c"}
+    labelled = changed.with_metadata(labels={"b": "c"}, annotations={})
+    assert json.loads(labelled.encode(66)) == wanted
+    assert split(labelled.encode(66)) == labelled
 
 
-def test_layouts_of_old_bodies_are_forgotten() -> None:
-    layouts, body = Layouts(), BODIES["a plain object"][0]
-    at = read_layout(body)
-    assert at is not None
+def test_objects_written_long_ago_are_forgotten() -> None:
+    recent, body = RecentObjects(), BODIES["a plain object"][0]
+    stored = split(body)
+    assert stored is not None
     bodies = [bytes([*body]) for _ in range(20_000)]
     for one in bodies:
-        layouts.note(one, at)
-    assert len(layouts) < 20_000
-    assert layouts.of(bodies[-1]) is at
+        recent.note(one, stored)
+    assert len(recent) < 20_000
+    assert recent.of(bodies[-1]) is stored

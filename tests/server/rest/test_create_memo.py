@@ -1,4 +1,4 @@
-"""Objects alike: the third and later ones take the short way, and nobody can tell."""
+"""Objects alike: of the third and later ones less is looked at, and nobody can tell."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock
 from strato.server import objects as objects_module
 from strato.server.embedded import in_memory_server
-from strato.server.metaforms import form_of
-from strato.server.rest import quickcreate
+from strato.server.rest import create
+from strato.server.rest.metadatatext import metadata_template
 from strato.server.store import Change
 
 ADMIN = User("admin", ("system:masters",))
@@ -352,20 +352,20 @@ async def test_most_metadata_of_one_form_are_not_even_decoded(
 ) -> None:
     side, seen = Side("application/json", separators), 0
     await side.prepare()
-    middle = quickcreate.create
+    of_known = create.Creation.of_known
 
-    def counted(*given: Any) -> Response | None:
+    def counted(creation: create.Creation, draft: create.Draft) -> Response:
         nonlocal seen
-        seen += 1
-        return middle(*given)
+        seen += draft.known is not None and not draft.known.begin
+        return of_known(creation, draft)
 
-    monkeypatch.setattr(quickcreate, "create", counted)
+    monkeypatch.setattr(create.Creation, "of_known", counted)
     for shape in (1, 2):
         for number in range(20):
             for kind in KINDS:
                 step = (kind, 0, shaped(shape, f"n{shape}{number}", str(number), f"owner-{number}"))
                 assert (await side.take(step)).status == 201
-    assert seen == 4 * len(KINDS), "two of each shape, until its form is known"
+    assert seen == 4 * len(KINDS), "two of each shape, until its template is made"
 
 
 async def test_most_of_a_thousand_alike_take_the_short_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,12 +387,12 @@ def many_annotations(text: str) -> bytes:
     return json.dumps(metadata, separators=(",", ":")).encode()
 
 
-def test_a_form_takes_no_more_annotations_than_there_may_be() -> None:
+def test_a_template_takes_no_more_annotations_than_there_may_be() -> None:
     small, large = many_annotations("a"), many_annotations("a" * 1000)
-    form = form_of(small, "default", frozenset())
-    assert form is not None
-    assert form.match(small, 0, len(small)) is not None
-    assert form.match(large, 0, len(large)) is None
+    template = metadata_template(small, "default", frozenset())
+    assert template is not None
+    assert template.match(small, 0, len(small)) is not None
+    assert template.match(large, 0, len(large)) is None
 
 
 @pytest.mark.parametrize(("letters", "code"), [(130_000, 201), (140_000, 422)])

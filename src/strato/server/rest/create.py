@@ -1,0 +1,278 @@
+"""Creation: one list of steps, each of which says what it reads of the new object.
+
+A step is skipped when all that it reads is known to be right (`strato.server.rest.memo`): of objects alike the steps
+about the spec, and where the metadata fit a template those about the metadata too. So a rule stands in one place, and
+of two things wrong the same one is told whatever is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import groupby
+
+import msgspec
+
+from strato.admission import AdmissionRequest
+from strato.api import catalog
+from strato.api.status import invalid, required
+from strato.api.wire import Request, Response
+from strato.http.parser import MAX_BODY_BYTES
+from strato.server import crd, objects
+from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.objects import Json, encode
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+from strato.server.rest import quotas, storing
+from strato.server.rest.memo import Recalled
+from strato.server.rest.state import State
+from strato.server.rest.stored import Stored
+from strato.server.strategies import strategy_of
+
+
+class Draft(msgspec.Struct, gc=False):
+    """A new object on its way into the store."""
+
+    request: Request
+    target: ResourcePath
+    served: Served
+    obj: Json
+    """As it was sent, then filled in."""
+    warnings: list[str]
+    known: Recalled | None = None
+    """What need not be looked at again."""
+    due: quotas.Due = ()
+    """What is to be booked in quotas."""
+    key: str = ""
+    body: bytes = b""
+    """As it is stored."""
+    asked: AdmissionRequest | None = None
+
+    def question(self) -> AdmissionRequest:
+        """Return what admission is asked; one question for all its rules."""
+        if self.asked is None:
+            self.asked = storing.question(self.request, self.target, self.served.kind, "CREATE", self.obj, None)
+        return self.asked
+
+
+METADATA, REST, KINDS, NEW = "metadata", "rest", "kinds", "new"
+"""What steps read: the metadata, all other members, the kinds that admission looks at, and what is new each time (what
+else is stored, time and chance)."""
+
+
+class Creation:
+    """Creates objects."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._plans: dict[Served, Plan] = {}
+
+    def of_known(self, draft: Draft) -> Response:
+        """Create an object of which something is known, and answer it."""
+        state = self._state
+        assert draft.known is not None
+        steps = _KNOWN_TEXT if draft.known.begin else _KNOWN_REST
+        for step in steps[quotas.are_any(state)]:
+            step(state, draft)
+        return self._answer(draft)
+
+    def of_unknown(self, draft: Draft) -> Steps[Response]:
+        """Create an object that is looked at as a whole; what reads nothing but the object may take turns."""
+        state = self._state
+        for steps, manner in self._plan(draft.served):
+            if manner == _IN_TURN:
+                yield partial(_run, steps, state, draft)
+            elif manner == _COUNTING:
+                if quotas.are_any(state):
+                    draft.due = yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj)
+            else:
+                _run(steps, state, draft)
+        return self._answer(draft)
+
+    def _plan(self, served: Served) -> Plan:
+        """Return the steps that have something to do with a kind."""
+        plan = self._plans.get(served)
+        if plan is None:
+            if len(self._plans) >= _KINDS_MAX:  # definitions came and went
+                self._plans.clear()
+            mine = [(step, reads) for step, reads in _STEPS if _concerns(self._state, step, served)]
+            plan = tuple((tuple(step for step, _ in run), manner) for manner, run in groupby(mine, _manner))
+            self._plans[served] = plan
+        return plan
+
+    def _answer(self, draft: Draft) -> Response:
+        return storing.answer(self._state, draft.request, draft.served.kind, draft.body, draft.warnings, status=201)
+
+
+def _run(steps: Sequence[Step], state: State, draft: Draft) -> None:
+    for step in steps:
+        step(state, draft)
+
+
+def _concerns(state: State, step: Step, served: Served) -> bool:
+    """Whether a step may do anything to an object of a kind."""
+    kind = served.kind
+    if step in (_mutate, _admit):
+        return state.admission.minds(kind, "CREATE")
+    if step is _fill_defaults_again:
+        return served.is_custom
+    if step is _prepare:
+        first_status = strategy_of(served).first_status
+        return kind in (catalog.NAMESPACE, catalog.CUSTOMRESOURCEDEFINITION) or first_status is not None
+    return True
+
+
+def _manner(step: tuple[Step, frozenset[str]]) -> str:
+    """Return how a step is run."""
+    if step[0] is _count_quotas:
+        return _COUNTING
+    return _IN_TURN if step[1] <= {METADATA, REST} else _AT_ONCE
+
+
+_IN_TURN, _COUNTING, _AT_ONCE = "in turn", "counting", "at once"
+_KINDS_MAX = 512
+
+
+def _name_namespace(_state: State, draft: Draft) -> None:
+    objects.check_namespace(draft.served.kind, draft.obj, draft.target.namespace)
+
+
+def _drop_repeated_owners(_state: State, draft: Draft) -> None:
+    draft.warnings += objects.unique_owners(draft.obj["metadata"])
+
+
+def _check_namespace_is_open(state: State, draft: Draft) -> None:
+    name = draft.obj["metadata"].get("name", "")
+    state.check_namespace_open(draft.served.kind, draft.target.namespace, name)
+
+
+def _fill_defaults(_state: State, draft: Draft) -> None:
+    objects.fill_defaults(draft.served, draft.obj)
+
+
+def _begin_metadata(state: State, draft: Draft) -> None:
+    objects.begin_metadata(draft.obj["metadata"], state.rng)
+
+
+def _identify(state: State, draft: Draft) -> None:
+    objects.identify(draft.served, draft.obj["metadata"], state.clock, state.rng)
+
+
+def _begin_status(_state: State, draft: Draft) -> None:
+    objects.begin_status(draft.served, draft.obj)
+
+
+def _require_name(_state: State, draft: Draft) -> None:
+    if not draft.obj["metadata"].get("name"):
+        raise invalid(draft.served.kind, "", [required("metadata.name", "name or generateName is required")])
+
+
+def _check_rights(state: State, draft: Draft) -> None:
+    state.rights.check(draft.question(), draft.target.name)
+
+
+def _mutate(state: State, draft: Draft) -> None:
+    state.admission.mutate(draft.question(), state)
+
+
+def _fill_defaults_again(_state: State, draft: Draft) -> None:
+    if draft.served.is_custom:
+        objects.fill_defaults(draft.served, draft.obj)
+
+
+def _validate(_state: State, draft: Draft) -> None:
+    if draft.known is None:
+        objects.validate(draft.served, draft.obj, None)
+    else:
+        objects.validate_metadata(draft.served.kind, draft.obj)
+
+
+def _admit(state: State, draft: Draft) -> None:
+    state.admission.validate(draft.question(), state)
+    draft.warnings += draft.question().warnings
+
+
+def _prepare(state: State, draft: Draft) -> None:
+    """Give some kinds what only the server gives."""
+    kind, obj = draft.served.kind, draft.obj
+    if kind is catalog.NAMESPACE:
+        obj.setdefault("spec", {}).setdefault("finalizers", ["kubernetes"])
+        obj["status"] = {"phase": "Active"}
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    elif kind is catalog.CUSTOMRESOURCEDEFINITION:
+        crd.prepare(obj, state.clock.now())
+    first_status = strategy_of(draft.served).first_status
+    status = first_status(obj, obj["metadata"]["creationTimestamp"]) if first_status is not None else None
+    if status is not None:
+        obj["status"] = status
+
+
+def _find_key(state: State, draft: Draft) -> None:
+    draft.key = storing.free_key(state, draft.served.kind, draft.obj["metadata"])
+
+
+def _count_quotas(state: State, draft: Draft) -> None:
+    draft.due = at_once(quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj))
+
+
+def _book_quotas(state: State, draft: Draft) -> None:
+    if draft.due and not storing.is_dry_run(draft.request):
+        quotas.book(state, draft.target.namespace, draft.due)
+
+
+def _store(state: State, draft: Draft) -> None:
+    kind, known = draft.served.kind, draft.known
+    if known is None:
+        draft.body = storing.store(state, draft.request, kind, draft.key, draft.obj)
+        return
+    head, metadata = known.accepted.inputs.head, draft.obj["metadata"]
+    uid, time = metadata["uid"], metadata["creationTimestamp"]
+    if known.begin:
+        generation = known.accepted.inputs.generation
+        own = (head, known.begin, uid.encode(), time.encode(), generation)
+        start = b'%b%b,"uid":"%b","creationTimestamp":"%b"%b,"resourceVersion":"' % own
+    else:
+        start = b'%b%b,"resourceVersion":"' % (head, encode(metadata)[:-1])
+    stored = Stored(kind.api_version, uid, start, b'"}', known.accepted.members_at(time))
+    draft.body = stored.encode(state.store.next_revision())
+    if len(draft.body) > MAX_BODY_BYTES:
+        raise objects.too_large(kind, draft.obj)
+    state.store.write(kind.resource, draft.key, draft.body)
+    state.recent.note(draft.body, stored)
+
+
+Step = Callable[[State, Draft], None]
+Plan = tuple[tuple[tuple[Step, ...], str], ...]
+"""Runs of steps, and how each is run."""
+
+_STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
+    (_name_namespace, frozenset((METADATA,))),
+    (_drop_repeated_owners, frozenset((METADATA,))),
+    (_check_namespace_is_open, frozenset((METADATA, NEW))),
+    (_fill_defaults, frozenset((REST,))),
+    (_begin_metadata, frozenset((METADATA,))),
+    (_identify, frozenset((METADATA, NEW))),
+    (_begin_status, frozenset((REST,))),
+    (_require_name, frozenset((METADATA,))),
+    # Nothing is recalled for those whose rights are restricted, and admission has said what of the metadata it reads.
+    (_check_rights, frozenset((REST, KINDS))),
+    (_mutate, frozenset((REST, KINDS))),
+    (_fill_defaults_again, frozenset((REST,))),
+    (_validate, frozenset((METADATA, REST))),
+    (_check_namespace_is_open, frozenset((REST, KINDS))),  # it may have been closed while others had their turns
+    (_admit, frozenset((REST, KINDS))),
+    (_prepare, frozenset((REST, KINDS))),
+    (_count_quotas, frozenset((REST, NEW))),
+    (_find_key, frozenset((METADATA, NEW))),
+    (_book_quotas, frozenset((REST, NEW))),
+    (_store, frozenset((METADATA, REST, NEW))),
+)
+
+
+def _steps_beside(*known: str) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Return the steps that are left when some parts are known: without quotas, and with them."""
+    left = [step for step, reads in _STEPS if not reads.issubset(known)]
+    return tuple(step for step in left if step not in (_count_quotas, _book_quotas)), tuple(left)
+
+
+_KNOWN_REST, _KNOWN_TEXT = _steps_beside(REST, KINDS), _steps_beside(METADATA, REST, KINDS)

@@ -1,0 +1,230 @@
+"""Patches of one member: of the stored object only that is decoded, checked and encoded.
+
+Nodes, controllers and the scheduler write little but statuses, and nodes renew their leases. A patch that holds such a
+member, and of the metadata at most the uid it is meant for, can have changed nothing else: what the general path
+(`Writer.patch`) would look at besides was looked at when it came, and admission has no rules about these members. What
+a patch makes of a member is a function of the two texts, so that of objects alike it is computed once. Where there is
+more to say (another member, a member that does not fit, an object on its way out), the general path says it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from strato.api import catalog, cel
+from strato.api.wire import Request
+from strato.errors import ApiError
+from strato.http.parser import MAX_BODY_BYTES
+from strato.server import objects
+from strato.server.bodies import UNCOUNTED_BYTES, may_be_deep
+from strato.server.objects import Json, encode
+from strato.server.patch import apply_json_patch, apply_merge_patch
+from strato.server.path import ResourcePath
+from strato.server.registry import Served
+from strato.server.rest.longwork import INLINE_UNITS, has_rules
+from strato.server.rest.state import State
+from strato.server.rest.stored import read_object
+from strato.server.schema import builtin
+from strato.server.schema.typed import is_time
+
+JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+_MEMOISED_BYTES = 2048
+"""What is made of larger texts is computed each time: they are of one pod, or one node."""
+_CHECKED_BYTES = 8192
+"""Statuses up to this length are kept as they were read and found right."""
+
+
+class _Meant(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    uid: str = ""
+
+
+class _StatusPatch(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    status: msgspec.Raw
+    metadata: _Meant | None = None
+
+
+class _Renewal(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    renewTime: str
+
+
+class _LeasePatch(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    spec: _Renewal
+
+
+class _Operation(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    op: str
+    path: str
+    value: Any = None
+
+
+_read_status_patch = msgspec.json.Decoder(_StatusPatch).decode
+_read_lease_patch = msgspec.json.Decoder(_LeasePatch).decode
+_read_operations = msgspec.json.Decoder(list[_Operation]).decode
+
+
+def patched(
+    state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
+) -> bytes | None:
+    """Return what the patch makes of the stored ``body``, at the next revision; the same bytes when nothing differs.
+
+    None means that the general path has to be taken, among others because rules in CEL cost much.
+    """
+    if request.ahead or not has_rules(served):
+        return _patched(state, request, target, served, media, body)
+    with cel.budget(INLINE_UNITS):
+        return _patched(state, request, target, served, media, body)
+
+
+def _patched(
+    state: State, request: Request, target: ResourcePath, served: Served, media: str, body: bytes
+) -> bytes | None:
+    member = _member(state, served, target)
+    if not member or request.query or len(request.body) > UNCOUNTED_BYTES:
+        return None
+    if served.is_custom and may_be_deep(request.body):
+        return None
+    try:
+        stored = state.recent.of(body)
+        if stored is None or stored.api_version != served.kind.api_version:
+            return None
+        before = stored.members.get(member, b"")
+        make = _lease_spec if member == "spec" else _status
+        after = make(served, media, request.body, stored.uid, before)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ApiError):
+        return None
+    if after is None:
+        return None
+    if after == before and after:
+        return body
+    changed = stored.replaced({member: after})
+    result = changed.encode(state.store.next_revision())
+    if len(result) > MAX_BODY_BYTES or (media == JSON_PATCH and served.is_custom and may_be_deep(after)):
+        return None
+    state.recent.note(result, changed, body)
+    return result
+
+
+def _member(state: State, served: Served, target: ResourcePath) -> str:
+    """Return the member that a patch of this path may be about alone; empty: none is."""
+    kind = served.kind
+    if kind is catalog.LEASE:
+        return "" if target.subresource or state.admission.minds(kind, "UPDATE") else "spec"
+    if served.is_custom and served.status is None:
+        return ""
+    if target.subresource == "status":
+        # the conditions of definitions are the server's own
+        return "" if kind is catalog.CUSTOMRESOURCEDEFINITION else "status"
+    # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
+    is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
+    return "status" if is_group and not state.admission.minds(kind, "UPDATE") else ""
+
+
+def _lease_spec(_served: Served, media: str, patch: bytes, _uid: str, before: bytes) -> bytes | None:
+    """Return the spec of a lease with the time that a patch gives; None where it gives more."""
+    if media != MERGE_PATCH:
+        return None
+    time = _read_lease_patch(patch).spec.renewTime
+    spec = read_object(before)
+    if "renewTime" not in spec or not is_time(time):
+        return None
+    spec["renewTime"] = time
+    return encode(spec)
+
+
+def _status(served: Served, media: str, patch: bytes, uid: str, before: bytes) -> bytes | None:
+    """Return the status that a patch makes of the one ``before`` (empty: there is none), as it will be stored.
+
+    None when the patch is about more, is meant for another object, or when there is anything to say about the outcome.
+    """
+    if media == MERGE_PATCH:
+        merge = _read_status_patch(patch)
+        if merge.metadata is not None and merge.metadata.uid not in ("", uid):
+            return None
+        value = bytes(merge.status)
+        is_small = len(value) <= _MEMOISED_BYTES and len(before) <= _MEMOISED_BYTES
+        return (_merged_memo if is_small else _merged)(served, value, before)
+    if media != JSON_PATCH:
+        return None
+    lead = _PUTS % uid.encode()
+    if patch.startswith(lead) and patch.endswith(b"}]") and len(patch) <= len(lead) + _MEMOISED_BYTES:
+        put = _put_memo if len(before) <= _MEMOISED_BYTES else _put
+        return put(served, patch[len(lead) : -2], before)
+    return _operated(served, patch, uid, before)
+
+
+_PUTS = b'[{"op":"test","path":"/metadata/uid","value":"%b"},{"op":"add","path":"/status","value":'
+"""How our controllers begin a patch that puts a whole status."""
+
+
+def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
+    """Return what merging makes, as `_status` does."""
+    if served.status is None and len(before) <= _CHECKED_BYTES:
+        fits = builtin.status_check(served.kind)
+        if fits(value) and _fits_memo(served, before):
+            # types that fit fit after merging: each member is of the one or the other
+            old = _read_memo(before)
+            merged: Json = apply_merge_patch(old, read_object(value))
+            objects.keep_class(served.kind, merged, old)
+            return before if before and merged == old else encode(merged)
+    old = _read(before)
+    return _outcome(served, apply_merge_patch(old, read_object(value)), old, before)
+
+
+def _put(served: Served, value: bytes, before: bytes) -> bytes | None:
+    """Return what putting a whole status makes, as `_status` does."""
+    return _outcome(served, read_object(value), _read(before), before)
+
+
+_merged_memo = lru_cache(maxsize=1024)(_merged)
+_put_memo = lru_cache(maxsize=1024)(_put)
+"""Jobs that began and ended in the same second have the same statuses."""
+
+
+def _operated(served: Served, patch: bytes, uid: str, before: bytes) -> bytes | None:
+    """Return what operations make, as `_status` does."""
+    operations = _read_operations(patch)
+    if not all(_is_plain(operation, uid) for operation in operations):
+        return None
+    steps = [{"op": o.op, "path": o.path, "value": o.value} for o in operations if o.path.startswith("/status")]
+    if not steps or (steps[0]["op"] == "replace" and not before):
+        return None  # an object without a status stays without
+    status = apply_json_patch({"status": _read(before)}, steps).get("status")
+    return _outcome(served, status, _read(before), before) if isinstance(status, dict) else None
+
+
+def _is_plain(operation: _Operation, uid: str) -> bool:
+    if operation.op == "test" and operation.path == "/metadata/uid":
+        return bool(operation.value == uid)
+    return operation.op in ("add", "replace") and (operation.path == "/status" or operation.path.startswith("/status/"))
+
+
+def _read(status: bytes) -> Json:
+    return read_object(status) if status else {}
+
+
+_read_memo = lru_cache(maxsize=256)(_read)
+"""The statuses that many objects have before they change; to be looked at only."""
+
+
+@lru_cache(maxsize=256)
+def _fits_memo(served: Served, status: bytes) -> bool:
+    return not status or builtin.status_check(served.kind)(status)
+
+
+def _outcome(served: Served, status: Json, old: Json, before: bytes) -> bytes | None:
+    """Return the status with its defaults as it will be stored, as `_status` does; ``old`` is ``before`` decoded."""
+    kind = served.kind
+    part: Json = {"apiVersion": kind.api_version, "kind": kind.name, "status": status}
+    if objects.check_fields(served.status or served, part, "Warn"):
+        return None
+    if served.status is not None:
+        objects.fill_defaults(served.status, part)
+        objects.validate_status(served.status, part, {**part, "status": old}, "")
+    checked: Json | None = part.get("status")
+    if checked is None:
+        return None
+    objects.keep_class(kind, checked, old)
+    return before if before and checked == old else encode(checked)

@@ -1,0 +1,142 @@
+"""Stored objects as raw members: a write that changes one member neither decodes nor encodes the others.
+
+An object of a burst is written several times within milliseconds, so the members of what was written lately are kept.
+Bodies are stored as our encoder writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from strato.server.objects import encode
+
+_GENERATION = 8192
+_GENERATION_BYTES = 16 << 20
+"""Twice as many objects, and as many bytes of them, are kept at most."""
+_HEAD = frozenset(("apiVersion", "kind"))
+_REVISION = b'"resourceVersion":"'
+
+read_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+read_object: Callable[[bytes | msgspec.Raw], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class _Metadata(msgspec.Struct, gc=False):
+    uid: str
+    resourceVersion: str
+    deletionTimestamp: Any = None
+
+
+_read_metadata: Callable[[bytes | msgspec.Raw], _Metadata] = msgspec.json.Decoder(_Metadata).decode
+
+
+class Stored(msgspec.Struct, frozen=True, gc=False):
+    """One stored object."""
+
+    api_version: str
+    uid: str
+    start: bytes
+    """All up to the digits of the resource version."""
+    end: bytes
+    """The metadata behind those digits."""
+    members: Mapping[str, bytes]
+    """What follows the metadata, in order; objects alike share it."""
+
+    def encode(self, revision: int) -> bytes:
+        """Return the body at a revision."""
+        pieces = [self.start, b"%d" % revision, self.end]
+        for name, value in self.members.items():
+            pieces += (_KEYS[name], value)
+        pieces.append(b"}")
+        return b"".join(pieces)
+
+    def replaced(self, members: Mapping[str, bytes]) -> Stored:
+        """Return the object with other values of some members; one that was not there comes last."""
+        return Stored(self.api_version, self.uid, self.start, self.end, {**self.members, **members})
+
+    def with_metadata(self, **texts: Mapping[str, str]) -> Stored:
+        """Return the object with more labels or annotations."""
+        raw = read_members(self.encode(0))
+        metadata = read_object(raw["metadata"])
+        for member, more in texts.items():
+            if more:
+                metadata[member] = {**(metadata.get(member) or {}), **more}
+        return _joined(self.api_version, {**raw, "metadata": metadata})
+
+
+class _Keys(dict[str, bytes]):
+    """What stands before the value of a member; of the names that most objects have."""
+
+    def __missing__(self, name: str) -> bytes:
+        return b',"%b":' % name.encode()
+
+
+_KEYS = _Keys(spec=b',"spec":', status=b',"status":')
+
+
+def of_object(obj: Mapping[str, Any]) -> Stored:
+    """Return the members of a decoded object; they are stored with the revision last in the metadata."""
+    return _joined(obj["apiVersion"], obj)
+
+
+def _joined(api_version: str, members: Mapping[str, Any]) -> Stored:
+    head = {name: members[name] for name in ("apiVersion", "kind") if name in members}
+    metadata = {name: value for name, value in members["metadata"].items() if name != "resourceVersion"}
+    start = b'%b,"metadata":%b,%b' % (encode(head)[:-1], encode(metadata)[:-1], _REVISION)
+    rest = {name: encode(value) for name, value in members.items() if name not in (*head, "metadata")}
+    return Stored(api_version, metadata["uid"], start, b'"}', rest)
+
+
+class RecentObjects:
+    """The objects written lately, found by the very body."""
+
+    def __init__(self) -> None:
+        self._new: dict[int, tuple[bytes, Stored]] = {}
+        self._old: dict[int, tuple[bytes, Stored]] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        """Return how many are kept."""
+        return len(self._new) + len(self._old)
+
+    def of(self, body: bytes) -> Stored | None:
+        """Return the members of a stored body; None where it has to be decoded as a whole (`split`)."""
+        number = id(body)
+        known = self._new.get(number) or self._old.get(number)
+        return known[1] if known is not None and known[0] is body else split(body)
+
+    def note(self, body: bytes, stored: Stored, before: bytes = b"") -> None:
+        """Keep the members of a body just written, in place of those of the one ``before``."""
+        self._new.pop(id(before), None)
+        self._new[id(body)] = (body, stored)
+        self._bytes += len(body)
+        if len(self._new) >= _GENERATION or self._bytes >= _GENERATION_BYTES:
+            self._old, self._new, self._bytes = self._new, {}, 0
+
+
+def split(body: bytes) -> Stored | None:
+    """Return the members of a stored body; None when it is on its way out, or its metadata are not in their place."""
+    try:
+        members = read_members(body)
+        metadata = _read_metadata(members["metadata"])
+        version: str = msgspec.json.decode(members["apiVersion"])
+    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+        return None
+    names = list(members)
+    place = names.index("metadata")
+    raw = bytes(members["metadata"])
+    start = sum(len(name) + len(bytes(members[name])) + 4 for name in names[:place]) + len(b'{"metadata":')
+    rest = {name: bytes(members[name]) for name in names[place + 1 :]}
+    size = start + len(raw) + sum(len(_KEYS[name]) + len(value) for name, value in rest.items()) + 1
+    digits = _REVISION + metadata.resourceVersion.encode() + b'"'
+    if (
+        metadata.deletionTimestamp is not None
+        or not _HEAD.issuperset(names[:place])
+        or size != len(body)
+        or raw.count(digits) != 1  # a label or annotation may have that key and value too
+    ):
+        return None
+    at = raw.index(digits) + len(_REVISION)
+    return Stored(version, metadata.uid, body[: start + at], raw[at + len(metadata.resourceVersion) :], rest)
