@@ -15,8 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
+
+from msgspec import Struct
 
 from strato.client.retry import delay_seconds, in_time, may_succeed_later
 from strato.client.workqueue import PATIENCE_SECONDS
@@ -63,7 +65,7 @@ class Load:
         return now < self.over_at
 
 
-class Write(NamedTuple, Generic[R]):
+class Write(Struct, Generic[R], frozen=True):
     """A write that is ready to be sent."""
 
     request: R
@@ -84,23 +86,22 @@ _SUCCESSOR: Final = 4
 """It waits for the answer to the write in flight."""
 
 
-class _Entry(Generic[K, D, R]):
+class _Entry(Struct, Generic[K, D, R], eq=False):
     """What waits under a key, and what is in flight."""
 
-    __slots__ = ("at", "desired", "failures", "key", "low", "place", "retry_at", "since", "writing")
-
-    def __init__(self, key: K, desired: D) -> None:
-        self.key = key
-        self.desired = desired
-        """What waits; if nothing does, what is in flight."""
-        self.place = _DROPPED
-        self.at = self.since = 0.0
-        """When it is due, and when the first of those that were coalesced was put."""
-        self.low = False
-        self.failures = 0
-        self.retry_at = _NEVER
-        """After a failure nothing is sent before this instant."""
-        self.writing: Write[R] | None = None
+    key: K
+    desired: D
+    """What waits; if nothing does, what is in flight."""
+    low: bool
+    since: float
+    """When the first of those that were coalesced was put."""
+    at: float = 0.0
+    """When it is due."""
+    place: int = _DROPPED
+    failures: int = 0
+    retry_at: float = _NEVER
+    """After a failure nothing is sent before this instant."""
+    writing: Write[R] | None = None
 
 
 _Taken = tuple[_Entry[K, D, R], D, Write[R]]
@@ -211,23 +212,14 @@ class StatusQueue(Generic[K, D, R]):
         Returns:
             False when it was refused because too many wait.
         """
+        now = self._clock.monotonic()
         entry = self._entries.get(key)
-        if entry is None:
-            if self._capacity and len(self._entries) >= self._capacity:
-                return False
-            entry = self._entries[key] = _Entry(key, desired)
-        place, now = entry.place, self._clock.monotonic()
-        if place <= _DROPPED:
-            entry.since = now
-        elif entry.at < at:
-            at = entry.at
-        entry.desired, entry.low = desired, low_priority
-        at = max(at, entry.retry_at)
-        if entry.writing is not None or place == _IN_FLIGHT:
-            entry.place, entry.at = _SUCCESSOR, at
-        elif place == _DROPPED or (place == _QUEUED and at < entry.at) or (place == _LOW and not low_priority):
-            if place == _LOW:
-                del self._low[key]
+        if entry is not None:
+            self._supersede(entry, desired, at, now, low_priority=low_priority)
+        elif self._capacity and len(self._entries) >= self._capacity:
+            return False
+        else:
+            entry = self._entries[key] = _Entry(key, desired, low_priority, now)
             self._schedule(entry, at, now)
         return True
 
@@ -280,6 +272,21 @@ class StatusQueue(Generic[K, D, R]):
 
     # -- waiting -------------------------------------------------------------------------------------------------------
 
+    def _supersede(self, entry: _Entry[K, D, R], desired: D, at: float, now: float, *, low_priority: bool) -> None:
+        place = entry.place
+        if place <= _DROPPED:
+            entry.since = now
+        elif entry.at < at:
+            at = entry.at
+        entry.desired, entry.low = desired, low_priority
+        at = max(at, entry.retry_at)
+        if entry.writing is not None or place == _IN_FLIGHT:
+            entry.place, entry.at = _SUCCESSOR, at
+        elif place == _DROPPED or (place == _QUEUED and at < entry.at) or (place == _LOW and not low_priority):
+            if place == _LOW:
+                del self._low[entry.key]
+            self._schedule(entry, at, now)
+
     def _schedule(self, entry: _Entry[K, D, R], at: float, now: float) -> None:
         entry.at = at
         if at > now:
@@ -298,16 +305,17 @@ class StatusQueue(Generic[K, D, R]):
         """Have a worker look at what gives way, once it need not."""
         if self._low and self._low_looks < self._low_workers:
             self._low_looks += 1
-            due = self._low_due(now)
+            due = min(self._patience_ends(), self._load.over_at) if self._gives_way(now) else now
             self._writes.add_after(None, max(due - now, _LOW_STEP_SECONDS) if due > now else 0.0)
 
-    def _low_due(self, now: float) -> float:
-        """Return when the low-priority status that waits longest need not give way any more; there is one."""
+    def _gives_way(self, now: float) -> bool:
+        """Whether low-priority statuses wait, unless they have waited too long."""
         is_crowded = self._capacity and len(self._entries) > self._capacity // 2
-        if is_crowded or self._drained is not None or not self._load.is_high(now):
-            return now
-        oldest = next(iter(self._low.values()))
-        return min(oldest.since + PATIENCE_SECONDS, self._load.over_at)
+        return not is_crowded and self._drained is None and self._load.is_high(now)
+
+    def _patience_ends(self) -> float:
+        """Return when the low-priority status that waits longest need not give way any more; there is one."""
+        return next(iter(self._low.values())).since + PATIENCE_SECONDS
 
     def _remove(self, entry: _Entry[K, D, R]) -> None:
         del self._entries[entry.key]
@@ -319,47 +327,54 @@ class StatusQueue(Generic[K, D, R]):
     # -- writing -------------------------------------------------------------------------------------------------------
 
     async def _work(self, entries: Sequence[_Entry[K, D, R] | None]) -> None:
-        taken: list[_Taken[K, D, R]] = []
-        now, looks = self._clock.monotonic(), 0
-        for entry in entries:
-            if entry is None:
-                looks += 1
-                for _ in range(self._batch):
-                    if not self._low or self._low_due(now) > now:
-                        break
-                    self._take(self._low.popitem(last=False)[1], now, taken)
-            elif entry.place == _QUEUED and entry.at <= now:
-                if entry.low:
-                    self._schedule(entry, entry.at, now)
-                else:
-                    self._take(entry, now, taken)
+        now = self._clock.monotonic()
+        taken = self._take(self._due(entries, now), now)
         if taken:
             await self._write(taken)
+        looks = entries.count(None)
         if looks:
             self._low_looks -= looks
             self._look_at_low(self._clock.monotonic())
 
-    def _take(self, entry: _Entry[K, D, R], now: float, taken: list[_Taken[K, D, R]]) -> None:
-        """Build an entry's write and add it to what is taken, if there is one to send now."""
-        key, desired = entry.key, entry.desired
-        entry.place = _IN_FLIGHT
-        try:
-            write = self._build(key, desired)
-        except Exception:  # a fault in one status must not stop the others
-            _log.exception("status cannot be built and is dropped: queue=%s key=%s", self._name, key)
-            write = None
-        if isinstance(write, float):
-            self._schedule(entry, write, now)
-            return
-        if write is not None and write.stamp is not None:
-            confirmed = self._confirmed.get(key)
-            if confirmed is not None and write.stamp == confirmed.stamp:
+    def _due(self, entries: Sequence[_Entry[K, D, R] | None], now: float) -> Iterator[_Entry[K, D, R]]:
+        """Yield what is to be written now."""
+        for entry in entries:
+            if entry is None:
+                yield from self._low_due(now)
+            elif entry.place == _QUEUED and entry.at <= now:
+                if entry.low:
+                    self._schedule(entry, entry.at, now)
+                else:
+                    yield entry
+
+    def _low_due(self, now: float) -> Iterator[_Entry[K, D, R]]:
+        """Take a batch of what need not give way any more."""
+        gives_way = self._gives_way(now)
+        for _ in range(self._batch):
+            if not self._low or (gives_way and self._patience_ends() > now):
+                break
+            yield self._low.popitem(last=False)[1]
+
+    def _take(self, due: Iterable[_Entry[K, D, R]], now: float) -> list[_Taken[K, D, R]]:
+        """Build entries' writes; return those that there are to send now."""
+        taken: list[_Taken[K, D, R]] = []
+        build = self._build
+        for entry in due:
+            key, desired = entry.key, entry.desired
+            entry.place = _IN_FLIGHT
+            try:
+                write = build(key, desired)
+            except Exception:  # a fault in one status must not stop the others
+                _log.exception("status cannot be built and is dropped: queue=%s key=%s", self._name, key)
                 write = None
-        if write is None:
-            self._remove(entry)
-            return
-        entry.writing = write
-        taken.append((entry, desired, write))
+            if isinstance(write, float):
+                self._schedule(entry, write, now)
+            elif write is None or (write.stamp is not None and write.stamp == self.stamp(key)):
+                self._remove(entry)
+            else:
+                entry.writing = write
+                taken.append((entry, desired, write))
+        return taken
 
     async def _write(self, taken: Sequence[_Taken[K, D, R]]) -> None:
         answers: Sequence[ApiError | None]

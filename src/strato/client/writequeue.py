@@ -59,7 +59,8 @@ class WriteQueue(Generic[T]):
     def add(self, item: T) -> None:
         """Have something worked on when a worker is free."""
         self._ready.append(item)
-        self._wake()
+        if self._active < self._allowed:
+            self._wake()
 
     def extend(self, items: Iterable[T]) -> None:
         """Have many worked on, in order."""

@@ -173,10 +173,11 @@ class Binder:
             answers = await in_time(self._cluster.bind_all([_binding(bind) for bind in binds]))
         except Unavailable as silence:
             answers = [silence] * len(binds)
+        if None in answers:
+            self._binds.speed_up()
         for bind, error in zip(binds, answers, strict=True):
             if error is None:
                 self._done(bind, began)
-                self._binds.speed_up()
             elif isinstance(error, TooManyRequests) and self._may_try_again(bind):
                 self._binds.slow_down()
                 self._try_again(bind, error)
