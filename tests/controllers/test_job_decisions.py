@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.api.volcano.batch import Job, LifecyclePolicy
+from strato.api.volcano.batch import Job, JobStatus, LifecyclePolicy
 from strato.controllers.job.delays import DelayedActions
 from strato.controllers.job.form import KEPT_FORMS, JobForms
 from strato.controllers.job.group import group_spec, min_resources
@@ -28,6 +28,7 @@ from strato.controllers.job.states import (
     after_sync_running,
     operation,
 )
+from strato.controllers.job.status import Remembered
 from strato.controllers.job.sync import dependencies_met
 from strato.controllers.job.terms import Action, JobEvent, Phase
 from tests.controllers.world import task, vcjob
@@ -449,3 +450,19 @@ def test_counters_always_equal_a_recount(steps: list[PodState | str | int]) -> N
     for name in ("phases", "terminating", "present", "surplus", "stale", "restarts", "ready"):
         assert getattr(counted, name) == getattr(fresh, name), name
     assert list(counted.missing("j")) == [i for i in range(counted.replicas) if f"j-w-{i}" not in counted.pods]
+
+
+def test_a_remembered_status_follows_from_its_own_predecessor_only() -> None:
+    known, made = Remembered(), []
+
+    def make() -> dict[str, Any]:
+        made.append(len(made))
+        return {"running": len(made), "state": {"phase": "Running"}}
+
+    one = known.of("key", JobStatus(pending=1), make)
+    assert one.body == b'{"running":1,"state":{"phase":"Running"}}'
+    assert (one.status.running, one.status.state.phase) == (1, "Running")
+    assert known.of("key", JobStatus(pending=1), make) is one
+    for key, before in (("key", JobStatus(pending=2)), ("other", JobStatus(pending=1)), ("key", JobStatus(version=1))):
+        assert known.of(key, before, make) is not one
+    assert len(made) == 4

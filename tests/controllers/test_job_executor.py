@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.core import ConfigMap
 from strato.api.wire import Request, Response
 from strato.client.cluster import Created
-from strato.controllers.job.calls import Call, Compute, Create, Delete, Get, Plan, Set, ask
+from strato.controllers.job.calls import Call, Change, Compute, Create, Delete, Get, Plan, Set, ask
 from strato.controllers.job.executor import Executor
 from strato.errors import AlreadyExists, ApiError, InvariantError, NotFound
 from tests.controllers.world import ADMIN, MeddlingCluster, World, play
@@ -36,11 +36,14 @@ class Together(MeddlingCluster):
 
 
 def make(name: str) -> Plan[str]:
-    """Create, change and read an object, one after the other."""
+    """Create, set, read, change and delete an object, one after the other."""
     made = yield from ask(Create(catalog.CONFIGMAP, "default", settings(name)))
     assert isinstance(made, Created)
     yield from ask(Set(catalog.CONFIGMAP, "default", name, {"data": {"a": "c"}}))
     found = yield from ask(Get(catalog.CONFIGMAP, "default", name))
+    changed = yield from ask(Change(ConfigMap, "default", name, {"data": {"b": "d"}}))
+    assert changed.metadata.name == name
+    yield from ask(Delete(ConfigMap, "default", name, made.uid))
     return str(found["data"]["a"])
 
 
@@ -51,7 +54,7 @@ def test_plans_go_side_by_side_and_their_calls_together(at_once: int) -> None:
         executor = Executor(cluster, world.clock)
         assert await executor.run([make(f"m{number}") for number in range(7)]) == ["c"] * 7
         whole, rest = divmod(7, min(at_once, 7))
-        assert sorted(cluster.sent, reverse=True) == [min(at_once, 7)] * 2 * whole + [rest] * 2 * bool(rest)
+        assert sorted(cluster.sent, reverse=True) == [min(at_once, 7)] * 4 * whole + [rest] * 4 * bool(rest)
 
     play(scenario)
 

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Sequence
 import pytest
 
 from strato.api import catalog
-from strato.api.core import ConfigMap
+from strato.api.core import ConfigMap, Pod
 from strato.api.wire import Request, Response, User
-from strato.client.cluster import Binding, Created, Json, Patch, WatchEvent
+from strato.client.cluster import Binding, Created, Doomed, Json, Patch, WatchEvent
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock
 from strato.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
@@ -158,6 +158,8 @@ async def test_a_journal_that_fails_answers_503_and_goes_on_where_it_was() -> No
 
 async def test_writes_together_are_each_answered_for_themselves() -> None:
     world = World()
+    for name in ("m", "n"):
+        await world.ahead.create(catalog.CONFIGMAP, config_map(name), "default")
     made = await world.ahead.create_all(catalog.POD, [pod("a"), pod("b"), pod("a"), pod("-")], "default")
     assert [type(one) for one in made] == [Created, Created, AlreadyExists, Invalid]
     first = made[0]
@@ -183,6 +185,16 @@ async def test_writes_together_are_each_answered_for_themselves() -> None:
     stored = await world.other.get(catalog.POD, "a", "default")
     assert (stored["spec"]["nodeName"], stored["status"]["phase"]) == ("n", "Running")
     assert stored["metadata"]["annotations"] == {"why": "so"}
+    changed = await world.ahead.change_all(
+        Pod,
+        [Patch("default", "b", b'{"metadata":{"labels":{"x":"y"}}}'), Patch("default", "c", {})],
+    )
+    assert [type(one) for one in changed] == [Pod, NotFound]
+    assert changed[0].metadata.label("x") == "y"
+    deleted = await world.ahead.delete_all(
+        ConfigMap, [Doomed("default", name, uid) for name, uid in [("m", ""), ("n", "another"), ("c", "")]]
+    )
+    assert [type(one) for one in deleted] == [type(None), Conflict, NotFound]
 
 
 async def test_writes_together_wait_for_the_disk_once_unless_they_run_ahead() -> None:

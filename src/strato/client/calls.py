@@ -18,8 +18,8 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.wire import Request, Response
-from strato.client.cluster import Binding, Cluster, Created, Json, ListPage, Patch, PatchType, WatchEvent
-from strato.client.codec import codec_of, decode_error, delete_options, encode, kind_of, query_of
+from strato.client.cluster import Binding, Cluster, Created, Doomed, Json, ListPage, Patch, PatchType, WatchEvent
+from strato.client.codec import Codec, codec_of, decode_error, delete_options, encode, kind_of, query_of
 from strato.errors import ApiError, Unavailable
 
 
@@ -190,17 +190,17 @@ class WireCluster(Cluster):
         Raises:
             ValueError: The name is empty: that would be the whole collection.
         """
-        body = delete_options(
-            uid=uid,
+        request = _delete_request(
+            kind,
+            namespace,
+            name,
+            uid,
             resource_version=resource_version,
             grace_period_seconds=grace_period_seconds,
             propagation=propagation,
             dry_run=dry_run,
         )
-        if not name:
-            raise ValueError(f"deleting {kind_of(kind).name} without a name would delete all of them")
-        path = kind_of(kind).path(namespace, name)
-        await self._call(Request("DELETE", path, headers=_JSON_BODY_HEADERS if body else _JSON_HEADERS, body=body))
+        await self._call(request)
 
     async def create_all(
         self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
@@ -225,15 +225,24 @@ class WireCluster(Cluster):
         subresource: str = "",
     ) -> Sequence[ApiError | None]:
         """Patch objects of one kind."""
-        headers, end = _PATCH_HEADERS[patch_type], f"/{subresource}" if subresource else ""
-        starts: dict[str, str] = {}
-        requests = []
-        for namespace, name, body in patches:
-            start = starts.get(namespace)
-            if start is None:
-                start = starts[namespace] = f"{kind.path(namespace)}/"
-            requests.append(Request("PATCH", f"{start}{name}{end}", {}, headers, encode(body), brief=True))
-        return _failures(await self.exchange_all(requests))
+        return _failures(await self.exchange_all(_patches(kind, patches, patch_type, subresource, brief=True)))
+
+    async def change_all(
+        self,
+        kind: type[Object] | Kind,
+        patches: Sequence[Patch],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+    ) -> Sequence[Any]:
+        """Patch objects of one kind, and say what they are then."""
+        codec = codec_of(kind)
+        answers = await self.exchange_all(_patches(codec.kind, patches, patch_type, subresource, brief=False))
+        return [answer if isinstance(answer, ApiError) else _decoded(codec, answer) for answer in answers]
+
+    async def delete_all(self, kind: type[Object], objects: Sequence[Doomed]) -> Sequence[ApiError | None]:
+        """Delete objects of one kind."""
+        return _failures(await self.exchange_all([_delete_request(kind, *one) for one in objects]))
 
     async def raw(
         self,
@@ -320,6 +329,51 @@ def retry_after_seconds(text: str) -> float:
 
 def _failures(answers: Sequence[Response | ApiError]) -> Sequence[ApiError | None]:
     return [answer if isinstance(answer, ApiError) else None for answer in answers]
+
+
+def _decoded(codec: Codec[Any], answer: Response) -> Any:
+    try:
+        return codec.decode_object(answer.body)
+    except ApiError as error:
+        return error
+
+
+def _delete_request(
+    kind: type[Object] | Kind,
+    namespace: str,
+    name: str,
+    uid: str,
+    *,
+    resource_version: str = "",
+    grace_period_seconds: int | None = None,
+    propagation: str = "",
+    dry_run: bool = False,
+) -> Request:
+    body = delete_options(
+        uid=uid,
+        resource_version=resource_version,
+        grace_period_seconds=grace_period_seconds,
+        propagation=propagation,
+        dry_run=dry_run,
+    )
+    if not name:
+        raise ValueError(f"deleting {kind_of(kind).name} without a name would delete all of them")
+    headers = _JSON_BODY_HEADERS if body else _JSON_HEADERS
+    return Request("DELETE", kind_of(kind).path(namespace, name), headers=headers, body=body)
+
+
+def _patches(
+    kind: Kind, patches: Sequence[Patch], patch_type: PatchType, subresource: str, *, brief: bool
+) -> list[Request]:
+    headers, end = _PATCH_HEADERS[patch_type], f"/{subresource}" if subresource else ""
+    starts: dict[str, str] = {}
+    requests = []
+    for namespace, name, body in patches:
+        start = starts.get(namespace)
+        if start is None:
+            start = starts[namespace] = f"{kind.path(namespace)}/"
+        requests.append(Request("PATCH", f"{start}{name}{end}", {}, headers, encode(body), brief=brief))
+    return requests
 
 
 def _bind_request(binding: Binding) -> Request:

@@ -69,6 +69,14 @@ class Patch(NamedTuple):
     """Bytes are JSON as it is sent."""
 
 
+class Doomed(NamedTuple):
+    """An object to delete, if it still is the one with this uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
 class Created(msgspec.Struct, frozen=True, gc=False):
     """What the server gave to a new object."""
 
@@ -208,9 +216,9 @@ class Cluster(Protocol):
         ...
 
     at_once: int
-    """How many writes `create_all`, `bind_all` and `patch_all` should be given. They begin them in order, wait for all,
-    and say of each what came of it: nothing is raised. Without a network between they cost much less than one by one;
-    with one, nothing is gained by waiting for the slowest."""
+    """How many writes a method ``…_all`` should be given. They begin them in order, wait for all, and say of each what
+    came of it: nothing is raised. Without a network between they cost much less than one by one; with one, nothing is
+    gained by waiting for the slowest."""
 
     async def create_all(
         self, kind: Kind, bodies: Sequence[Mapping[str, Any] | bytes], namespace: str
@@ -231,6 +239,21 @@ class Cluster(Protocol):
         subresource: str = "",
     ) -> Sequence[ApiError | None]:
         """Patch objects of one kind."""
+        ...
+
+    async def change_all(
+        self,
+        kind: type[Object] | Kind,
+        patches: Sequence[Patch],
+        *,
+        patch_type: PatchType = PatchType.MERGE,
+        subresource: str = "",
+    ) -> Sequence[Any]:
+        """Patch objects of one kind, and say what they are then."""
+        ...
+
+    async def delete_all(self, kind: type[Object], objects: Sequence[Doomed]) -> Sequence[ApiError | None]:
+        """Delete objects of one kind."""
         ...
 
     async def raw(

@@ -31,7 +31,7 @@ class Change(NamedTuple):
     view: type[Object] | Kind
     namespace: str
     name: str
-    body: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
     patch_type: PatchType = PatchType.MERGE
     subresource: str = ""
 
@@ -42,7 +42,7 @@ class Set(NamedTuple):
     kind: Kind
     namespace: str
     name: str
-    body: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | bytes
     patch_type: PatchType = PatchType.MERGE
     subresource: str = ""
 

@@ -386,10 +386,11 @@ class JobController:
         if record.assumed:
             self._check_assumed(record)
         agenda = record.agenda
+        now = self._clock.monotonic()
         for _ in range(_SYNCS):
-            if not agenda.is_due(self._clock.monotonic()):
+            if not agenda.is_due(now):
                 break
-            agenda.begin(self._clock.monotonic())
+            agenda.begin(now)
             try:
                 yield from self._execute(record, Action.SYNC_JOB, WHOLE_JOB)
             except NameTaken:
@@ -398,10 +399,11 @@ class JobController:
             except BaseException:
                 agenda.dirty = True
                 raise
-            agenda.end(self._clock.monotonic())
+            now = self._clock.monotonic()
+            agenda.end(now)
             if not agenda.dirty or record.requests:
                 break
-        return _again_in(record, self._clock.monotonic())
+        return _again_in(record, now)
 
     def _take_over(self, record: JobRecord, job: Job) -> Plan[None]:
         """Finish what a controller before this one began: pods marked to go, and a restart that was not counted.

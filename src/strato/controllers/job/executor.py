@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from strato.client.cluster import Cluster, Patch
+from strato.client.cluster import Cluster, Doomed, Patch
 from strato.clock import Clock
 from strato.controllers.job.calls import Call, Change, Compute, Create, Delete, Get, Plan, Set, T
 from strato.controllers.parallel import for_each, off_loop
@@ -89,14 +89,14 @@ class Executor:
                 return await cluster.patch_all(
                     first.kind, patches, patch_type=first.patch_type, subresource=first.subresource
                 )
-            case Change(view, namespace, name, body, patch_type, subresource):
-                changed = await cluster.patch(
-                    view, name, namespace, body, patch_type=patch_type, subresource=subresource
+            case Change():
+                patches = [Patch(call.namespace, call.name, call.body) for call in calls]
+                return await cluster.change_all(
+                    first.view, patches, patch_type=first.patch_type, subresource=first.subresource
                 )
-                return [changed]
-            case Delete(view, namespace, name, uid):
-                await cluster.delete(view, name, namespace, uid=uid)
-                return [None]
+            case Delete():
+                doomed = [Doomed(call.namespace, call.name, call.uid) for call in calls]
+                return await cluster.delete_all(first.view, doomed)
             case Get(view, namespace, name):
                 return [await cluster.get(view, name, namespace)]
             case Compute(work):
@@ -110,4 +110,8 @@ def _sort(call: Call, place: int) -> Hashable:
         return call.kind, call.namespace
     if isinstance(call, Set):
         return call.kind, call.patch_type, call.subresource
+    if isinstance(call, Change):
+        return call.view, call.patch_type, call.subresource
+    if isinstance(call, Delete):
+        return call.view
     return place

@@ -5,7 +5,7 @@ Source: volcano-controllers A6, A7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -44,13 +44,14 @@ from strato.controllers.job.states import (
     is_out_of_tries,
     stay,
 )
-from strato.controllers.job.status import Status
+from strato.controllers.job.status import Remembered, Status, Written
 from strato.controllers.job.sync import PodPlan, plan_pods
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import Phase
 from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound, StratoError
 
+_STATUS_PATCH: Final = b'[{"op":"test","path":"/metadata/uid","value":%b},{"op":"add","path":"/status","value":%b}]'
 _BORN: Final = PodGroupStatus(phase=Phase.PENDING)
 
 
@@ -74,6 +75,7 @@ class Planner:
         self._listers = listers
         self._is_busy = is_busy
         self._bodies = Bodies()
+        self._statuses = Remembered()
         self._replicas = Replicas(random, listers.jobs, self._bodies)
 
     def plan(self, record: JobRecord, operation: Operation, action: str, target: Target) -> Plan[None]:
@@ -158,7 +160,8 @@ class Planner:
         new = statuses.with_running_duration(new, job.metadata)
         if full:
             yield from self._delete_group(record)
-        yield from self._write_status(record, new)  # last: who finds it written need not do any of this again
+        # last: who finds it written need not do any of this again
+        yield from self._write_status(record, statuses.written(new))
 
     def _remove_plugin_objects(self, record: JobRecord, job: Job) -> Plan[dict[str, str]]:
         """Remove what plugins made; returns what remains controlled."""
@@ -267,7 +270,8 @@ class Planner:
         if wanted is None or wanted.fits is None:
             return None
         group = self.current_group(record)
-        return group if group is not None and group.spec == wanted.fits else None
+        same = group is not None and (group.spec is wanted.fits or group.spec == wanted.fits)
+        return group if same else None
 
     def _ensure_group(self, record: JobRecord) -> Plan[None]:
         job = _job(record)
@@ -298,10 +302,10 @@ class Planner:
         job = _job(record)
         known = record.group
         if known is not None:
-            meta = known.metadata
-            if meta.key in self._listers.groups or revision_of(self._listers.groups.resource_version) < revision_of(
-                meta.resource_version
-            ):
+            meta, seen = known.metadata, self._listers.groups
+            if (meta.namespace, meta.name) in seen:
+                return known
+            if revision_of(seen.resource_version) < revision_of(meta.resource_version):
                 return known
             record.drop_group(meta.uid)  # it came and went while the watch was away
         for key in (groups.group_key(job), record.key):
@@ -348,7 +352,7 @@ class Planner:
         if outcome is not None:
             new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
             self._metrics.ended(job, outcome.phase)
-        yield from self._write_status(record, new)
+        yield from self._write_status(record, statuses.written(new))
 
     def _sync_pods(self, record: JobRecord, plan: PodPlan, group: PodGroup, *, forwarded: bool) -> Plan[None]:
         job = _job(record)
@@ -401,8 +405,15 @@ class Planner:
                 yield from self._finish(record, outcome)
                 return
             self._metrics.ended(job, outcome.phase)
-        new = statuses.synced(statuses.to_json(job.status), counts, tasks, job.spec.min_available, controlled)
-        yield from self._write_status(record, statuses.stamped(statuses.moved(new, outcome), self._clock.now()))
+        now, minimum = self._clock.now(), job.spec.min_available
+
+        def make() -> Status:
+            new = statuses.synced(statuses.to_json(job.status), counts, tasks, minimum, controlled)
+            return statuses.stamped(statuses.moved(new, outcome), now)
+
+        counted = tuple([(name, tuple(of["phase"].items())) for name, of in tasks.items()])
+        key = counted, counts.terminating, minimum, _held(controlled), outcome, now // 1
+        yield from self._write_status(record, self._statuses.of(key, job.status, make))
 
     def _nothing_to_kill(self, record: JobRecord) -> bool:
         status = _job(record).status
@@ -422,11 +433,16 @@ class Planner:
         """
         job = _job(record)
         controlled = yield from self._remove_plugin_objects(record, job)
-        new = statuses.killed(statuses.to_json(job.status), 0, job.status.version + 1, controlled)
-        new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
-        new["minAvailable"] = job.spec.min_available
+        now, minimum = self._clock.now(), job.spec.min_available
+
+        def make() -> Status:
+            new = statuses.killed(statuses.to_json(job.status), 0, job.status.version + 1, controlled)
+            new = statuses.stamped(statuses.moved(new, outcome), now)
+            return statuses.with_running_duration({**new, "minAvailable": minimum}, job.metadata)
+
         self._metrics.ended(job, outcome.phase)
-        yield from self._write_status(record, statuses.with_running_duration(new, job.metadata), ends=True)
+        key = job.metadata.creation_timestamp, minimum, _held(controlled), outcome, now // 1
+        yield from self._write_status(record, self._statuses.of(key, job.status, make), ends=True)
         yield from self._delete_group(record)
 
     def _may_wait(self, record: JobRecord) -> bool:
@@ -436,7 +452,7 @@ class Planner:
 
     # Shared
 
-    def _write_status(self, record: JobRecord, status: Status, *, ends: bool = False) -> Plan[None]:
+    def _write_status(self, record: JobRecord, new: Written, *, ends: bool = False) -> Plan[None]:
         """Write the status.
 
         What the pods' counters alone say may be written again without harm, should news from before it make us: the
@@ -444,25 +460,22 @@ class Planner:
 
         Args:
             record: The job's.
-            status: What to write.
+            new: What to write.
             ends: Whoever writes it does all that its phase asks for.
         """
         job = _job(record)
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/uid", "value": job.metadata.uid},
-            {"op": "add", "path": "/status", "value": status},
-        ]
         meta = job.metadata
-        before, after = job.status.state.phase, statuses.phase_of(status)
+        body = _STATUS_PATCH % (msgspec.json.encode(meta.uid), new.body)
+        before, after = job.status.state.phase, new.status.state.phase
         may_repeat = after == before or (before == Phase.PENDING and after == Phase.RUNNING)
         is_news = False
         record.moving_to = after
         try:
             if may_repeat:
-                yield from ask(Set(catalog.VCJOB, meta.namespace, meta.name, operations, PatchType.JSON, "status"))
-                record.take_status(job, msgspec.convert(status, JobStatus))
+                yield from ask(Set(catalog.VCJOB, meta.namespace, meta.name, body, PatchType.JSON, "status"))
+                record.take_status(job, new.status)
             else:
-                written = yield from ask(Change(Job, meta.namespace, meta.name, operations, PatchType.JSON, "status"))
+                written = yield from ask(Change(Job, meta.namespace, meta.name, body, PatchType.JSON, "status"))
                 is_news = record.set_job(written)  # whether the watch or the answer tells of the phase first
         finally:
             record.moving_to = None
@@ -500,6 +513,10 @@ def _job(record: JobRecord) -> Job:
     if record.job is None:
         raise JobError(f"job {record.key} was deleted")
     return record.job
+
+
+def _held(controlled: Mapping[str, str]) -> Hashable:
+    return tuple(sorted(controlled.items())) if controlled else ()
 
 
 def _begin_status(record: JobRecord) -> None:

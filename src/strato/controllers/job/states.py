@@ -9,7 +9,7 @@ Source: volcano-controllers A4, A5.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 
@@ -47,16 +47,15 @@ class JobFacts:
     min_available: int
     max_retry: int
     min_success: int | None = None
+    replicas: int = field(init=False)
+    """Pods of all tasks."""
+    task_min_available: int = field(init=False)
+    """Sum of the tasks' own minima; a task without one needs all its replicas."""
 
-    @property
-    def replicas(self) -> int:
-        """Pods of all tasks."""
-        return sum(task.replicas for task in self.tasks)
-
-    @property
-    def task_min_available(self) -> int:
-        """Sum of the tasks' own minima; a task without one needs all its replicas."""
-        return sum(t.replicas if t.min_available is None else t.min_available for t in self.tasks)
+    def __post_init__(self) -> None:
+        minima = [t.replicas if t.min_available is None else t.min_available for t in self.tasks]
+        object.__setattr__(self, "replicas", sum([task.replicas for task in self.tasks]))
+        object.__setattr__(self, "task_min_available", sum(minima))
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True, gc=False):

@@ -8,8 +8,8 @@ Source: volcano-controllers A6.5, A6.6, A7.9; volcano-api 3.2.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,49 @@ from strato.controllers.job.states import Counts, Outcome
 from strato.units import format_duration
 
 Status = dict[str, Any]
-"""``status`` as it is written."""
+"""``status`` as JSON."""
+
+_REMEMBERED: Final = 256
+_encode: Final[Callable[[Status], bytes]] = msgspec.json.Encoder().encode
+_read: Final[Callable[[bytes], JobStatus]] = msgspec.json.Decoder(JobStatus).decode
+
+
+class Written(NamedTuple):
+    """A status to write."""
+
+    body: bytes
+    status: JobStatus
+
+
+def written(status: Status) -> Written:
+    """Return a status as it is sent, and as it will be read."""
+    body = _encode(status)
+    return Written(body, _read(body))
+
+
+class Remembered:
+    """Statuses made lately: of jobs alike that reach the same counters in the same second there is one."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[JobStatus, Written]] = {}
+
+    def of(self, key: Hashable, before: JobStatus, make: Callable[[], Status]) -> Written:
+        """Return the status that follows another one.
+
+        Args:
+            key: All that ``make`` looks at.
+            before: The status that there is.
+            make: Makes what follows.
+        """
+        key = key, before.version, before.retry_count, before.state.last_transition_time
+        found = self._known.get(key)
+        if found is not None and found[0] == before:
+            return found[1]
+        made = written(make())
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[key] = before, made
+        return made
 
 
 def to_json(status: JobStatus) -> Status:
@@ -114,9 +156,3 @@ def with_running_duration(status: Status, meta: ObjectMeta) -> Status:
         return status
     seconds = max(0.0, parse_time(ended) - parse_time(meta.creation_timestamp))
     return {**status, "runningDuration": format_duration(seconds)}
-
-
-def phase_of(status: Status) -> str:
-    """Return the phase, empty when none was ever written."""
-    phase: str = status.get("state", {}).get("phase", "")
-    return phase
