@@ -43,6 +43,8 @@ PHASE_COMPLETED: Final = "Completed"
 
 Counts = list[int]
 """Number of tasks by status number."""
+_BEST_EFFORT: Final = ABSENT + 1
+"""In a role's counts: the pending tasks that request nothing. At `ABSENT` is what makes the sum of the others 0."""
 
 
 class Job:
@@ -55,7 +57,7 @@ class Job:
         phase: The group's phase as last decided here or read.
         tasks: Every task by key; ``pending`` only those in status Pending.
         counts: Number of tasks by status; ``pending_best_effort`` of the pending ones that request nothing.
-        role_counts: Per role (``volcano.sh/task-spec``) the counts and the pending best-effort ones (last entry).
+        role_counts: Per role (``volcano.sh/task-spec``) the counts; the pending best-effort ones are at the end.
         used: Σ requests of tasks that hold resources (allocated statuses and pipelined).
         pending_request: Σ requests of pending tasks.
         min_resources: The group's ``spec.minResources``; None when not given. ``min_columns`` its columns.
@@ -223,7 +225,7 @@ class Job:
     def role_ready(self, role: str) -> int:
         """Return the role's placed tasks plus its pending best-effort ones."""
         counts = self.role_counts.get(role)
-        return 0 if counts is None else self._role(role) + counts[STATUS_COUNT]
+        return 0 if counts is None else self._role(role) + counts[_BEST_EFFORT]
 
     def _role(self, role: str, *, pending: bool = False) -> int:
         c = self.role_counts.get(role)
@@ -265,9 +267,7 @@ class Job:
         if status != ABSENT:
             counts[status] += count
         if self.min_task:
-            for task in tasks:
-                self.count_role(task, old, -1)
-                self.count_role(task, status, 1)
+            self._count_roles(tasks, old, status)
         if self.layout is not None and self.layout.split:
             for task in tasks:
                 if task.sub is not None:
@@ -329,18 +329,18 @@ class Job:
         self.role_counts = {}
         if self.min_task:
             for task in self.tasks.values():
-                self.count_role(task, task.status, 1)
+                self._count_roles((task,), ABSENT, task.status)
 
-    def count_role(self, task: Task, status: int, by: int) -> None:
-        """Add to a role's count of a status; none is kept of the absent."""
-        if status == ABSENT:
-            return
-        counts = self.role_counts.get(task.role)
-        if counts is None:
-            counts = self.role_counts[task.role] = [0] * (STATUS_COUNT + 1)
-        counts[status] += by
-        if status == PENDING and task.cls.best_effort:
-            counts[STATUS_COUNT] += by
+    def _count_roles(self, tasks: Sequence[Task], old: int, status: int) -> None:
+        """Count equal tasks under another status of their roles."""
+        roles, best_effort = self.role_counts, JOB_MOVES[old][status].pending * tasks[0].cls.best_effort
+        for task in tasks:
+            counts = roles.get(task.role)
+            if counts is None:
+                counts = roles[task.role] = [0] * (_BEST_EFFORT + 1)
+            counts[old] -= 1
+            counts[status] += 1
+            counts[_BEST_EFFORT] += best_effort
 
 
 def _named(roles: Mapping[str, Counts]) -> dict[str, Counts]:
