@@ -32,7 +32,7 @@ class LruCache(Generic[K, V]):
     """
 
     def __init__(self, max_bytes: int, size: Callable[[K, V], int]) -> None:
-        self._max_bytes, self._size = max_bytes, size
+        self._max_bytes, self._sparse_bytes, self._size = max_bytes, max_bytes // 2, size
         self._entries: OrderedDict[K, tuple[V, int]] = OrderedDict()
         self.bytes = 0
         """What all entries take."""
@@ -44,11 +44,12 @@ class LruCache(Generic[K, V]):
         return key in self._entries
 
     def get(self, key: K) -> V | None:
-        """Return an entry, the last to be dropped from now on; None when there is none."""
+        """Return an entry, the last to be dropped from now on where the cache is half full; None when there is none."""
         entry = self._entries.get(key)
         if entry is None:
             return None
-        self._entries.move_to_end(key)
+        if self.bytes > self._sparse_bytes:  # until then it will be long before anything is dropped
+            self._entries.move_to_end(key)
         return entry[0]
 
     def put(self, key: K, value: V) -> V:

@@ -117,6 +117,8 @@ def read_json(body: bytes) -> Any:
         BadRequest: It is not JSON, or nested too deeply.
         TooLarge: It is over the limit of bytes or values.
     """
+    if len(body) <= UNCOUNTED_BYTES:
+        return _read_small(body)
     outcome = _outcome(body)
     return outcome.value if outcome is not None else at_once(json_steps(body))
 
@@ -131,17 +133,30 @@ def json_steps(body: bytes) -> Steps[Any]:
         yield None
         _check_size(body, most)
         yield None
+    if most <= (FEW_VALUES if len(body) < LARGE_BYTES else FEW_VALUES // 8):
+        return _read_small(body)
     try:
-        if most > (FEW_VALUES if len(body) < LARGE_BYTES else FEW_VALUES // 8):
-            return (yield from jsonpieces.decoded(body, most_depth=MAX_DEPTH))
-        value = _decode(body)
+        value = yield from jsonpieces.decoded(body, most_depth=MAX_DEPTH)
     except jsonpieces.TooDeep as error:
         raise too_deep() from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise BadRequest(f"the object provided is not valid JSON: {error}") from error
+        raise _no_json(error) from error
+    return value
+
+
+def _read_small(body: bytes) -> Any:
+    """Decode JSON that holds few values."""
+    try:
+        value = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _no_json(error) from error
     if may_be_deep(body):
         check_shape(value)
     return value
+
+
+def _no_json(error: Exception) -> BadRequest:
+    return BadRequest(f"the object provided is not valid JSON: {error}")
 
 
 def _most_values(body: bytes) -> int:
