@@ -104,3 +104,20 @@ def test_plans_are_closed_when_the_executor_is_stopped() -> None:
         assert closed == [True, True]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["set first", "change first"])
+def test_a_set_and_a_change_of_one_kind_in_one_round_are_each_answered_in_its_way(order: tuple[int, int]) -> None:
+    def both() -> Plan[Any]:
+        yield from ask(Create(catalog.CONFIGMAP, "default", settings("a")))
+        patch = {"data": {"b": "d"}}
+        calls = (Set(catalog.CONFIGMAP, "default", "a", patch), Change(catalog.CONFIGMAP, "default", "a", patch))
+        answers = yield [calls[at] for at in order]
+        return dict(zip(order, answers, strict=True))
+
+    async def scenario(world: World) -> None:
+        (answers,) = await Executor(Together(world, 64), world.clock).run([both()])
+        assert answers[0] is None
+        assert answers[1]["data"] == {"a": "b", "b": "d"}
+
+    play(scenario)

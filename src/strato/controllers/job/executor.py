@@ -84,16 +84,10 @@ class Executor:
         match first:
             case Create():
                 return await cluster.create_all(first.kind, [call.body for call in calls], first.namespace)
-            case Set():
-                patches = [Patch(call.namespace, call.name, call.body) for call in calls]
-                return await cluster.patch_all(
-                    first.kind, patches, patch_type=first.patch_type, subresource=first.subresource
-                )
-            case Change():
-                patches = [Patch(call.namespace, call.name, call.body) for call in calls]
-                return await cluster.change_all(
-                    first.view, patches, patch_type=first.patch_type, subresource=first.subresource
-                )
+            case Set(kind, _, _, _, patch_type, subresource):
+                return await cluster.patch_all(kind, _patches(calls), patch_type=patch_type, subresource=subresource)
+            case Change(view, _, _, _, patch_type, subresource):
+                return await cluster.change_all(view, _patches(calls), patch_type=patch_type, subresource=subresource)
             case Delete():
                 doomed = [Doomed(call.namespace, call.name, call.uid) for call in calls]
                 return await cluster.delete_all(first.view, doomed)
@@ -104,14 +98,17 @@ class Executor:
         raise TypeError(f"no call: {first!r}")
 
 
+def _patches(calls: Sequence[Set | Change]) -> list[Patch]:
+    return [Patch(call.namespace, call.name, call.body) for call in calls]
+
+
 def _sort(call: Call, place: int) -> Hashable:
     """Return what calls have in common that may be sent together; of most sorts each goes by itself."""
-    if isinstance(call, Create):
-        return call.kind, call.namespace
-    if isinstance(call, Set):
-        return call.kind, call.patch_type, call.subresource
-    if isinstance(call, Change):
-        return call.view, call.patch_type, call.subresource
-    if isinstance(call, Delete):
-        return call.view
+    match call:
+        case Create(kind, namespace):
+            return Create, kind, namespace
+        case Set(what, _, _, _, patch_type, subresource) | Change(what, _, _, _, patch_type, subresource):
+            return type(call), what, patch_type, subresource
+        case Delete(view):
+            return Delete, view
     return place
