@@ -105,6 +105,15 @@ class Recalled(msgspec.Struct, frozen=True, gc=False):
     """Stands for what the metadata have in common with others of one template."""
 
 
+class Unknown(msgspec.Struct, frozen=True, gc=False):
+    """An object that is looked at as a whole, and what it shall be known by afterwards."""
+
+    inputs: Inputs
+    key: Key
+    stamp: Stamp
+    """Under which it is decided."""
+
+
 class _Text(msgspec.Struct, frozen=True, gc=False):
     """Objects alike whose metadata fit one template."""
 
@@ -130,8 +139,11 @@ class CreateMemo:
     _tried: dict[int, Accepted | None] = field(default_factory=dict)
     """What looked like having a template: once (None), or when which was accepted."""
 
-    def recall(self, request: Request, target: ResourcePath, served: Served) -> Recalled | None:
-        """Return what is known of an object that is sent without options; None: it has to be looked at as a whole."""
+    def recall(self, request: Request, target: ResourcePath, served: Served) -> Recalled | Unknown | None:
+        """Return what is known of an object that is sent without options.
+
+        Otherwise it has to be looked at as a whole, and what is stored then is worth keeping (`learn`) or not (None).
+        """
         body, namespace = request.body, target.namespace
         for text in self._texts.get((served, namespace)) or ():
             if body.startswith(text.before) and body.endswith(text.after):
@@ -142,11 +154,14 @@ class CreateMemo:
                         return recalled
                     break
         sent = self._sent(served, namespace, body)
-        accepted = self._accepted.get(sent[0]) if sent is not None else None
-        if sent is None or accepted is None or accepted.stamp != accepted.inputs.stamp():
+        if sent is None:
             return None
+        unknown, raw = sent
+        accepted = self._accepted.get(unknown.key)
+        if accepted is None or accepted.stamp != unknown.stamp:
+            return unknown
         try:
-            metadata = read_object(sent[1])
+            metadata = read_object(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if not _metadata_is_clean(metadata):
@@ -160,17 +175,9 @@ class CreateMemo:
         look = hash((served, namespace, tuple(metadata), *map(tuple, texts), id(accepted)))
         return Recalled(accepted, metadata, b"", look)
 
-    def stamp(self, served: Served) -> Stamp | None:
-        """Return the stamp that a decision about a new object of a kind is made under; None: it is not kept."""
-        inputs = self._inputs_of(served)
-        return None if inputs is None else inputs.stamp()
-
-    def learn(self, served: Served, namespace: str, sent: bytes, stamp: Stamp, stored: bytes) -> None:
+    def learn(self, unknown: Unknown, stored: bytes) -> None:
         """Keep what was stored of an object; nothing when it is more than what was sent and decided."""
-        inputs, found = self._inputs_of(served), self._sent(served, namespace, sent)
-        if inputs is None or found is None:
-            return
-        key = found[0]
+        inputs, key = unknown.inputs, unknown.key
         if key not in self._accepted and not self._again(key):
             return
         parts = split(stored)
@@ -178,12 +185,12 @@ class CreateMemo:
             return
         rest = read_object(stored)
         del rest["metadata"]
-        first_status = strategy_of(served).first_status if "status" in rest else None
+        first_status = strategy_of(inputs.served).first_status if "status" in rest else None
         if first_status is not None:
             del rest["status"]
         if "conditions" in (rest.get("status") or ()):  # those carry the time of this one
             return
-        self._accepted.put(key, Accepted(inputs, stamp, rest, first_status, parts.members))
+        self._accepted.put(key, Accepted(inputs, unknown.stamp, rest, first_status, parts.members))
 
     def learn_text(self, namespace: str, body: bytes, known: Recalled) -> None:
         """Take note of metadata that were accepted; those that look alike for the second time get a template."""
@@ -210,7 +217,7 @@ class CreateMemo:
         ]
         self._texts.put(place, (text, *others[: _TEMPLATES_MAX - 1]))
 
-    def _sent(self, served: Served, namespace: str, body: bytes) -> tuple[Key, msgspec.Raw] | None:
+    def _sent(self, served: Served, namespace: str, body: bytes) -> tuple[Unknown, msgspec.Raw] | None:
         """Return what an object is known by, and its metadata; None where it is not written as clients write."""
         inputs = self._inputs_of(served)
         if inputs is None:
@@ -224,7 +231,8 @@ class CreateMemo:
         if bytes(members["apiVersion"]) != inputs.api_version or bytes(members["kind"]) != inputs.name:
             return None
         status = bytes(members["status"]) if "status" in members else b""
-        return (served, namespace, bytes(members["spec"]), status), members["metadata"]
+        key = (served, namespace, bytes(members["spec"]), status)
+        return Unknown(inputs, key, inputs.stamp()), members["metadata"]
 
     def _again(self, key: Key) -> bool:
         """Whether such an object was seen before."""

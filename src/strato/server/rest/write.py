@@ -34,7 +34,7 @@ from strato.server.registry import Served
 from strato.server.rest import memberpatch, quotas, storing
 from strato.server.rest.create import Creation, Draft
 from strato.server.rest.longwork import Changed, answered
-from strato.server.rest.memo import CreateMemo
+from strato.server.rest.memo import CreateMemo, Recalled, Unknown
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
@@ -60,28 +60,28 @@ class Writer:
 
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Create an object and answer it."""
-        counts = not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace)
-        memo = self._memo if not counts and self._may_recall(request, served) else None
-        known = memo.recall(request, target, served) if memo is not None else None
-        if memo is None or known is None:
-            begin = partial(self._creating, request, target, served, memo)
+        counts = self._looks_at_many(request, target, served)
+        known = None
+        if not counts and self._may_recall(request, served):
+            known = self._memo.recall(request, target, served)
+        if not isinstance(known, Recalled):
+            begin = partial(self._creating, request, target, served, known)
             return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
         obj = {**known.accepted.rest, "metadata": known.metadata}
         response = self._creation.of_known(Draft(request, target, served, obj, [], known))
         if not known.begin:
-            memo.learn_text(target.namespace, request.body, known)
+            self._memo.learn_text(target.namespace, request.body, known)
         return response
 
     def _creating(
-        self, request: Request, target: ResourcePath, served: Served, memo: CreateMemo | None
+        self, request: Request, target: ResourcePath, served: Served, unknown: Unknown | None
     ) -> Steps[Response]:
-        """Create an object of which nothing is known; ``memo`` is there when others like it shall be known."""
-        stamp = memo.stamp(served) if memo is not None else None
+        """Create an object of which nothing is known; ``unknown`` is there when others like it shall be."""
         obj, warnings = yield lambda: self._read(request, served, "CreateOptions")
         draft = Draft(request, target, served, obj, warnings)
         response = yield from self._creation.of_unknown(draft)
-        if memo is not None and stamp is not None and not draft.warnings:
-            memo.learn(served, target.namespace, request.body, stamp, draft.body)
+        if unknown is not None and not draft.warnings:
+            self._memo.learn(unknown, draft.body)
         return response
 
     def _may_recall(self, request: Request, served: Served) -> bool:
@@ -105,7 +105,7 @@ class Writer:
             target.name,
             body,
             lambda: self._updating(request, target, served),
-            looks_at_many=not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace),
+            looks_at_many=self._looks_at_many(request, target, served),
         )
 
     def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
@@ -113,13 +113,7 @@ class Writer:
         obj, warnings = yield lambda: self._read(request, served, "UpdateOptions")
         objects.check_namespace(kind, obj, target.namespace)
         warnings += objects.unique_owners(obj["metadata"])
-        name = obj["metadata"].get("name")
-        if not name:
-            raise BadRequest(
-                f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-            )
-        if name != target.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+        _check_name(obj, target)
         strategy = strategy_of(served)
         stored = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
         if stored is None:
@@ -169,20 +163,14 @@ class Writer:
             target.name,
             body,
             lambda: self._patching(request, target, served, media),
-            looks_at_many=not request.ahead and quotas.looks_at_many(self._state, kind, target.namespace),
+            looks_at_many=self._looks_at_many(request, target, served),
         )
 
     def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
         kind = served.kind
         body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
         obj, old, warnings = yield lambda: self._patched(request, target, served, media, body)
-        name = obj["metadata"].get("name")
-        if not name:
-            raise BadRequest(
-                f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
-            )
-        if name != target.name:
-            raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+        _check_name(obj, target)
         stored = yield from self._replace(request, target, served, obj, old, warnings, body)
         return storing.answer(self._state, request, kind, stored, warnings)
 
@@ -301,11 +289,26 @@ class Writer:
         obj = objects.check_type(served, obj)
         return obj, [*repeated, *self._check_fields(request, served, obj)]
 
+    def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
+        """Tell whether many objects are counted for a write of somebody who takes turns."""
+        return not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace)
+
     def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
         mode = request.param("fieldValidation") or "Warn"
         if status is not None:
             return objects.check_fields(served.status or served, status, mode)
         return objects.check_fields(served, obj, mode)
+
+
+def _check_name(obj: Json, target: ResourcePath) -> None:
+    """Refuse an object that is not the one of the path."""
+    name = obj["metadata"].get("name")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        )
+    if name != target.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
 
 
 def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
