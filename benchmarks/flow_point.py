@@ -22,13 +22,13 @@ from pathlib import Path
 
 import numpy as np
 
-from strato.flow import certificate
-from strato.flow.graph import FlowScheduler
-from strato.flow.models.cpu import CpuMemory
-from strato.flow.network import Network
-from strato.flow.solver import Kernel, Solver
-from strato.flow.synthetic import Shape, Synthetic, quincy_network
-from strato.flow.world import Machine, Task, Vector, World
+from strato.mincost import certificate
+from strato.mincost.graph import FlowScheduler
+from strato.mincost.models.cpu import CpuMemory
+from strato.mincost.network import Network
+from strato.mincost.solver import Kernel, Solver
+from strato.mincost.synthetic import Shape, Synthetic, quincy_network
+from strato.mincost.world import Machine, Task, Vector, World
 
 TASKS_PER_MACHINE = 12
 ROUNDS = {100: 7, 1000: 15}

@@ -6,9 +6,9 @@ import random
 import re
 from pathlib import Path
 
-from strato.flow.graph import FlowScheduler
-from strato.flow.models import load
-from strato.flow.world import Machine, Task, Vector, World
+from strato.mincost.graph import FlowScheduler
+from strato.mincost.models import load
+from strato.mincost.world import Machine, Task, Vector, World
 from strato.scheduler.config import parse_config
 
 DOC = (Path(__file__).parents[2] / "docs" / "cost-models.md").read_text()

@@ -1,7 +1,7 @@
 """Poseidon's own Go client at ``strato flow serve``: ``poseidon/main.go`` says what it does.
 
 The module is what Poseidon published last (2019). Where it cannot be had the test is skipped; the same calls stand in
-`tests/flow/test_service.py`, with a client of Python's.
+`tests/mincost/test_service.py`, with a client of Python's.
 """
 
 from __future__ import annotations

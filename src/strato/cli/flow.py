@@ -12,8 +12,8 @@ from strato.clock import SystemClock
 from strato.errors import UsageError
 
 if TYPE_CHECKING:
-    from strato.flow.graph import FlowScheduler
-    from strato.flow.simulate import Event, Measures
+    from strato.mincost.graph import FlowScheduler
+    from strato.mincost.simulate import Event, Measures
 
 _KERNELS = ("race", "paths", "simplex", "scaling")
 
@@ -32,11 +32,11 @@ def serve(listen: str, model: str, preemption: bool) -> None:
     import asyncio
 
     from strato.cli.serving import configure_logging, make_random, stop_on_signals
-    from strato.flow.graph import FlowScheduler, warm_up
-    from strato.flow.models import load
-    from strato.flow.service.scheduler import Service
-    from strato.flow.service.server import start
-    from strato.flow.world import World
+    from strato.mincost.graph import FlowScheduler, warm_up
+    from strato.mincost.models import load
+    from strato.mincost.service.scheduler import Service
+    from strato.mincost.service.server import start
+    from strato.mincost.world import World
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
@@ -65,8 +65,8 @@ def serve(listen: str, model: str, preemption: bool) -> None:
 @click.option("--check", is_flag=True, help="Prove the answer optimal before printing it.")
 def solve(file: Path, kernel: str, check: bool) -> None:
     """Solve FILE, a minimum-cost-flow problem in DIMACS format, and print its solution."""
-    from strato.flow.solvefile import solve_file
-    from strato.flow.solver import Kernel, Solver
+    from strato.mincost.solvefile import solve_file
+    from strato.mincost.solver import Kernel, Solver
 
     solver = Solver(None if kernel == "race" else (Kernel(kernel),), check=check)
     for line in solve_file(file, solver):
@@ -107,9 +107,9 @@ def simulate(
     """Replay TRACE, a folder in the Google cluster trace's format, or a drawn load of batch jobs that read files."""
     import copy
 
-    from strato.flow.models import load
-    from strato.flow.simulate import read_trace, replay
-    from strato.flow.workload import Load, draw
+    from strato.mincost.models import load
+    from strato.mincost.simulate import read_trace, replay
+    from strato.mincost.workload import Load, draw
 
     if speed_up <= 0:
         raise UsageError(f"--speed-up {speed_up:g} is not above 0")
@@ -135,9 +135,9 @@ def simulate(
 def _engine(name: str, model: type, *, preemption: bool, seed: int) -> FlowScheduler:
     import random
 
-    from strato.flow.graph import FlowScheduler
-    from strato.flow.greedy import Greedy
-    from strato.flow.world import World
+    from strato.mincost.graph import FlowScheduler
+    from strato.mincost.greedy import Greedy
+    from strato.mincost.world import World
 
     world, rng = World(preemption=preemption), random.Random(seed)
     if name in ("random", "spread") and name != model.name:  # type: ignore[attr-defined] # a cost model's name

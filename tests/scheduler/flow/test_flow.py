@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ortools.graph.python import min_cost_flow
 
-from strato.flow.kernels import paths, scaling
+from strato.mincost.kernels import paths, scaling
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
 from strato.scheduler.flow.kernels import trim

@@ -11,8 +11,8 @@ def load() -> None:
     """Load the kernels, or compile them. Imports what it needs only now."""
     import numpy as np
 
-    from strato.flow.network import Network
-    from strato.flow.solver import Kernel, Solver
+    from strato.mincost.network import Network
+    from strato.mincost.solver import Kernel, Solver
     from strato.scheduler.cache.resources import Dimensions
     from strato.scheduler.flow.kernels import trim
 

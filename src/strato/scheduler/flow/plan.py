@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.flow.network import Network
-from strato.flow.solver import Kernel, Outcome, Solver
+from strato.mincost.network import Network
+from strato.mincost.solver import Kernel, Outcome, Solver
 from strato.scheduler.flow.kernels import trim
 
 Int64s = npt.NDArray[np.int64]

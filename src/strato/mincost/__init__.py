@@ -1,0 +1,33 @@
+"""Scheduling as minimum-cost flow: the best placement of all tasks together, re-solved after each change.
+
+Belongs here: the network, its solvers, the graph manager, cost models, and the service and replay around
+them. Does not: anything of Kubernetes; tasks and machines are plain data (`world`). Bottom up:
+
+- `network`, `certificate`, `dimacs`, `merge`: problems, proofs, files, smaller equal problems
+- `kernels`, `solver`: three compiled algorithms over one array layout, and the race between them
+- `world`, `models`, `stats`: what is known, and the prices policies put on it
+- `graph`, `decide`, `gangs`: events in, decisions out
+- `service`, `simulate`, `synthetic`: Firmament's gRPC protocol, trace replay, seeded instances
+"""
+
+from strato.mincost.graph import Delta, DeltaType, FlowScheduler, Round
+from strato.mincost.network import Network, NetworkError
+from strato.mincost.solver import Kernel, Outcome, Solution, Solver
+from strato.mincost.world import Machine, Task, Vector, World
+
+__all__ = [
+    "Delta",
+    "DeltaType",
+    "FlowScheduler",
+    "Kernel",
+    "Machine",
+    "Network",
+    "NetworkError",
+    "Outcome",
+    "Round",
+    "Solution",
+    "Solver",
+    "Task",
+    "Vector",
+    "World",
+]

@@ -1,0 +1,534 @@
+"""The graph manager: turns events into network edits, rounds into decisions.
+
+Events (tasks and machines coming, going, failing) change the `World` and mark what has to be re-priced.
+A round reconciles the rows of what is marked with what the cost model lists now (arcs that are equal
+stay, flow included), solves warm, and reads the decisions off the flow.
+
+Preemption off: a placed task leaves the network and its machine's arc to the sink loses a slot; this is
+the pinned arc with lower bound 1 of the original with the constant taken out. Preemption on: it stays, with
+a RUNNING arc to its machine and the price of eviction on its waiting arc.
+
+Equal tasks are one node (`groups`). PUs of a machine are one node, too; a machine's arcs to the sink carry the PUs'
+slots, level by level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from graphlib import CycleError, TopologicalSorter
+from random import Random
+
+import numpy as np
+
+from strato.errors import Problem
+from strato.mincost import gangs, rules
+from strato.mincost.answers import Answers
+from strato.mincost.decide import assign
+from strato.mincost.groups import NOWHERE, Groups
+from strato.mincost.models.base import CostModel
+from strato.mincost.models.trivial import Trivial
+from strato.mincost.network import Int64s, Network, NetworkError
+from strato.mincost.solver import Kernel, Outcome, Solution, Solver
+from strato.mincost.stats import FinalReport
+from strato.mincost.world import Machine, Task, Vector, World
+
+PURGE_ROUNDS = 10
+"""Rounds after which classes no task leads to any more are dropped."""
+
+
+class DeltaType(IntEnum):
+    """What happens to a task (numbers of the wire protocol)."""
+
+    NOOP = 0
+    PLACE = 1
+    PREEMPT = 2
+    MIGRATE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """One decision. `machine` is where the task goes; for PREEMPT, where it leaves."""
+
+    type: DeltaType
+    task: int
+    machine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What a round decided.
+
+    Attributes:
+        deltas: Decisions, evictions first.
+        unscheduled: Tasks that wait on.
+        solution: The solver's answer (of the last re-solve).
+        changed_arcs: Arcs the reconcile added, removed or re-priced.
+    """
+
+    deltas: tuple[Delta, ...]
+    unscheduled: tuple[int, ...]
+    solution: Solution
+    changed_arcs: int
+
+
+class FlowScheduler:
+    """Schedules tasks on machines by minimum-cost flow.
+
+    Args:
+        world: Tasks and machines (empty at first; change it through this object only).
+        model: The policy.
+        solver: Solves each round.
+        refresh_seconds: How often all tasks are re-priced for the time that passed.
+        check_vectors: Defer placements whose requests exceed the machine in any dimension.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        model: CostModel,
+        solver: Solver | None = None,
+        *,
+        refresh_seconds: float = 10.0,
+        check_vectors: bool = False,
+    ) -> None:
+        self.world, self.model = world, model
+        self.network = Network()
+        self._answers = Answers(model)
+        self._solver = solver or Solver()
+        self._refresh_seconds, self._check_vectors = refresh_seconds, check_vectors
+        self._refreshed = float("-inf")
+        self._rounds = 0
+        self._sink = int(self.network.add_nodes(1)[0])
+        self._tasks = Groups(self.network)
+        self._job_node: dict[str, int] = {}
+        self._job_size: dict[str, int] = {}
+        self._class_node: dict[int, int] = {}
+        self._machine_node: dict[int, int] = {}
+        self._dirty: dict[int, None] = {}
+        """Tasks to ask the model about, those that came first first."""
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def add_machine(self, machine: Machine) -> None:
+        """A machine joins, empty.
+
+        Raises:
+            NetworkError: It is there already.
+        """
+        index = self.world.add_machine(machine)
+        self._machine_node[index] = int(self.network.add_nodes(1)[0])
+        self.model.add_machine(index, self._at(index))
+        self._dirty.update(dict.fromkeys(self._tasks))
+
+    def update_machine(self, name: str) -> None:
+        """Say that a machine's labels, rack, taints or size were changed in the `World`.
+
+        Models that keep what they learned of a machine by where it stands see it leave and join.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        machine, index = self.world.machine(name), self.world.machine_index[name]
+        self.model.remove_machine(index, machine)
+        self.model.add_machine(index, machine)
+        self._dirty.update(dict.fromkeys(self._tasks))
+
+    def remove_machine(self, name: str, *, fail_tasks: bool = False) -> tuple[int, ...]:
+        """A machine leaves; its tasks wait again, or are removed with `fail_tasks`. Return them.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        machine = self.world.machine(name)
+        index = self.world.machine_index[name]
+        tasks = tuple(machine.tasks)
+        for task in tasks:
+            self.evict(task, self._refreshed if self._refreshed > 0 else 0.0)
+        self.network.remove_nodes([self._machine_node.pop(index)])
+        self.world.machines[index] = None
+        del self.world.machine_index[name]
+        self.model.remove_machine(index, machine)
+        if fail_tasks:
+            for task in tasks:
+                self.remove(task)
+        self._dirty.update(dict.fromkeys(self._tasks))
+        return tasks
+
+    def submit(self, task: Task, now: float) -> None:
+        """A task arrives and waits.
+
+        Raises:
+            NetworkError: Its number is in use.
+        """
+        if task.id in self.world.tasks:
+            raise NetworkError([Problem(f"task {task.id}", "was submitted already")])
+        task.machine, task.submitted, task.waiting_since = None, now, now
+        self.world.tasks[task.id] = task
+        self.model.add_task(task)
+        self._enter(task)
+
+    def complete(self, task_id: int, now: float) -> Task:
+        """A task ends, well or not; its slot is free from now on. Return it.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        if task.machine is not None:
+            task.ran = task.run_seconds(now)
+            self.model.statistics.add_report(task.binary, FinalReport(task.ran))
+        return self.remove(task_id)
+
+    def remove(self, task_id: int) -> Task:
+        """Forget a task in whatever state it is.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        self._leave_machine(task)
+        self._leave(task)
+        del self.world.tasks[task_id]
+        self.model.remove_task(task)
+        return task
+
+    def place(self, task_id: int, machine: str, now: float) -> None:
+        """Record that a task runs on a machine (a decision carried out, or found at start).
+
+        Raises:
+            NetworkError: The task or the machine is unknown.
+        """
+        task, host = self._task(task_id), self.world.machine(machine)
+        task.waited = task.waiting_seconds(now)
+        self._leave_machine(task)
+        task.machine, task.started = machine, now
+        host.tasks[task_id] = task
+        host.used = host.used + task.request
+        if self.world.preemption:
+            self._dirty[task_id] = None
+        else:
+            self._leave(task)
+
+    def evict(self, task_id: int, now: float) -> None:
+        """Record that a running task waits again.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        if task.machine is None:
+            return
+        task.ran = task.run_seconds(now)
+        self._leave_machine(task)
+        task.waiting_since = now
+        self._enter(task)
+
+    def change_request(self, task_id: int, request: Vector) -> None:
+        """Replace a task's request; a running task's machine is charged the difference.
+
+        Raises:
+            NetworkError: It is unknown.
+        """
+        task = self._task(task_id)
+        if task.machine is not None:
+            host = self.world.machine(task.machine)
+            host.used = host.used - task.request + request
+        task.request = request
+        self.reprice([task_id])
+
+    def reprice(self, task_ids: Iterable[int]) -> None:
+        """Ask the model anew for these tasks in the next round."""
+        self._dirty.update((task, None) for task in task_ids if task in self._tasks)
+
+    # -- a round -----------------------------------------------------------------------------------
+
+    def round(self, now: float, *, apply: bool = True) -> Round:
+        """Find the best placement for what is known now.
+
+        Args:
+            now: Seconds; waiting and running times are counted up to it.
+            apply: Carry the decisions out in the `World`; False leaves that to `place` and `evict`.
+        """
+        if now - self._refreshed >= self._refresh_seconds:
+            self._dirty.update(dict.fromkeys(self._tasks))
+            self._refreshed = now
+        self._rounds += 1
+        changed = self.refresh(now)
+        if self._rounds % PURGE_ROUNDS == 0:
+            self.purge_classes()
+        solution, targets = self._solve_and_read()
+        dropped: set[int] = set()
+        while True:
+            late = self._overflow(targets)
+            late |= gangs.short_of_minimum(self.world, targets)
+            late -= dropped
+            if not late:
+                break
+            dropped |= late
+            self._hold_back(late, now)
+            solution, targets = self._solve_and_read()
+        self._dirty.update(dict.fromkeys(sorted(dropped)))
+        found = self._deltas(targets)
+        unscheduled = tuple(t for t in self._tasks if t not in targets)
+        if apply:
+            self.apply(found, now)
+        return Round(found, unscheduled, solution, changed)
+
+    def apply(self, deltas: Sequence[Delta], now: float) -> tuple[Delta, ...]:
+        """Carry decisions out; those that events made void are passed over. Return what was done."""
+        done = []
+        for delta in deltas:
+            if delta.task not in self.world.tasks or delta.machine not in self.world.machine_index:
+                continue
+            if delta.type is DeltaType.PREEMPT:
+                self.evict(delta.task, now)
+            elif delta.type is not DeltaType.NOOP:
+                self.place(delta.task, delta.machine, now)
+            done.append(delta)
+        return tuple(done)
+
+    def refresh(self, now: float) -> int:
+        """Reconcile the network with what the model lists now; return the number of arcs changed."""
+        dirty = list(self._dirty)
+        changed = self._refresh_tasks([self.world.tasks[task] for task in dirty if task in self._tasks], now)
+        changed += self._refresh_classes()
+        changed += self._refresh_machines()
+        changed += self._refresh_jobs()
+        self.network.set_supply([self._sink], -len(self._tasks))
+        self._dirty.clear()  # only now: after a refused price everything is asked again
+        return changed
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _refresh_tasks(self, tasks: list[Task], now: float) -> int:
+        none = np.zeros(0, np.int64)
+        if not tasks:
+            return self._tasks.settle((), none, none, none, none)
+        found = self._answers.arcs(self.model.task_arcs, len(tasks), tasks, now)
+        homes, head = self._homes_of(tasks), self._nodes_of(found.target)
+        kept = (head >= 0) & (head != homes[found.row])
+        price = self._answers.prices(self.model.task_to_unscheduled, len(tasks), tasks, now)
+        return self._settle(tasks, homes, (found.row[kept], head[kept], found.cost[kept]), price, now)
+
+    def _settle(
+        self, tasks: Sequence[Task], homes: Int64s, arcs: tuple[Int64s, Int64s, Int64s], price: Int64s, now: float
+    ) -> int:
+        """Give tasks arcs (row, head, cost), and those to wait and to stay; `price` is that of waiting."""
+        hosts = np.flatnonzero(homes >= 0)
+        stay: Int64s = np.zeros(0, np.int64)
+        if len(hosts):
+            runners = [tasks[i] for i in hosts.tolist()]
+            price = price.copy()
+            price[hosts] = self._answers.prices(self.model.preemption, len(runners), runners, now)
+            stay = self._answers.prices(self.model.continuation, len(runners), runners, now)
+        jobs = np.array([self._job_node[t.job] for t in tasks], np.int64)
+        row = np.concatenate([arcs[0], hosts, np.arange(len(tasks))])
+        head = np.concatenate([arcs[1], homes[hosts], jobs])
+        cost = np.concatenate([arcs[2], stay, price])
+        self._check_costs(cost, lambda arc: f"task {tasks[row[arc]].id}")
+        return self._tasks.settle([t.id for t in tasks], homes, row, head, cost)
+
+    def _homes_of(self, tasks: Sequence[Task]) -> Int64s:
+        """Return the node of the machine each task runs on."""
+        index, node = self.world.machine_index, self._machine_node
+        return np.array([NOWHERE if t.machine is None else node[index[t.machine]] for t in tasks], np.int64)
+
+    def _refresh_classes(self) -> int:
+        """Re-price classes that tasks reach, and the classes those reach.
+
+        Raises:
+            NetworkError: Classes lead in a circle; flow in it would belong to no task.
+        """
+        changed = 0
+        leads: dict[int, set[int]] = {}
+        fresh = list(self._class_node)
+        seen: set[int] = set()
+        demand = len(self._tasks)
+        while fresh:
+            seen.update(fresh)
+            nodes = np.array([self._class_node[c] for c in fresh], np.int64)
+            reach = self.network.demand_on(nodes, demand)
+            found = self._answers.arcs(self.model.class_arcs, len(fresh), fresh, reach)
+            for arc in np.flatnonzero(found.target < 0).tolist():
+                leads.setdefault(fresh[found.row[arc]], set()).add(int(found.target[arc]))
+            head = self._nodes_of(found.target)
+            known = head >= 0
+            changed += self._write(nodes, found.row[known], head[known], found.cost[known], found.capacity[known])
+            fresh = [c for c in self._class_node if c not in seen]
+        self._check_no_circle(leads)
+        return changed
+
+    def _check_no_circle(self, leads: Mapping[int, Iterable[int]]) -> None:
+        try:
+            TopologicalSorter(leads).prepare()
+        except CycleError as error:
+            circle = " -> ".join(repr(self.world.class_key(number)) for number in reversed(error.args[1]))
+            where = f"cost model {self.model.name}"
+            raise NetworkError([Problem(where, f"leads classes in a circle: {circle}")]) from None
+
+    def purge_classes(self) -> int:
+        """Drop classes no arc leads to any more; return how many."""
+        first = self.network.arrays.first_in
+        idle = [c for c, node in self._class_node.items() if first[node] < 0]
+        self.network.remove_nodes([self._class_node.pop(c) for c in idle])
+        return len(idle)
+
+    def _refresh_machines(self) -> int:
+        indices = list(self._machine_node)
+        found = self._answers.arcs(self.model.machine_to_sink, len(indices), indices)
+        nodes = np.array([self._machine_node[i] for i in indices], np.int64)
+        return self._write(nodes, found.row, np.full(len(found.row), self._sink), found.cost, found.capacity)
+
+    def _refresh_jobs(self) -> int:
+        jobs = list(self._job_node)
+        idle = [job for job in jobs if not self._job_size.get(job)]
+        self.network.remove_nodes([self._job_node.pop(job) for job in idle])
+        jobs = list(self._job_node)
+        nodes = np.array([self._job_node[job] for job in jobs], np.int64)
+        size = np.array([self._job_size[job] for job in jobs], np.int64)
+        cost = self._answers.prices(self.model.unscheduled_to_sink, len(jobs), jobs)
+        return self._write(nodes, np.arange(len(jobs)), np.full(len(jobs), self._sink), cost, size)
+
+    def _write(self, nodes: Int64s, row: Int64s, head: Int64s, cost: Int64s, capacity: Int64s) -> int:
+        if len(nodes) == 0:
+            return 0
+        self._check_costs(cost, lambda arc: self._called(int(nodes[row[arc]])))
+        order = np.argsort(row, kind="stable")
+        offsets = np.zeros(len(nodes) + 1, np.int64)
+        np.cumsum(np.bincount(row, minlength=len(nodes)), out=offsets[1:])
+        return self.network.set_rows(nodes, offsets, head[order], cost[order], capacity[order])
+
+    def _check_costs(self, cost: Int64s, whose: Callable[[int], str]) -> None:
+        """Refuse prices that sums along a path could not hold; `whose` names the tail of an arc."""
+        if len(cost) and (int(cost.max()) >= 1 << 40 or int(cost.min()) <= -(1 << 40)):
+            worst = int(np.argmax(np.abs(cost.astype(np.float64))))
+            where = f"cost model {self.model.name}: {whose(worst)}"
+            raise NetworkError([Problem(where, f"has an arc of cost {int(cost[worst])}, beyond ±2^40")])
+
+    def _called(self, node: int) -> str:
+        """Name what a node stands for, for messages."""
+        job = next((name for name, number in self._job_node.items() if number == node), None)
+        if job is not None:
+            return f"job {job}"
+        machine = next((i for i, number in self._machine_node.items() if number == node), None)
+        if machine is not None:
+            return f"machine {self._at(machine).id!r}"
+        target = next((c for c, number in self._class_node.items() if number == node), None)
+        return f"class {self.world.class_key(target)!r}" if target is not None else f"node {node}"
+
+    def _nodes_of(self, targets: Int64s) -> Int64s:
+        """Translate arc targets into nodes; new classes get one, machines that left become −1."""
+        unique, inverse = np.unique(targets, return_inverse=True)
+        nodes = np.empty(len(unique), np.int64)
+        for i, target in enumerate(unique.tolist()):
+            if target >= 0:
+                nodes[i] = self._machine_node.get(target, -1)
+            else:
+                if target not in self._class_node:
+                    self._class_node[target] = int(self.network.add_nodes(1)[0])
+                nodes[i] = self._class_node[target]
+        return nodes[inverse]
+
+    def _solve_and_read(self) -> tuple[Solution, dict[int, str]]:
+        solution = self._solver.solve(self.network)
+        if solution.outcome is not Outcome.OPTIMAL:
+            raise NetworkError([Problem("round", f"is {solution.outcome.value}; no decision was made")])
+        hosts = self._machine_node
+        tasks, nodes, homes = self._tasks.units()
+        index_at = np.full(self.network.node_count, -1, np.int64)
+        index_at[np.fromiter(hosts.values(), np.int64, len(hosts))] = np.fromiter(hosts, np.int64, len(hosts))
+        ends = assign(self.network, nodes, homes, index_at >= 0)
+        placed = np.flatnonzero(ends >= 0)
+        indices = index_at[ends[placed]].tolist()
+        return solution, {tasks[i]: self._at(at).id for i, at in zip(placed.tolist(), indices, strict=True)}
+
+    def _deltas(self, targets: dict[int, str]) -> tuple[Delta, ...]:
+        evictions, moves, places = [], [], []
+        for task_id in self._tasks if self.world.preemption else targets:
+            old, new = self.world.tasks[task_id].machine, targets.get(task_id)
+            if old is not None and new is None:
+                evictions.append(Delta(DeltaType.PREEMPT, task_id, old))
+            elif new is not None and old is None:
+                places.append(Delta(DeltaType.PLACE, task_id, new))
+            elif new is not None and old != new:
+                moves.append(Delta(DeltaType.MIGRATE, task_id, new))
+        return (*evictions, *moves, *places)
+
+    def _overflow(self, targets: dict[int, str]) -> set[int]:
+        """Find new placements that break a rule about neighbours, or exceed a machine by the real requests."""
+        room: dict[str, Vector] = {}
+        late = set()
+        fresh = [self.world.tasks[t] for t, name in targets.items() if self.world.tasks[t].machine != name]
+        if self._check_vectors and self.world.preemption:
+            for task in map(self.world.tasks.__getitem__, self._tasks):
+                if task.machine is not None and targets.get(task.id) != task.machine:  # its room is free then
+                    left = room.get(task.machine)
+                    room[task.machine] = (
+                        self.world.machine(task.machine).available if left is None else left
+                    ) + task.request
+        arrivals = rules.Arrivals(self.world, fresh)
+        for task in sorted(fresh, key=lambda task: -task.priority):
+            name = targets[task.id]
+            machine = self.world.machine(name)
+            if not arrivals.admit(task, machine):
+                late.add(task.id)
+            elif self._check_vectors:
+                left = room.get(name)
+                left = machine.available if left is None else left
+                if task.request.fits(left):
+                    room[name] = left - task.request
+                else:
+                    late.add(task.id)
+        return late
+
+    def _hold_back(self, tasks: set[int], now: float) -> None:
+        """Leave tasks only their waiting arc, so that the next solve gives their place to others; who runs may stay."""
+        held = [self.world.tasks[t] for t in sorted(tasks)]
+        none = np.zeros(0, np.int64)
+        self._settle(held, self._homes_of(held), (none, none, none), np.zeros(len(held), np.int64), now)
+
+    def _enter(self, task: Task) -> None:
+        if task.id not in self._tasks:
+            self._tasks.enter(task.id)
+            if task.job not in self._job_node:
+                self._job_node[task.job] = int(self.network.add_nodes(1)[0])
+            self._job_size[task.job] = self._job_size.get(task.job, 0) + 1
+        self._dirty[task.id] = None
+
+    def _leave(self, task: Task) -> None:
+        if self._tasks.leave(task.id):
+            self._job_size[task.job] -= 1
+
+    def _leave_machine(self, task: Task) -> None:
+        if task.machine is not None:
+            host = self.world.machine(task.machine)
+            host.tasks.pop(task.id, None)
+            host.used = host.used - task.request
+            task.machine = None
+
+    def _task(self, task_id: int) -> Task:
+        task = self.world.tasks.get(task_id)
+        if task is None:
+            raise NetworkError([Problem(f"task {task_id}", "is unknown; it was never submitted or is gone")])
+        return task
+
+    def _at(self, index: int) -> Machine:
+        machine = self.world.machines[index]
+        if machine is None:
+            raise NetworkError([Problem(f"machine index {index}", "was removed")])
+        return machine
+
+
+def warm_up() -> None:
+    """Compile the kernels, or load them: most of a minute on a new machine, so nobody's first request should wait."""
+    for solver in (Solver(), *(Solver((kernel,)) for kernel in Kernel)):
+        world = World()
+        engine = FlowScheduler(world, Trivial(world, Random(0)), solver)
+        for name in ("a", "b"):
+            engine.add_machine(Machine(name, slots=2))
+        for now in range(3):
+            for number in range(3):
+                engine.submit(Task(3 * now + number, "warm-up"), float(now))
+            engine.round(float(now))

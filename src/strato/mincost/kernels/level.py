@@ -1,0 +1,284 @@
+"""Ways that cost nothing: for many units that have to find their way through one price level.
+
+In a full cluster nearly all machines hang together at one price. What is out of balance there has a way at reduced
+cost zero, through many tasks that are indifferent, and each search for one would look at the same tens of thousands
+of arcs. Two trees grow towards each other instead: the *far* one from the root and from all that balances, which is
+kept from unit to unit, and a *near* one from the unit at hand. Neither knows distances, and no potential moves, so that
+any way found may be used at once.
+
+Sending uses arcs up, and what hung by them in the far tree hangs in the air until somebody comes by: then the node at
+the break looks for another neighbour in the tree. What finds none is forgotten. So a way may be missed; who is not
+served here is served by `meeting`, which is exact.
+
+Source: Boykov and Kolmogorov (2004) for the trees that are kept and mended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numba
+import numpy as np
+
+from strato.mincost.kernels import Int
+from strato.mincost.kernels.labels import FAR, Scratch
+from strato.mincost.kernels.meeting import Gates
+from strato.mincost.kernels.ways import go_over, room, step
+
+if TYPE_CHECKING:
+    from strato.mincost.network import Arrays, Int32s, Int64s
+
+_CHUNK = 32
+"""Arcs one tree looks at before the other may have its turn."""
+_MOST = 300_000
+"""Arcs both may look at for one unit; about a tenth of a second."""
+_LONGEST = 4096
+"""Arcs of a way in the far tree."""
+_ORIGIN = FAR
+_READ, _PHASE, _CURSOR, _NUMBER, _WORK, _NODE, _SERVED = 5, 6, 7, 8, 9, 10, 11
+"""Places in `Scratch.size`: nodes taken from the queue, what of the present one comes next, the tree's number, arcs it
+looked at, and those that near trees did."""
+
+
+@numba.njit(cache=True, nogil=True)
+def _begin(s: Scratch, number: Int) -> None:
+    s.size[2] = s.size[_READ] = s.size[_WORK] = s.size[_SERVED] = 0
+    s.size[_NODE], s.size[_NUMBER] = -1, number
+
+
+@numba.njit(cache=True, nogil=True, inline="always")
+def _join(s: Scratch, node: Int, arrival: Int) -> bool:
+    """Take a node into a tree; False if it is there already."""
+    if s.stamp[node] == s.size[_NUMBER] or s.size[2] == len(s.done):
+        return False
+    s.stamp[node], s.arrival[node] = s.size[_NUMBER], arrival
+    s.done[s.size[2]] = node
+    s.size[2] += 1
+    return True
+
+
+@numba.njit(cache=True, nogil=True)
+def plant(g: Arrays, gates: Gates, far: Scratch, excess: Int64s, root: Int, number: Int, outward: bool) -> None:
+    """Begin a far tree at the root and at all that balances: deficits for units that go `outward`, else excess."""
+    _begin(far, number)
+    _join(far, root, _ORIGIN)
+    for node in range(len(excess)):
+        if node != root and (excess[node] < 0 if outward else excess[node] > 0):
+            _join(far, node, _ORIGIN)
+    if not outward:
+        return
+    far.size[_READ] = 1  # what leads to the root is read off the gates, in order of memory
+    potential = g.potential
+    for i in range(len(gates.last)):
+        arc = gates.last[i]
+        tail = g.tail[arc]
+        if g.flow[arc] < g.capacity[arc] and g.cost[arc] + potential[tail] == potential[root]:
+            _join(far, tail, arc)
+    for i in range(len(gates.exits)):
+        arc = gates.exits[i]
+        gate, tail = g.head[arc], g.tail[arc]
+        only = g.row_start[gate]
+        is_open = g.flow[only] < g.capacity[only] and g.cost[only] + potential[gate] == potential[root]
+        if is_open and g.flow[arc] < g.capacity[arc] and g.cost[arc] + potential[tail] == potential[gate]:
+            far.stamp[gate], far.arrival[gate] = number, only
+            _join(far, tail, arc)
+
+
+@numba.njit(cache=True, nogil=True)
+def _grow(g: Arrays, s: Scratch, other: Scratch, forward: bool, meets: Int64s) -> Int:
+    """Look at a few arcs for nodes at the same price; note those in the other tree. Return how many, −1 at the end."""
+    found, looked = 0, np.int64(0)
+    heads, tails, costs, capacities, flows = g.head, g.tail, g.cost, g.capacity, g.flow
+    potential, next_in, joined, number = g.potential, g.next_in, other.stamp, other.size[_NUMBER]
+    while looked < _CHUNK and found == 0:
+        if s.size[_NODE] < 0:
+            if s.size[_READ] == s.size[2]:
+                return -1
+            node = s.done[s.size[_READ]]
+            s.size[_READ] += 1
+            s.size[_NODE], s.size[_PHASE], s.size[_CURSOR] = node, 0, g.row_start[node]
+        node, arc = s.size[_NODE], s.size[_CURSOR]
+        base = potential[node]
+        if s.size[_PHASE] == 0:
+            end = min(g.row_start[node] + g.row_length[node], arc + _CHUNK)
+            looked += end - arc
+            while arc < end:
+                head, arrival = heads[arc], arc if forward else -1 - arc
+                left = capacities[arc] - flows[arc] if forward else flows[arc]
+                if left > 0 and costs[arc] + base == potential[head] and _join(s, head, arrival):
+                    meets[found] = head
+                    found += joined[head] == number
+                arc += 1
+            if arc == g.row_start[node] + g.row_length[node]:
+                s.size[_PHASE], arc = 1, np.int64(g.first_in[node])
+        else:
+            end = looked + _CHUNK
+            while arc >= 0 and looked < end:
+                looked += 1
+                if forward and flows[arc] == 0:
+                    arc = np.int64(-1)
+                    break
+                tail, arrival = tails[arc], -1 - arc if forward else arc
+                left = flows[arc] if forward else capacities[arc] - flows[arc]
+                if left > 0 and costs[arc] + potential[tail] == base and _join(s, tail, arrival):
+                    meets[found] = tail
+                    found += joined[tail] == number
+                arc = np.int64(next_in[arc])
+            if arc < 0:
+                s.size[_NODE] = -1
+        s.size[_CURSOR] = arc
+    s.size[_WORK] += looked
+    return found
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_rooted(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, without: Int, outward: bool) -> bool:
+    """Whether a node's way in the far tree holds, and does not lead through another."""
+    for _ in range(_LONGEST):
+        if node == without or far.stamp[node] != far.size[_NUMBER]:
+            return False
+        arrival = far.arrival[node]
+        if arrival == _ORIGIN:
+            return bool(node == root or (excess[node] < 0 if outward else excess[node] > 0))
+        if room(g, arrival) == 0:
+            return False
+        node = step(g, arrival, not outward)
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _adopt(g: Arrays, far: Scratch, excess: Int64s, root: Int, node: Int, outward: bool) -> bool:
+    """Hang a node of the far tree to another neighbour; False when there is none."""
+    potential, number = g.potential, far.size[_NUMBER]
+    for arc in range(g.row_start[node], g.row_start[node] + g.row_length[node]):
+        head, arrival = np.int64(g.head[arc]), arc if outward else -1 - arc
+        is_near = far.stamp[head] == number and g.cost[arc] + potential[node] == potential[head]
+        if is_near and room(g, arrival) > 0 and _is_rooted(g, far, excess, root, head, node, outward):
+            far.arrival[node] = arrival
+            return True
+    link = np.int64(g.first_in[node])
+    while link >= 0 and not (outward and g.flow[link] == 0):
+        tail, over = np.int64(g.tail[link]), -1 - link if outward else link
+        is_near = far.stamp[tail] == number and g.cost[link] + potential[tail] == potential[node]
+        if is_near and room(g, over) > 0 and _is_rooted(g, far, excess, root, tail, node, outward):
+            far.arrival[node] = over
+            return True
+        link = np.int64(g.next_in[link])
+    return False
+
+
+@numba.njit(cache=True, nogil=True)
+def _mend(g: Arrays, far: Scratch, excess: Int64s, root: Int, meet: Int, way: Int32s, outward: bool) -> Int:
+    """Make a node's way in the far tree hold; write its nodes to `way` and return how many, 0 when it has none."""
+    length, node = 0, np.int64(meet)
+    while length < len(way):
+        arrival = far.arrival[node]
+        if arrival == _ORIGIN and (node == root or (excess[node] < 0 if outward else excess[node] > 0)):
+            way[length] = node
+            return length + 1
+        if arrival != _ORIGIN and room(g, arrival) > 0:
+            after = step(g, arrival, not outward)
+            if far.stamp[after] == far.size[_NUMBER]:
+                way[length] = node
+                length += 1
+                node = after
+                continue
+        while not _adopt(g, far, excess, root, node, outward):
+            far.stamp[node] = 0
+            if length == 0:
+                return 0
+            length -= 1
+            node = np.int64(way[length])
+    return 0
+
+
+@numba.njit(cache=True, nogil=True)
+def _send(
+    g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, origin: Int, way: Int32s, count: Int
+) -> None:
+    """Send what fits from the origin to the last node on the way that is on both, and on along the way."""
+    outward = excess[origin] > 0
+    number = near.size[_NUMBER]
+    node = np.int64(way[0])
+    while True:
+        near.settled[node] = number
+        if node == origin:
+            break
+        node = step(g, near.arrival[node], outward)
+    first = 0
+    for i in range(count):
+        if near.settled[way[i]] == number:
+            first = i
+    end = np.int64(way[count - 1])
+    amount = abs(excess[origin])
+    if end != root:
+        amount = min(amount, abs(excess[end]))
+    for turn in range(2):
+        node = np.int64(way[first])
+        while node != origin:
+            arrival = near.arrival[node]
+            amount = go_over(g, near, arrival, amount, turn)
+            node = step(g, arrival, outward)
+        for i in range(first, count - 1):
+            arrival = far.arrival[way[i]]
+            amount = go_over(g, near, arrival, amount, turn)
+    taken = amount if outward else -amount
+    excess[origin] -= taken
+    excess[end] += taken
+
+
+@numba.njit(cache=True, nogil=True)
+def settle_price(g: Arrays, source: Int) -> None:
+    """Lower the price of a node nothing enters until its cheapest way out costs nothing."""
+    entering = g.first_in[source]
+    if entering >= 0 and g.flow[entering] > 0:
+        return
+    best = FAR
+    for arc in range(g.row_start[source], g.row_start[source] + g.row_length[source]):
+        if g.flow[arc] < g.capacity[arc]:
+            best = min(best, g.cost[arc] + g.potential[source] - g.potential[g.head[arc]])
+    if best < FAR:
+        g.potential[source] -= best
+
+
+@numba.njit(cache=True, nogil=True)
+def serve(g: Arrays, near: Scratch, far: Scratch, excess: Int64s, root: Int, origin: Int, number: Int) -> bool:
+    """Send units from or to a node out of balance by a way that costs nothing; False when none is found.
+
+    Args:
+        g: The network; `flow` is mutated.
+        near: Scratch of the tree from this node.
+        far: Scratch that holds what `plant` began, for this direction and for the potentials as they are.
+        excess: int64 per node, mutated.
+        root: Gives and takes any amount.
+        origin: The node.
+        number: Of the near tree; no node bears it yet.
+    """
+    outward = excess[origin] > 0
+    meets, way = np.empty(2 * _CHUNK, np.int64), np.empty(_LONGEST, np.int32)
+    _begin(near, number)
+    _join(near, origin, _ORIGIN)
+    if far.stamp[origin] == far.size[_NUMBER]:
+        count = _mend(g, far, excess, root, origin, way, outward)
+        if count > 0:
+            _send(g, near, far, excess, root, origin, way, count)
+            return True
+    before, ended, sent = far.size[_WORK], False, False
+    while not sent and near.size[_WORK] + far.size[_WORK] - before < _MOST:
+        if ended or near.size[_WORK] + far.size[_SERVED] <= far.size[_WORK]:
+            found = _grow(g, near, far, outward, meets)
+            if found < 0:
+                break
+        else:
+            found = _grow(g, far, near, not outward, meets)
+            ended = bool(found < 0)
+        for i in range(found):
+            if far.stamp[meets[i]] == far.size[_NUMBER]:
+                count = _mend(g, far, excess, root, meets[i], way, outward)
+                if count > 0:
+                    _send(g, near, far, excess, root, origin, way, count)
+                    sent = True
+                    break
+    far.size[_SERVED] += near.size[_WORK]
+    near.size[3] += near.size[_WORK] + far.size[_WORK] - before
+    return sent
