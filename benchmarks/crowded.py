@@ -15,8 +15,8 @@ from strato.scheduler.backlog import Backlog
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.model.plan import Plan
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan
 
 _CONFIG = """
 actions: "enqueue, allocate, {action}"

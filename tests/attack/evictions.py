@@ -26,15 +26,15 @@ import numpy as np
 from strato.api.core import Pod
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable
 from strato.scheduler.backlog import Backlog
-from strato.scheduler.cache.ledger import HOLDS_RESOURCES
-from strato.scheduler.cache.tasks import BINDING, PENDING, RELEASING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.evictionrecords import NEEDLESS, EvictionRecords
 from strato.scheduler.evictor import Evictor
+from strato.scheduler.model.ledger import HOLDS_RESOURCES
+from strato.scheduler.model.plan import Bind, Eviction, Plan
+from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING, Task
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Bind, Eviction, Plan
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

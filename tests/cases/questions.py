@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from strato.scheduler import victims
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import Rows
-from strato.scheduler.cache.tasks import ALLOCATED, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework import Evictor, Verdicts
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import ALLOCATED, Task
 from strato.scheduler.placement import Placer
-from strato.scheduler.reporting.reasons import Reason
 from strato.scheduler.scoring import resource_scores
 from strato.scheduler.session import Session
 from strato.scheduler.topology.domains import Search

@@ -18,11 +18,11 @@ import msgspec
 from strato.errors import InvalidInput
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.cache import kinds
-from strato.scheduler.cache.tasks import STATUS_NAMES, Task
 from strato.scheduler.cache.usage import NodeUsage
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
 from strato.scheduler.cycle import decide
+from strato.scheduler.model.tasks import STATUS_NAMES, Task
 from strato.scheduler.placement import Placer
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.reporting.status import close_session, decide_phase

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strato.api.resource import ResourceClaim
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.allocator import allocate
-from strato.scheduler.plan import Plan
+from strato.scheduler.model.plan import Plan
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

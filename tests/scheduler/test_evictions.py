@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from strato.api.core import Pod
-from strato.scheduler.cache.tasks import BOUND, RELEASING, RUNNING, STATUS_NAMES
 from strato.scheduler.cache.world import World
+from strato.scheduler.model.tasks import BOUND, RELEASING, RUNNING, STATUS_NAMES
 from tests.scheduler import worlds
 from tests.scheduler.test_evictionrecords import EVICTING, HIGH
 

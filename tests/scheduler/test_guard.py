@@ -18,7 +18,7 @@ from strato.scheduler.config import Config, PluginOption, parse_config
 from strato.scheduler.contract import WrongAnswer, checked
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework import POINTS, TOGGLES, Plugin, Verdicts
-from strato.scheduler.plan import Plan
+from strato.scheduler.model.plan import Plan
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.statement import Statement
 from tests.scheduler import worlds

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from strato.api.core import PodSpec
 from strato.scheduler import kernels
-from strato.scheduler.cache.ledger import HELD, PROMISED
-from strato.scheduler.cache.nodes import NodeTable
-from strato.scheduler.cache.resources import Dimensions
-from strato.scheduler.cache.tasks import TaskClass
 from strato.scheduler.framework import ResourceTerm
+from strato.scheduler.model.ledger import HELD, PROMISED
+from strato.scheduler.model.nodes import NodeTable
+from strato.scheduler.model.resources import Dimensions
+from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.scoring import resource_scores, term_arrays
 from tests.scheduler.naive import SlowNode, place
 

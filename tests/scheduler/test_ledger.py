@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.cache.ledger import ABSENT, JOB_MOVES, NODE_MOVES, UNCHARGED
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.cache.world import World
+from strato.scheduler.config import parse_config
+from strato.scheduler.cycle import decide
+from strato.scheduler.model.ledger import ABSENT, JOB_MOVES, NODE_MOVES, UNCHARGED
+from strato.scheduler.model.tasks import (
     ALLOCATED,
     BINDING,
     BOUND,
@@ -27,9 +30,6 @@ from strato.scheduler.cache.tasks import (
     UNKNOWN,
     Task,
 )
-from strato.scheduler.cache.world import World
-from strato.scheduler.config import parse_config
-from strato.scheduler.cycle import decide
 from strato.scheduler.placement import Placer
 from strato.scheduler.session import Session
 from tests.scheduler import worlds

@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.cache.tasks import RUNNING
 from strato.scheduler.config import parse_config
+from strato.scheduler.model.tasks import RUNNING
 from strato.scheduler.placement import Placer
 from strato.scheduler.session import Session
 from tests.scheduler import worlds

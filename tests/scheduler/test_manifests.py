@@ -22,7 +22,7 @@ from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.dryrun.manifests import Manifests, read_paths, read_text
 from strato.scheduler.dryrun.run import dry_run, load
 from strato.scheduler.dryrun.states import Header, latest_date, render, state_of
-from strato.scheduler.plan import Failure
+from strato.scheduler.model.plan import Failure
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

@@ -10,7 +10,7 @@ import pytest
 from strato.api.core import Node
 from strato.controllers.manager import EMBEDDED
 from strato.scheduler.config import embedded_config
-from strato.scheduler.plan import Plan
+from strato.scheduler.model.plan import Plan
 from strato.testing.harness import Harness, run_in_virtual_time
 from strato.testing.manifests import priority_class
 from tests.scheduler import worlds

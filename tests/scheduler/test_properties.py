@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.cache.tasks import ALLOCATED, BINDING, BOUND, PENDING, PIPELINED, RELEASING, RUNNING
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
+from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, PENDING, PIPELINED, RELEASING, RUNNING
 from strato.scheduler.placement import Placer
 from tests.scheduler import worlds
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from strato.scheduler.cache.resources import counts
+from strato.scheduler.model.resources import counts
 
 
 @pytest.mark.parametrize(

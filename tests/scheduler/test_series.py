@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strato.clock import VirtualClock
 from strato.metrics import Registry
-from strato.scheduler.plan import Condition, GroupStatus, Plan
+from strato.scheduler.model.plan import Condition, GroupStatus, Plan
 from strato.scheduler.reporting.series import Series
 from tests.scheduler import worlds
 from tests.scheduler.test_service import create, running, virtually

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.plan import Plan
+from strato.scheduler.model.plan import Plan
 from tests.scheduler import worlds
 
 BEGINNING = (

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from strato.scheduler import victims
 from strato.scheduler.actions.turns import Turns
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
+from strato.scheduler.model.plan import Plan
+from strato.scheduler.model.tasks import Task
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan
 from strato.scheduler.session import Session
 from tests.scheduler import worlds
 

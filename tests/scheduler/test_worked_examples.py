@@ -10,7 +10,7 @@ import pytest
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import parse_config
 from strato.scheduler.dryrun.run import settle
-from strato.scheduler.plan import Plan
+from strato.scheduler.model.plan import Plan
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

@@ -9,12 +9,12 @@ import msgspec
 import numpy as np
 
 from strato.scheduler.cache import kinds
-from strato.scheduler.cache.tasks import PENDING, STATUS_NAMES
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.model.plan import Plan
+from strato.scheduler.model.tasks import PENDING, STATUS_NAMES
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan
 
 
 def node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **more: Any) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def _answer(
     copy: Copy, state: State, kind: str, name: str, namespace: str, *, fix: bool, output: str, chosen: str
 ) -> str:
     from strato.scheduler.dryrun.examine import examine, examine_queue
-    from strato.scheduler.reporting.reasons import Verdict
+    from strato.scheduler.model.reasons import Verdict
 
     if kind == "queue":
         found = examine_queue(copy, name)

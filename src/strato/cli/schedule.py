@@ -10,7 +10,7 @@ import click
 from strato.cli.connect import with_cluster
 
 if TYPE_CHECKING:
-    from strato.scheduler.plan import Failure
+    from strato.scheduler.model.plan import Failure
 
 
 @click.command()

@@ -29,10 +29,10 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from strato.scheduler.cache.jobs import Job
 from strato.scheduler.cache.world import World
-from strato.scheduler.plan import Condition, GroupStatus, Plan
-from strato.scheduler.reporting.reasons import QUEUE_SHARE, FitErrors
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import Condition, GroupStatus, Plan
+from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors
 from strato.scheduler.reporting.status import status_differs
 
 if TYPE_CHECKING:

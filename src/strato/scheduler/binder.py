@@ -24,11 +24,11 @@ from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.cache.ingest import QUEUE_GATE
-from strato.scheduler.cache.tasks import BINDING, PENDING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.claimbinder import ClaimBinder
 from strato.scheduler.evictor import Evictor
-from strato.scheduler.plan import Bind, Eviction
+from strato.scheduler.model.plan import Bind, Eviction
+from strato.scheduler.model.tasks import BINDING, PENDING, Task
 from strato.scheduler.reporting.pods import PodReports
 
 _log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from strato.api.policy import PodDisruptionBudget
 from strato.api.selectors import InvalidSelector, Selector, from_label_selector
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.tasks import Task
     from strato.scheduler.cache.world import World
+    from strato.scheduler.model.tasks import Task
 
 
 class Budgets:

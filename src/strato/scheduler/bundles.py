@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.scheduler.cache import ingest
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import GANG_PREEMPT, Evictor
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

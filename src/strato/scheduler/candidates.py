@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import kernels
-from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
-from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
-from strato.scheduler.reporting.reasons import FitErrors, Reason
+from strato.scheduler.model.nodes import Mask, NodeTable, Rows
+from strato.scheduler.model.reasons import FitErrors, Reason
+from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.scoring import stretched
 
 if TYPE_CHECKING:

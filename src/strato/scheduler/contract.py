@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.cache.tasks import Task
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
+    from strato.scheduler.model.jobs import Job
 
 FloatArray = npt.NDArray[np.float64]
 Fn = Callable[..., Any]

@@ -8,11 +8,11 @@ from time import perf_counter
 
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.actions.flow import Flow
-from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
+from strato.scheduler.model.plan import Plan
+from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan
 from strato.scheduler.reporting.status import close_session
 from strato.scheduler.session import Session
 

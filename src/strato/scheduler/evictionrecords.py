@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from strato.scheduler.plan import Eviction
+from strato.scheduler.model.plan import Eviction
 
 WAITING: Final = "waiting"
 STARTED: Final = "started"

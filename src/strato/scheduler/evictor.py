@@ -18,9 +18,9 @@ from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.client.retry import delay_seconds, is_server_trouble
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, Conflict, NotFound
-from strato.scheduler.cache.tasks import ALLOCATED_SET, COMPLETED_SET
 from strato.scheduler.cache.world import World
-from strato.scheduler.plan import Eviction
+from strato.scheduler.model.plan import Eviction
+from strato.scheduler.model.tasks import ALLOCATED_SET, COMPLETED_SET
 from strato.scheduler.reporting.pods import PodReports
 
 _log = logging.getLogger(__name__)

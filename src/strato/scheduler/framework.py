@@ -16,14 +16,14 @@ import numpy as np
 
 from strato.scheduler import contract
 from strato.scheduler.contract import order, point
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.reasons import Reason
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job, Queue
-    from strato.scheduler.cache.nodes import NodeTable, Rows
-    from strato.scheduler.cache.resources import Vector
-    from strato.scheduler.cache.subjobs import SubJob
-    from strato.scheduler.cache.tasks import Task, TaskClass
+    from strato.scheduler.model.jobs import Job, Queue
+    from strato.scheduler.model.nodes import NodeTable, Rows
+    from strato.scheduler.model.resources import Vector
+    from strato.scheduler.model.subjobs import SubJob
+    from strato.scheduler.model.tasks import Task, TaskClass
     from strato.scheduler.session import Session
     from strato.scheduler.topology.proximity import Proximity
 

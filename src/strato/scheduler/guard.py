@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from strato.scheduler.contract import POINTS, Fn, checked
 from strato.scheduler.framework import Plugin
-from strato.scheduler.plan import Failure
+from strato.scheduler.model.plan import Failure
 
 if TYPE_CHECKING:
     from strato.scheduler.config import PluginOption

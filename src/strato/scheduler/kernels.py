@@ -3,7 +3,7 @@
 Importing this module imports Numba (half a second), so nothing imports it before a scheduler starts.
 There are two public kernels with one signature each, so a first compilation takes seconds and a cached load
 milliseconds: `place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains.
-Arrays that belong together travel as named tuples; those of the nodes are `strato.scheduler.cache.nodes.Columns`.
+Arrays that belong together travel as named tuples; those of the nodes are `strato.scheduler.model.nodes.Columns`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from numba import njit
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.nodes import Columns
+    from strato.scheduler.model.nodes import Columns
 
 Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]

@@ -14,13 +14,13 @@ import numpy as np
 
 from strato.scheduler import kernelcache, kernels
 from strato.scheduler.backlog import Backlog
-from strato.scheduler.cache.ledger import HELD, PROMISED, NodeCharge
-from strato.scheduler.cache.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
-from strato.scheduler.cache.resources import PODS, Dimensions
-from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.candidates import NOWHERE, CandidateCache, Candidates
 from strato.scheduler.framework import FloatArray, ResourceTerm
-from strato.scheduler.reporting.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
+from strato.scheduler.model.ledger import HELD, PROMISED, NodeCharge
+from strato.scheduler.model.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
+from strato.scheduler.model.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
+from strato.scheduler.model.resources import PODS, Dimensions
+from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.scoring import term_arrays
 from strato.scheduler.topology.hypernodes import HyperNodes
 from strato.scheduler.topology.proximity import FILL, Proximity, indifferent

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import kernels
-from strato.scheduler.cache.nodes import Rows
 from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.model.nodes import Rows
 
 
 def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:

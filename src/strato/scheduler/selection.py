@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from strato.api.core import Node, NodeSelectorTerm, Taint, Toleration
 from strato.api.shapes import LabelSelectorRequirement
-from strato.scheduler.cache.tasks import TaskClass
+from strato.scheduler.model.tasks import TaskClass
 
 CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 """What a cordon amounts to."""

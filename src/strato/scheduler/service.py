@@ -29,20 +29,20 @@ from strato.scheduler.cache import kinds
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
 from strato.scheduler.cache.audit import Audit
 from strato.scheduler.cache.feed import Feed
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.evictionrecords import EvictionRecord, EvictionRecords
+from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.tasks import Task
 from strato.scheduler.pace import Pace
 from strato.scheduler.placement import Placer, warm_up
-from strato.scheduler.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.replicas import Replicas
 from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
 from strato.scheduler.reporting.measures import Measures
-from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
 from strato.scheduler.shards import NONE, Shards

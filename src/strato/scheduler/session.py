@@ -15,11 +15,6 @@ import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.backlog import Room
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.nodes import Rows
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.subjobs import SubJob
-from strato.scheduler.cache.tasks import BINDING, RELEASING, Task, TaskClass
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
 from strato.scheduler.framework import (
@@ -34,10 +29,15 @@ from strato.scheduler.framework import (
     answers,
 )
 from strato.scheduler.guard import Guard
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.plan import Condition, Plan, binds
+from strato.scheduler.model.reasons import FitErrors, Verdict
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.subjobs import SubJob
+from strato.scheduler.model.tasks import BINDING, RELEASING, Task, TaskClass
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Condition, Plan, binds
 from strato.scheduler.reporting import diagnostics
-from strato.scheduler.reporting.reasons import FitErrors, Verdict
 from strato.scheduler.shards import HARD, SOFT
 from strato.scheduler.statement import Statement, Transaction
 from strato.scheduler.topology.domains import Domains, Search, recover_domains

@@ -15,11 +15,11 @@ import numpy as np
 
 from strato.api.volcano.shard import NodeShard
 from strato.scheduler.framework import StaticScore, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.reasons import Reason
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
-    from strato.scheduler.cache.tasks import TaskClass
+    from strato.scheduler.model.nodes import Mask, NodeTable, Rows
+    from strato.scheduler.model.tasks import TaskClass
 
 NONE: Final = "none"
 HARD: Final = "hard"

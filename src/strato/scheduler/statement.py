@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strato.scheduler.cache.ledger import NODE_MOVES
-from strato.scheduler.cache.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
-from strato.scheduler.plan import Eviction, binds
+from strato.scheduler.model.ledger import NODE_MOVES
+from strato.scheduler.model.plan import Eviction, binds
+from strato.scheduler.model.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

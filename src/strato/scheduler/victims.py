@@ -12,13 +12,13 @@ import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.cache.ingest import says_preemptable
-from strato.scheduler.cache.nodes import Rows
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.tasks import RUNNING, Task
+from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.tasks import RUNNING, Task
 from strato.scheduler.shards import SOFT
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
+    from strato.scheduler.model.jobs import Job
     from strato.scheduler.session import Session
 
 

@@ -18,8 +18,8 @@ from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import load, settle
 from strato.scheduler.dryrun.states import START
 from strato.scheduler.framework import TOGGLES, Plugin
+from strato.scheduler.model.plan import Failure, Plan
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Failure, Plan
 
 Json = Mapping[str, Any]
 

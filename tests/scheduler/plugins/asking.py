@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from strato.scheduler.cache.nodes import Rows
-from strato.scheduler.cache.tasks import ALLOCATED, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
+from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.tasks import ALLOCATED, Task
 from strato.scheduler.placement import Placer
 from strato.scheduler.session import Session
 

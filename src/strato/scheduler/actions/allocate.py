@@ -13,9 +13,9 @@ from strato.scheduler.actions.placing import TaskLoop, Work, can_try
 from strato.scheduler.actions.ranks import Ranks
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.cache.ingest import waits_for_queue
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
-from strato.scheduler.cache.tasks import Task
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.tasks import Task
 from strato.scheduler.topology.domains import Search
 
 if TYPE_CHECKING:

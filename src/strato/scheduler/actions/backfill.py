@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import admit, can_try
 from strato.scheduler.cache.ingest import waits_for_queue
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED, Task
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.lines import lines_of
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, Queue
+from strato.scheduler.model.jobs import PHASE_INQUEUE, Queue
 from strato.scheduler.reporting.refusals import refusal
 
 if TYPE_CHECKING:

@@ -29,17 +29,17 @@ from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.ledger import HELD
-from strato.scheduler.cache.resources import PODS
-from strato.scheduler.cache.tasks import ALLOCATED, Task, TaskClass
 from strato.scheduler.kernels import LIMIT_PODS
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.ledger import HELD
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import PODS
+from strato.scheduler.model.tasks import ALLOCATED, Task, TaskClass
 from strato.scheduler.scoring import resource_scores
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
     from strato.scheduler.flow.moves import Moves
     from strato.scheduler.flow.plan import FlowPlan, Load, Offer, Share
+    from strato.scheduler.model.jobs import Job
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 

@@ -21,11 +21,11 @@ from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.subjobs import SubJob
-from strato.scheduler.cache.tasks import BOUND, PIPELINED, RUNNING, Task
 from strato.scheduler.framework import EVICT, GANG_PREEMPT, GANG_RECLAIM, Evictor
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.subjobs import SubJob
+from strato.scheduler.model.tasks import BOUND, PIPELINED, RUNNING, Task
 from strato.scheduler.topology.domains import Search
 from strato.scheduler.topology.hypernodes import NOWHERE
 

@@ -14,11 +14,11 @@ import numpy as np
 
 from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
 from strato.scheduler.actions.sheets import Sheet
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.nodes import Mask
-from strato.scheduler.cache.subjobs import SubJob
 from strato.scheduler.framework import ALLOCATE
-from strato.scheduler.reporting.reasons import FitErrors, Verdict
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.nodes import Mask
+from strato.scheduler.model.reasons import FitErrors, Verdict
+from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.topology.domains import Search
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strato.scheduler.backlog import Crowd, Room, Waiter, account_of
-from strato.scheduler.cache.jobs import Job
+from strato.scheduler.model.jobs import Job
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -15,8 +15,8 @@ import numpy as np
 
 from strato.scheduler import victims as choice
 from strato.scheduler.budgets import Budgets
-from strato.scheduler.cache.jobs import Queue
-from strato.scheduler.cache.tasks import BOUND, RUNNING, Task
+from strato.scheduler.model.jobs import Queue
+from strato.scheduler.model.tasks import BOUND, RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

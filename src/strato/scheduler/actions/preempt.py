@@ -13,8 +13,8 @@ from strato.scheduler.actions.podpreempt import preempt_for_pod
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import BOUND, RUNNING, Task
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.tasks import BOUND, RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from strato.scheduler.actions.lines import Line, Place
 from strato.scheduler.backlog import alike_pending
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.ledger import NODE_MOVES
-from strato.scheduler.cache.tasks import ALLOCATED, PENDING, Task
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.ledger import NODE_MOVES
+from strato.scheduler.model.tasks import ALLOCATED, PENDING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

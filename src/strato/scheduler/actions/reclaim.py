@@ -10,8 +10,8 @@ from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import RUNNING, Task
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.tasks import RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from strato.scheduler.actions.base import Action
-from strato.scheduler.cache.tasks import RUNNING
+from strato.scheduler.model.tasks import RUNNING
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.placing import can_try
 from strato.scheduler.backlog import Crowd, Room
-from strato.scheduler.cache.jobs import Job
+from strato.scheduler.model.jobs import Job
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from heapq import heapify, heappop
 from typing import TYPE_CHECKING, Any
 
-from strato.scheduler.cache.jobs import Queue
+from strato.scheduler.model.jobs import Queue
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

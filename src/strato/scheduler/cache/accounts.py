@@ -1,6 +1,6 @@
 """`Accounts`: who holds what; the columns, counts and sums that follow from it, kept current change by change.
 
-Tasks change by `Accounts.move` or its forms for many equal tasks; what moves with them, `strato.scheduler.cache.ledger`
+Tasks change by `Accounts.move` or its forms for many equal tasks; what moves with them, `strato.scheduler.model.ledger`
 says.
 """
 
@@ -18,19 +18,19 @@ from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroupSpec
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.evictions import Evictions
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
-from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.nodelabels import NodeLabels
-from strato.scheduler.cache.nodes import NodeTable
-from strato.scheduler.cache.resources import Dimensions, Vector, fit_width
 from strato.scheduler.cache.runtimes import RunTimes
-from strato.scheduler.cache.tasks import ALLOCATED_SET, PENDING, PIPELINED, Task, TaskClass, grow_class
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.claims.devices import Devices
 from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.claims.volumes import Volumes
+from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.model.ledger import ABSENT, NODE_MOVES
+from strato.scheduler.model.nodes import NodeTable
+from strato.scheduler.model.resources import Dimensions, Vector, fit_width
+from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, Task, TaskClass, grow_class
 from strato.scheduler.shards import Shards
 from strato.scheduler.topology.hypernodes import HyperNodes, Tree
 

@@ -9,8 +9,8 @@ import msgspec
 
 from strato.api.core import Container, Pod, PodSpec
 from strato.api.shapes import ResourceList
-from strato.scheduler.cache.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
+from strato.scheduler.model.tasks import (
     BOUND,
     FAILED,
     PENDING,

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from strato.scheduler.cache.resources import Vector
 from strato.scheduler.framework import FloatArray
+from strato.scheduler.model.resources import Vector
 
 
 class UsageMemory:

@@ -15,7 +15,7 @@ from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.storage import TopologySelectorTerm
 from strato.lru import LruCache
-from strato.scheduler.cache.nodes import Mask, NodeTable
+from strato.scheduler.model.nodes import Mask, NodeTable
 from strato.scheduler.selection import CORDON, HARD_EFFECTS, matches_term, tolerates
 
 _encode = msgspec.json.Encoder().encode

@@ -19,12 +19,12 @@ from strato.api.volcano.shard import NodeShard
 from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER, Accounts, NamespaceQuotas
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
-from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES, UNCHARGED
 from strato.scheduler.cache.neighbours import Neighbours
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.subjobs import Layout
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, UNCHARGED
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.subjobs import Layout
+from strato.scheduler.model.tasks import (
     ALLOCATED_SET,
     COMPLETED_SET,
     FAILED,

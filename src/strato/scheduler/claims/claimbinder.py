@@ -16,10 +16,10 @@ from strato.api.resource import ResourceClaim
 from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, NotFound, StratoError
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.reservations import Reservation
 from strato.scheduler.claims.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, is_bound
+from strato.scheduler.model.tasks import Task
 
 _ATTEMPTS = 6
 _FIRST_LOOK_SECONDS = 0.1

@@ -18,7 +18,7 @@ from strato.scheduler.cache.nodelabels import NodeLabels
 from strato.scheduler.claims.reservations import Reservations
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.tasks import Task
+    from strato.scheduler.model.tasks import Task
 
 
 class DeviceId(NamedTuple):

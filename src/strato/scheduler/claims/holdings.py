@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.resource import ResourceClaim
-from strato.scheduler.cache.tasks import ALLOCATED_SET, Task
 from strato.scheduler.claims.devices import resource_claims_of
+from strato.scheduler.model.tasks import ALLOCATED_SET, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.world import World

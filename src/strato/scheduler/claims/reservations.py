@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from strato.scheduler.cache.ledger import ON_NODE
+from strato.scheduler.model.ledger import ON_NODE
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.tasks import Task
+    from strato.scheduler.model.tasks import Task
 
 
 @dataclass(slots=True, eq=False)

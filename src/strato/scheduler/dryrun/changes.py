@@ -16,12 +16,12 @@ from strato.api.shapes import ResourceList
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.scheduler.cache import kinds
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import PODS, internal, to_quantity
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun.run import Decoded
 from strato.scheduler.dryrun.trial import Edit
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.resources import PODS, internal, to_quantity
+from strato.scheduler.model.tasks import Task
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_SHAPES: Final = 4

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.tasks import PENDING, Task
 from strato.scheduler.cache.world import World
-from strato.scheduler.plan import GroupStatus, Plan, PodVerdict
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import GroupStatus, Plan, PodVerdict
+from strato.scheduler.model.tasks import PENDING, Task
 from strato.scheduler.reporting.explain import ranked, untried
 
 Json = dict[str, Any]

@@ -10,8 +10,8 @@ from msgspec import inspect
 
 from strato.api.meta import Object
 from strato.errors import Problem
-from strato.scheduler.cache.resources import internal
 from strato.scheduler.dryrun.manifests import Json, describe
+from strato.scheduler.model.resources import internal
 
 V = TypeVar("V", bound=Object)
 

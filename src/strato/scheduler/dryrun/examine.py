@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import internal
-from strato.scheduler.cache.tasks import PENDING, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun.fixes import Search
 from strato.scheduler.dryrun.trial import Copy
-from strato.scheduler.plan import Plan, PodVerdict, QueueStatus
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.plan import Plan, PodVerdict, QueueStatus
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import internal
+from strato.scheduler.model.tasks import PENDING, Task
 from strato.scheduler.reporting.explain import Diagnosis, ranked, sentence, summary, untried
-from strato.scheduler.reporting.reasons import Verdict
 
 _SHARE_CODES = ("QueueOverused", "QueueShare")
 

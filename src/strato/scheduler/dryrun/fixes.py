@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from typing import Final
 
-from strato.scheduler.cache.jobs import PHASE_PENDING, Job
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun import changes
 from strato.scheduler.dryrun.changes import Change
 from strato.scheduler.dryrun.trial import Copy, Outcome
+from strato.scheduler.model.jobs import PHASE_PENDING, Job
 from strato.scheduler.reporting.explain import Fix
 
 _CYCLES: Final = 3

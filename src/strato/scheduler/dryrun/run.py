@@ -22,7 +22,6 @@ from strato.errors import InvalidInput, Problem
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE
 from strato.scheduler.cache.kinds import WorldKind
-from strato.scheduler.cache.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
@@ -30,8 +29,9 @@ from strato.scheduler.dryrun.decisions import to_json
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, describe
 from strato.scheduler.dryrun.states import START, UNSHARED, Sharding
+from strato.scheduler.model.plan import Failure, Plan
+from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Failure, Plan
 from strato.scheduler.shards import Shards
 
 SOLO = ("", "volcano", "default-scheduler", "poseidon")

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from strato.api.meta import Object
-from strato.scheduler.cache.tasks import BOUND, RUNNING
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import Decoded, build, settle
 from strato.scheduler.dryrun.states import START
+from strato.scheduler.model.plan import Plan
+from strato.scheduler.model.tasks import BOUND, RUNNING
 from strato.scheduler.placement import Placer
-from strato.scheduler.plan import Plan
 
 Edit = Callable[[Object], Object]
 """Returns an object as it would be after a change; the same object when the change is none of its business."""

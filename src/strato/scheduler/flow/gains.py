@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.clock import parse_time
-from strato.scheduler.cache.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.nodes import NodeTable
+    from strato.scheduler.model.nodes import NodeTable
 
 HOUR_SECONDS = 3600.0
 RESTART_HOURS = 1 / 60

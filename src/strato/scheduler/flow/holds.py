@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from strato.scheduler.actions.placing import can_try
-from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES, PROMISED
-from strato.scheduler.cache.tasks import ALLOCATED, PIPELINED, Task, TaskClass
+from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, PROMISED
+from strato.scheduler.model.tasks import ALLOCATED, PIPELINED, Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

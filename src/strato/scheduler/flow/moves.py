@@ -26,13 +26,13 @@ import numpy.typing as npt
 from strato.scheduler import victims as choice
 from strato.scheduler.actions.preempt import pending_in_order, waits_for_victims
 from strato.scheduler.actions.starving import starving_jobs
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.flow.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest, how_often, places_of
 from strato.scheduler.flow.gains import Prices
 from strato.scheduler.flow.holds import Holds
 from strato.scheduler.flow.victims import EVICTABLE, Holders, Victim
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.actions.flow import FlowArgs

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import victims as choice
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.tasks import BOUND, RUNNING, Task, TaskClass
 from strato.scheduler.flow.evictions import how_often
 from strato.scheduler.flow.gains import Prices
 from strato.scheduler.flow.holds import is_replaced
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.tasks import BOUND, RUNNING, Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from strato.scheduler import kernels
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.resources import CPU, MEMORY, counts
 from strato.scheduler.framework import Plugin, ResourceTerm
+from strato.scheduler.model.resources import CPU, MEMORY, counts
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.memory import UsageMemory
-from strato.scheduler.cache.resources import CPU, MEMORY, PODS, Vector, share
-from strato.scheduler.cache.tasks import PENDING, Task
 from strato.scheduler.framework import GANG_PREEMPT, PERMIT, REJECT, Evictor, FloatArray, Plugin, how_many_fit
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import CPU, MEMORY, PODS, Vector, share
+from strato.scheduler.model.tasks import PENDING, Task
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
-from strato.scheduler.reporting.reasons import Verdict
 from strato.scheduler.victims import in_order
 
 if TYPE_CHECKING:

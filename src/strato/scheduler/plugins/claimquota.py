@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from strato.api.quantity import InvalidQuantity, value
-from strato.scheduler.cache.jobs import PHASE_INQUEUE, Job, Queue
-from strato.scheduler.cache.tasks import ALLOCATED_SET, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.devices import Devices, resource_claims_of
 from strato.scheduler.claims.holdings import PREFIX, Amounts, amounts_of
+from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.model.tasks import ALLOCATED_SET, Task
 
 
 def limits_of(queue: Queue) -> dict[str, int]:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from strato.api.resource import ResourceClaim
-from strato.scheduler.cache.nodes import Rows
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.allocator import allocate
 from strato.scheduler.claims.devices import Devices, UsedResourceClaim, resource_claims_of
 from strato.scheduler.framework import Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import Task
 
 CANNOT_ALLOCATE = Reason("predicates", "cannot allocate all claims")
 NOT_THERE = Reason("predicates", "resourceclaim not available on the node")

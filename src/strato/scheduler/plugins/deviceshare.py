@@ -10,13 +10,13 @@ import numpy as np
 
 from strato.scheduler.arguments import arg
 from strato.scheduler.cache.ingest import group_of
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.ledger import ON_NODE
-from strato.scheduler.cache.nodes import JOURNAL_SIZE, NodeTable, Rows
-from strato.scheduler.cache.tasks import PENDING, RELEASING, Task
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.ledger import ON_NODE
+from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import PENDING, RELEASING, Task
 from strato.scheduler.plugins import gpushare, vgpu
-from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.memory import UsageMemory
-from strato.scheduler.cache.resources import Vector, share
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import PERMIT, FloatArray, Plugin
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.resources import Vector, share
+from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.hdrf import Standing, Tree, compare
 
 if TYPE_CHECKING:

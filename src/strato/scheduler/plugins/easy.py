@@ -26,12 +26,12 @@ import numpy as np
 
 from strato.clock import parse_time
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import Plugin, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.tasks import RELEASING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

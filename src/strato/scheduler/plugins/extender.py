@@ -22,12 +22,12 @@ import numpy as np
 from strato.api.core import PodSpec
 from strato.http.fetch import fetch
 from strato.scheduler.arguments import arg, seconds
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins import wireforms
-from strato.scheduler.reporting.reasons import Reason
 from strato.scheduler.suspension import wait_for
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.subjobs import SubJob
-from strato.scheduler.cache.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
 from strato.scheduler.framework import PERMIT, REJECT, Evictor, Plugin, Validity
-from strato.scheduler.plan import Condition
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import Condition
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.subjobs import SubJob
+from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import Vector
 from strato.scheduler.framework import FloatArray
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.resources import Vector
 
 PATH_ANNOTATION = "volcano.sh/hierarchy"
 WEIGHTS_ANNOTATION = "volcano.sh/hierarchy-weights"

@@ -15,11 +15,11 @@ from strato.api.core import TopologySpreadConstraint
 from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.scheduler.cache.neighbours import Term, members_key
-from strato.scheduler.cache.nodes import Mask, Rows
-from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework import FloatArray, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.nodes import Mask, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import Task, TaskClass
 
 EXISTING_ANTI = Reason("predicates", "node(s) didn't satisfy existing pods anti-affinity rules")
 AFFINITY = Reason("predicates", "node(s) didn't match pod affinity rules", curable=False)

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
-from strato.scheduler.cache.resources import CPU, MEMORY, Vector, counts
-from strato.scheduler.cache.subjobs import SubJob
-from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import EVICT, FloatArray, Plugin
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import Mask, NodeTable, Rows
+from strato.scheduler.model.resources import CPU, MEMORY, Vector, counts
+from strato.scheduler.model.subjobs import SubJob
+from strato.scheduler.model.tasks import RELEASING, Task
 from strato.scheduler.topology import domains as network
 from strato.scheduler.topology.hypernodes import NOWHERE
 from strato.scheduler.topology.proximity import FILL, Proximity, fill_of, scores

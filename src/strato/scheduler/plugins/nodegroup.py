@@ -11,13 +11,13 @@ import numpy as np
 
 from strato.api.volcano.scheduling import NodeGroupAffinity, QueueAffinity
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.ledger import HOLDS_RESOURCES
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.resources import Dimensions, Vector
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import Plugin, StaticScore, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.ledger import HOLDS_RESOURCES
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import Dimensions, Vector
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

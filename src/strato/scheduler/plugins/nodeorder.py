@@ -10,10 +10,10 @@ import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.resources import CPU, MEMORY
-from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.resources import CPU, MEMORY
+from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.plugins import neighbourly
 from strato.scheduler.selection import matches_term, tolerates
 

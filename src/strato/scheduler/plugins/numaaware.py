@@ -12,13 +12,13 @@ import numpy as np
 from strato.api.pods import qos_class
 from strato.api.volcano.nodeinfo import Numatopology
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.ledger import ON_NODE
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.tasks import PENDING, Task
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.ledger import ON_NODE
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import PENDING, Task
 from strato.scheduler.plugins.cpusets import POLICIES, Cpus, Layout, assign, layout_of
-from strato.scheduler.reporting.reasons import Reason
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

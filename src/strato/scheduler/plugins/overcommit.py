@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.resources import PODS
 from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import PODS
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

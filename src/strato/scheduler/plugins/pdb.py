@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strato.scheduler.budgets import Budgets
-from strato.scheduler.cache.tasks import RELEASING, Task
 from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.model.tasks import RELEASING, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
+    from strato.scheduler.model.jobs import Job
     from strato.scheduler.session import Session
 
 

@@ -10,16 +10,16 @@ import numpy as np
 
 from strato.api.core import Node
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.tasks import Task, TaskClass, host_ports
 from strato.scheduler.claims.reservations import Reservation
 from strato.scheduler.framework import Plugin, Verdicts
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import Task, TaskClass, host_ports
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
-from strato.scheduler.reporting.reasons import Reason
 from strato.scheduler.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
+    from strato.scheduler.model.jobs import Job
     from strato.scheduler.session import Session
 
 UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)

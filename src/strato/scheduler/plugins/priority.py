@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.subjobs import SubJob
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import GANG_RECLAIM, PERMIT, Evictor, Plugin
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.subjobs import SubJob
+from strato.scheduler.model.tasks import Task
 
 
 class Priority(Plugin):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job, Queue
 from strato.scheduler.cache.memory import UsageMemory, boost
-from strato.scheduler.cache.resources import CPU, MEMORY, PODS, Dimensions, Vector, share
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, Vector, share
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -10,9 +10,9 @@ import numpy as np
 
 from strato.api.pods import qos_class
 from strato.scheduler.arguments import arg, seconds, structured
-from strato.scheduler.cache.resources import CPU, MEMORY
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import FloatArray, Plugin
+from strato.scheduler.model.resources import CPU, MEMORY
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from strato.api.quantity import milli
-from strato.scheduler.cache.jobs import Job
 from strato.scheduler.framework import PERMIT, REJECT, Plugin
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.reasons import Verdict
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

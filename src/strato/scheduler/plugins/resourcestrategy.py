@@ -11,11 +11,11 @@ import numpy as np
 
 from strato.scheduler import kernels
 from strato.scheduler.arguments import arg, numbers, structured
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.resources import CPU, MEMORY, counts
-from strato.scheduler.cache.tasks import Task, TaskClass
 from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import CPU, MEMORY, counts
+from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.scoring import packed
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from strato.clock import parse_time
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job
 from strato.scheduler.framework import ABSTAIN, PERMIT, Plugin
+from strato.scheduler.model.jobs import Job
 from strato.units import duration_seconds
 
 if TYPE_CHECKING:

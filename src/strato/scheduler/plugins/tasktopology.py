@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.arguments import arg
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.framework import FloatArray, Plugin
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.buckets import (
     AFFINITY,
     ANTI_AFFINITY,

@@ -12,11 +12,11 @@ import numpy as np
 
 from strato.scheduler.arguments import arg, seconds
 from strato.scheduler.cache.ingest import PREEMPTABLE_KEY, go_bool
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import NodeTable, Rows
-from strato.scheduler.cache.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
 from strato.scheduler.framework import PERMIT, REJECT, Plugin, StaticScore, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from strato.api.quantity import milli, value
 from strato.clock import parse_time
 from strato.scheduler.arguments import arg, structured
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import JOURNAL_SIZE, NodeTable, Rows
-from strato.scheduler.cache.resources import CPU, MEMORY
-from strato.scheduler.cache.tasks import ALLOCATED, BINDING, BOUND, RUNNING, Task
 from strato.scheduler.cache.usage import WINDOW, Usages
 from strato.scheduler.framework import FloatArray, Plugin, Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import CPU, MEMORY
+from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

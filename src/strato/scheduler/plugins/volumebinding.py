@@ -15,8 +15,6 @@ from strato.api.core import NodeSelector, PersistentVolume, PersistentVolumeClai
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.selectors import from_label_selector
 from strato.scheduler.cache.nodelabels import ZONE_LABELS
-from strato.scheduler.cache.nodes import Mask, Rows
-from strato.scheduler.cache.tasks import COMPLETED_SET, Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.volumes import (
     NO_PROVISIONER,
@@ -29,7 +27,9 @@ from strato.scheduler.claims.volumes import (
     size_of,
 )
 from strato.scheduler.framework import Verdicts
-from strato.scheduler.reporting.reasons import Reason
+from strato.scheduler.model.nodes import Mask, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import COMPLETED_SET, Task
 
 NO_MATCH = Reason("predicates", "node(s) didn't find available persistent volumes to bind", curable=False)
 WRONG_NODE = Reason("predicates", "node(s) didn't match PersistentVolume's node affinity", curable=False)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.nodes import NodeTable
-from strato.scheduler.cache.resources import CPU, MEMORY, Dimensions
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.nodes import NodeTable
+from strato.scheduler.model.resources import CPU, MEMORY, Dimensions
+from strato.scheduler.model.tasks import Task
 
 Json = dict[str, Any]
 

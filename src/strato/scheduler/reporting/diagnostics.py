@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.tasks import ALLOCATED, PENDING, PIPELINED, Task
-from strato.scheduler.plan import PodVerdict
-from strato.scheduler.reporting.reasons import ALL_UNAVAILABLE, FitErrors
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import PodVerdict
+from strato.scheduler.model.reasons import ALL_UNAVAILABLE, FitErrors
+from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

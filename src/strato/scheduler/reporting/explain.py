@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.resources import counts, to_quantity
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
-from strato.scheduler.plan import PodVerdict
-from strato.scheduler.reporting.reasons import Verdict
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import PodVerdict
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import counts, to_quantity
+from strato.scheduler.model.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

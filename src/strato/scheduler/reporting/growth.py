@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from strato.scheduler.cache.jobs import Job
+from strato.scheduler.model.jobs import Job
 
 _STALL_SECONDS = 2.0
 """A busy API server lets a controller wait this long between two pods."""

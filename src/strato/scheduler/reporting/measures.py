@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from strato.clock import parse_time
 from strato.metrics import Registry
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.evictionrecords import EvictionRecord
-from strato.scheduler.plan import Bind, Failure, Plan
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import Bind, Failure, Plan
+from strato.scheduler.model.tasks import Task
 
 
 def exponential(least: float, most: float, count: int) -> tuple[float, ...]:

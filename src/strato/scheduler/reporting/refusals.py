@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.resources import PODS
-from strato.scheduler.plan import Condition
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.plan import Condition
+from strato.scheduler.model.resources import PODS
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -22,7 +22,7 @@ from strato.client.events import EventRecorder
 from strato.client.statusqueue import StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.scheduler.cache.world import World
-from strato.scheduler.plan import Plan, QueueStatus
+from strato.scheduler.model.plan import Plan, QueueStatus
 from strato.scheduler.reporting.groups import GroupReports
 from strato.scheduler.reporting.growth import GrowthTracker
 from strato.scheduler.reporting.pods import PodReports

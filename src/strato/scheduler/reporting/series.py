@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from strato.clock import parse_time
 from strato.metrics import Registry, Sample
-from strato.scheduler.cache.jobs import Job, Queue
-from strato.scheduler.cache.resources import CPU, MEMORY, Vector, share
-from strato.scheduler.cache.tasks import Task
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework import FloatArray
-from strato.scheduler.plan import Plan, QueueStatus
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.plan import Plan, QueueStatus
+from strato.scheduler.model.resources import CPU, MEMORY, Vector, share
+from strato.scheduler.model.tasks import Task
 
 _FEW = 1024
 """So many jobs that are gone cost little to keep."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.scheduler.cache.jobs import (
+from strato.scheduler.claims.holdings import amounts_in, claims_by_queue
+from strato.scheduler.model.jobs import (
     PHASE_COMPLETED,
     PHASE_INQUEUE,
     PHASE_PENDING,
@@ -13,7 +14,8 @@ from strato.scheduler.cache.jobs import (
     PHASE_UNKNOWN,
     Job,
 )
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.model.plan import Condition, GroupStatus, PodVerdict, QueueStatus
+from strato.scheduler.model.tasks import (
     ALLOCATED,
     BOUND,
     FAILED,
@@ -24,8 +26,6 @@ from strato.scheduler.cache.tasks import (
     SUCCEEDED,
     Task,
 )
-from strato.scheduler.claims.holdings import amounts_in, claims_by_queue
-from strato.scheduler.plan import Condition, GroupStatus, PodVerdict, QueueStatus
 from strato.scheduler.reporting.diagnostics import pod_verdict
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.volcano.scheduling import NetworkTopologySpec
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.nodes import Mask, Rows
-from strato.scheduler.cache.subjobs import Layout, SubJob
-from strato.scheduler.cache.tasks import ALLOCATED_SET
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.nodes import Mask, Rows
+from strato.scheduler.model.subjobs import Layout, SubJob
+from strato.scheduler.model.tasks import ALLOCATED_SET
 from strato.scheduler.topology.hypernodes import NOWHERE, TOP, Tree
 
 if TYPE_CHECKING:

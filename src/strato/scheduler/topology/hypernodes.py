@@ -17,7 +17,7 @@ from strato.api.core import Node
 from strato.api.patterns import InvalidPattern, compile_pattern
 from strato.api.selectors import from_label_selector
 from strato.api.volcano.topology import HyperNode, MemberSelector
-from strato.scheduler.cache.nodes import Mask, NodeTable, Rows
+from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 
 TOP: Final = "<cluster-top-hypernode>"
 """Name of the domain that holds every node; one tier above all others."""

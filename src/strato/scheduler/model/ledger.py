@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.model.tasks import (
     ALLOCATED,
     BINDING,
     BOUND,

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from strato.api.core import Pod, PodSpec
-from strato.scheduler.cache.resources import PODS, Dimensions, Vector
+from strato.scheduler.model.resources import PODS, Dimensions, Vector
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
-    from strato.scheduler.cache.subjobs import SubJob
     from strato.scheduler.claims.reservations import Reservation
+    from strato.scheduler.model.jobs import Job
+    from strato.scheduler.model.subjobs import SubJob
 
 PENDING: Final = 0
 ALLOCATED: Final = 1

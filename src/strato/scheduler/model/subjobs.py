@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from strato.api.selectors import EVERYTHING, Selector, from_label_selector
 from strato.api.volcano.scheduling import NetworkTopologySpec, SubGroupPolicySpec
-from strato.scheduler.cache.ledger import ABSENT
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.model.ledger import ABSENT
+from strato.scheduler.model.tasks import (
     ALLOCATED,
     BINDING,
     BOUND,
@@ -25,7 +25,7 @@ from strato.scheduler.cache.tasks import (
 )
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.jobs import Job
+    from strato.scheduler.model.jobs import Job
 
 _LONGEST_VALUES: Final = 128
 _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"

@@ -14,12 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.core import Node
-from strato.scheduler.cache.ledger import ABSENT, NODE_MOVES, UNCHARGED, NodeCharge
-from strato.scheduler.cache.resources import PODS, Vector, fit_width
-from strato.scheduler.cache.tasks import Task, TaskClass
+from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, UNCHARGED, NodeCharge
+from strato.scheduler.model.resources import PODS, Vector, fit_width
+from strato.scheduler.model.tasks import Task, TaskClass
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.resources import Dimensions
+    from strato.scheduler.model.resources import Dimensions
 
 Rows = npt.NDArray[np.int64]
 """Row numbers."""

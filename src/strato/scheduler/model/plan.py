@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from strato.scheduler.cache.jobs import Job
-from strato.scheduler.cache.resources import Vector
-from strato.scheduler.cache.tasks import Task
-from strato.scheduler.reporting.reasons import FitErrors, Verdict
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.reasons import FitErrors, Verdict
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.framework import FloatArray

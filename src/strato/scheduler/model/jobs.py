@@ -13,9 +13,9 @@ import numpy as np
 
 from strato.api.volcano.scheduling import PodGroup
 from strato.api.volcano.scheduling import Queue as QueueView
-from strato.scheduler.cache.ledger import ABSENT, JOB_MOVES, UNCHARGED
-from strato.scheduler.cache.resources import Dimensions, Vector
-from strato.scheduler.cache.tasks import (
+from strato.scheduler.model.ledger import ABSENT, JOB_MOVES, UNCHARGED
+from strato.scheduler.model.resources import Dimensions, Vector
+from strato.scheduler.model.tasks import (
     ALLOCATED,
     BINDING,
     BOUND,
@@ -31,8 +31,8 @@ from strato.scheduler.cache.tasks import (
 )
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.subjobs import Layout
-    from strato.scheduler.plan import PodVerdict
+    from strato.scheduler.model.plan import PodVerdict
+    from strato.scheduler.model.subjobs import Layout
     from strato.scheduler.reporting.growth import Growth
 
 PHASE_PENDING: Final = "Pending"

@@ -1,0 +1,1 @@
+"""What a cycle looks at and decides, as types: resources, tasks, jobs, queues, nodes, reasons, plans."""
