@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from strato.cli.main import cli, main
 from strato.errors import InvalidInput
 from strato.scheduler.config import config_from, default_config, parse_config
-from strato.scheduler.framework import TOGGLES
+from strato.scheduler.framework.plugin import TOGGLES
 from strato.scheduler.plugins import PLUGINS
 
 GOOD = "actions: 'enqueue, allocate'\ntiers: [{plugins: [{name: gang}, {name: binpack}]}]\n"

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from strato.cli.main import cli
-from strato.scheduler.framework import POINTS, Plugin
+from strato.scheduler.framework.plugin import POINTS, Plugin
 from strato.testing import manifests
 
 DOC = Path(__file__).parents[2] / "docs" / "plugins.md"

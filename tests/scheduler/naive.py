@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from strato.scheduler import kernels
-from strato.scheduler.framework import ResourceTerm
+from strato.scheduler.framework.plugin import ResourceTerm
 
 
 @dataclass

@@ -14,7 +14,7 @@ from strato.scheduler.backlog import Backlog, only_same_for_alike
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, Config, PluginOption, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.framework import Plugin
+from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.placement import Placer

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 
 from strato.errors import InvalidInput
-from strato.scheduler import candidates, placement, session, thirdparty
+from strato.scheduler import candidates, placement, session
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption, parse_config
-from strato.scheduler.contract import WrongAnswer, checked
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.framework import POINTS, TOGGLES, Plugin, Verdicts
+from strato.scheduler.framework import thirdparty
+from strato.scheduler.framework.contract import WrongAnswer, checked
+from strato.scheduler.framework.plugin import POINTS, TOGGLES, Plugin, Verdicts
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.statement import Statement
@@ -227,8 +228,8 @@ def test_an_error_of_an_action_leaves_the_others_and_the_world_whole(monkeypatch
 def test_a_plugin_from_a_file_is_read_checked_and_named(tmp_path: Any) -> None:
     (tmp_path / "mine.py").write_text(
         "from dataclasses import dataclass\n"
-        "from strato.scheduler.arguments import arg\n"
-        "from strato.scheduler.framework import Plugin\n"
+        "from strato.scheduler.framework.arguments import arg\n"
+        "from strato.scheduler.framework.plugin import Plugin\n"
         "@dataclass(frozen=True)\n"
         "class Args:\n"
         "    weight: int = arg('mine.weight', 3)\n"
@@ -258,7 +259,7 @@ def test_a_plugin_from_a_file_is_read_checked_and_named(tmp_path: Any) -> None:
 
 def test_an_installed_package_offers_its_plugin_by_name(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "acme_plugins.py").write_text(
-        "from strato.scheduler.framework import Plugin\nclass Acme(Plugin):\n    name = 'acme'\nNOTHING = 5\n"
+        "from strato.scheduler.framework.plugin import Plugin\nclass Acme(Plugin):\n    name = 'acme'\nNOTHING = 5\n"
     )
     info = tmp_path / "acme-1.0.dist-info"
     info.mkdir()

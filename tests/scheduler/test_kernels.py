@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strato.api.core import PodSpec
 from strato.scheduler import kernels
-from strato.scheduler.framework import ResourceTerm
+from strato.scheduler.framework.plugin import ResourceTerm
 from strato.scheduler.model.ledger import HELD, PROMISED
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions

@@ -14,7 +14,7 @@ from tests.scheduler.test_service import create, nodes_of, running, virtually
 
 PLUGIN = """
 import numpy as np
-from strato.scheduler.framework import Plugin, StaticScore
+from strato.scheduler.framework.plugin import Plugin, StaticScore
 
 class Likes(Plugin):
     name = "likes"

@@ -77,7 +77,7 @@ def arguments(names: tuple[str, ...]) -> None:
     from strato.cli.output import fitted_table
     from strato.errors import UsageError
     from strato.scheduler.actions import ACTIONS
-    from strato.scheduler.arguments import nearest
+    from strato.scheduler.framework.arguments import nearest
     from strato.scheduler.plugins import PLUGINS
 
     known: dict[str, Any] = {**ACTIONS, **PLUGINS}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import kernels
-from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.framework.plugin import FloatArray, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import FitErrors, Reason
 from strato.scheduler.model.tasks import Task, TaskClass

@@ -15,7 +15,7 @@ import numpy as np
 from strato.scheduler import kernelcache, kernels
 from strato.scheduler.backlog import Backlog
 from strato.scheduler.candidates import NOWHERE, CandidateCache, Candidates
-from strato.scheduler.framework import FloatArray, ResourceTerm
+from strato.scheduler.framework.plugin import FloatArray, ResourceTerm
 from strato.scheduler.model.ledger import HELD, PROMISED, NodeCharge
 from strato.scheduler.model.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler import kernels
-from strato.scheduler.framework import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.framework.plugin import FloatArray, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Rows
 
 

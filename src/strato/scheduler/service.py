@@ -33,6 +33,7 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.evictionrecords import EvictionRecord, EvictionRecords
+from strato.scheduler.framework.suspension import suspendable
 from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import Task
@@ -46,7 +47,6 @@ from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
 from strato.scheduler.shards import NONE, Shards
-from strato.scheduler.suspension import suspendable
 from strato.scheduler.usagesource import UsageSource
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,8 @@ from strato.scheduler import kernels
 from strato.scheduler.backlog import Room
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
-from strato.scheduler.framework import (
+from strato.scheduler.framework.guard import Guard
+from strato.scheduler.framework.plugin import (
     PERMIT,
     REJECT,
     Evictor,
@@ -28,7 +29,6 @@ from strato.scheduler.framework import (
     Verdicts,
     answers,
 )
-from strato.scheduler.guard import Guard
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.plan import Condition, Plan, binds

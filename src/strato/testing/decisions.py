@@ -17,7 +17,7 @@ from strato.scheduler.config import Config, PluginOption, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import load, settle
 from strato.scheduler.dryrun.states import START
-from strato.scheduler.framework import TOGGLES, Plugin
+from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.model.plan import Failure, Plan
 from strato.scheduler.placement import Placer
 

@@ -18,7 +18,7 @@ from strato.client.local import LocalCluster
 from strato.clock import SystemClock
 from strato.scheduler import Scheduler
 from strato.scheduler.config import parse_config
-from strato.scheduler.suspension import suspendable, wait_for
+from strato.scheduler.framework.suspension import suspendable, wait_for
 from strato.server.embedded import in_memory_server
 from tests.scheduler import worlds
 from tests.scheduler.faulty import ADMIN

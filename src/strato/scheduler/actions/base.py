@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from strato.scheduler.arguments import arg
+from strato.scheduler.framework.arguments import arg
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

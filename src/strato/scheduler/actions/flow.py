@@ -28,7 +28,7 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
-from strato.scheduler.arguments import arg
+from strato.scheduler.framework.arguments import arg
 from strato.scheduler.kernels import LIMIT_PODS
 from strato.scheduler.model.ledger import HELD
 from strato.scheduler.model.reasons import Verdict

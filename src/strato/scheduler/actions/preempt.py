@@ -12,7 +12,7 @@ from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.podpreempt import preempt_for_pod
 from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.actions.turns import Turns
-from strato.scheduler.arguments import arg
+from strato.scheduler.framework.arguments import arg
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING, Task
 

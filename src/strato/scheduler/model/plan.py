@@ -13,7 +13,7 @@ from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.framework import FloatArray
+    from strato.scheduler.framework.plugin import FloatArray
 
 
 class Bind(NamedTuple):

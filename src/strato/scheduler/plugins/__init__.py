@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strato.scheduler.framework import Plugin
+from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.plugins.binpack import Binpack
 from strato.scheduler.plugins.capacity import Capacity
 from strato.scheduler.plugins.cdp import Cdp

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strato.scheduler import kernels
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import Plugin, ResourceTerm
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import Plugin, ResourceTerm
 from strato.scheduler.model.resources import CPU, MEMORY, counts
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from strato.clock import parse_time
-from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.tasks import Task
 from strato.units import duration_seconds
 

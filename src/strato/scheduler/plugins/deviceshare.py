@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from strato.scheduler.arguments import arg
 from strato.scheduler.cache.ingest import group_of
-from strato.scheduler.framework import FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import FloatArray, Plugin, Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows

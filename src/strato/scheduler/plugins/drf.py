@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.arguments import arg
 from strato.scheduler.cache.memory import UsageMemory
-from strato.scheduler.framework import PERMIT, FloatArray, Plugin
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import PERMIT, FloatArray, Plugin
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.resources import Vector, share
 from strato.scheduler.model.tasks import Task

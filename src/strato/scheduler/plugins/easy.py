@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.clock import parse_time
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import Plugin, Verdicts
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import Plugin, Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason

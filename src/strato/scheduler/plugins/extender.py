@@ -1,11 +1,11 @@
 """extender: asks an HTTP service at extension points (spec volcano-plugins 24).
 
 This is the one plugin that waits for a network within the cycle, because its answers decide; the event loop goes on
-meanwhile (`strato.scheduler.suspension`). How long a cycle may take by it is bounded three times: one request, from
-connecting to the last byte, takes as long as configured at most; all requests of a cycle have a budget together; and
-after a request that failed it asks no more in that cycle, nor for ten times what the failing one took. So a service
-that swallows requests holds up a tenth of the time at most. Each entry of the plugin in the configuration is on its
-own.
+meanwhile (`strato.scheduler.framework.suspension`). How long a cycle may take by it is bounded three times: one
+request, from connecting to the last byte, takes as long as configured at most; all requests of a cycle have a budget
+together; and after a request that failed it asks no more in that cycle, nor for ten times what the failing one took.
+So a service that swallows requests holds up a tenth of the time at most. Each entry of the plugin in the configuration
+is on its own.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 
 from strato.api.core import PodSpec
 from strato.http.fetch import fetch
-from strato.scheduler.arguments import arg, seconds
-from strato.scheduler.framework import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.arguments import arg, seconds
+from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.suspension import wait_for
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins import wireforms
-from strato.scheduler.suspension import wait_for
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -16,7 +16,7 @@ from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.scheduler.cache.neighbours import Term, members_key
 from strato.scheduler.cache.world import World
-from strato.scheduler.framework import FloatArray, Verdicts
+from strato.scheduler.framework.plugin import FloatArray, Verdicts
 from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import Task, TaskClass

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strato.api.volcano.scheduling import NodeGroupAffinity, QueueAffinity
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import Plugin, StaticScore, Verdicts
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import Plugin, StaticScore, Verdicts
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.nodes import NodeTable, Rows

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler import kernels
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import CPU, MEMORY
 from strato.scheduler.model.tasks import Task, TaskClass

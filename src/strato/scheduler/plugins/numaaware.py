@@ -11,8 +11,8 @@ import numpy as np
 
 from strato.api.pods import qos_class
 from strato.api.volcano.nodeinfo import Numatopology
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import FloatArray, Plugin, Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.nodes import NodeTable, Rows

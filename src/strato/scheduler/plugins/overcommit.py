@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import PERMIT, REJECT, FloatArray, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strato.scheduler.budgets import Budgets
-from strato.scheduler.framework import PERMIT, Plugin
+from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.tasks import RELEASING, Task
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.api.core import Node
-from strato.scheduler.arguments import arg
 from strato.scheduler.claims.reservations import Reservation
-from strato.scheduler.framework import Plugin, Verdicts
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import Plugin, Verdicts
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import Task, TaskClass, host_ports

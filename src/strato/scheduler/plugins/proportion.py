@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.arguments import arg
 from strato.scheduler.cache.memory import UsageMemory, boost
-from strato.scheduler.framework import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import PERMIT, REJECT, FloatArray, Plugin, how_many_fit
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, Vector, share

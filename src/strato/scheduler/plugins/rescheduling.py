@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.api.pods import qos_class
-from strato.scheduler.arguments import arg, seconds, structured
-from strato.scheduler.framework import FloatArray, Plugin
+from strato.scheduler.framework.arguments import arg, seconds, structured
+from strato.scheduler.framework.plugin import FloatArray, Plugin
 from strato.scheduler.model.resources import CPU, MEMORY
 from strato.scheduler.model.tasks import Task
 

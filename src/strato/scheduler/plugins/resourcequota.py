@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from strato.api.quantity import milli
-from strato.scheduler.framework import PERMIT, REJECT, Plugin
+from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
 

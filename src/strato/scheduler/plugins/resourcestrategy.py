@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.scheduler import kernels
-from strato.scheduler.arguments import arg, numbers, structured
-from strato.scheduler.framework import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
+from strato.scheduler.framework.arguments import arg, numbers, structured
+from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import CPU, MEMORY, counts

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from strato.clock import parse_time
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import ABSTAIN, PERMIT, Plugin
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.units import duration_seconds
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.arguments import arg
-from strato.scheduler.framework import FloatArray, Plugin
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import FloatArray, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import Vector

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from strato.api.quantity import milli, value
 from strato.clock import parse_time
-from strato.scheduler.arguments import arg, structured
 from strato.scheduler.cache.usage import WINDOW, Usages
-from strato.scheduler.framework import FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.arguments import arg, structured
+from strato.scheduler.framework.plugin import FloatArray, Plugin, Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
 from strato.scheduler.model.reasons import Reason

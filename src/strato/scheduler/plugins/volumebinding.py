@@ -26,7 +26,7 @@ from strato.scheduler.claims.volumes import (
     is_bound,
     size_of,
 )
-from strato.scheduler.framework import Verdicts
+from strato.scheduler.framework.plugin import Verdicts
 from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import COMPLETED_SET, Task

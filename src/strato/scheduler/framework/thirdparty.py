@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Final
 
-from strato.scheduler.framework import Plugin
+from strato.scheduler.framework.plugin import Plugin
 
 GROUP: Final = "strato.plugins"
 

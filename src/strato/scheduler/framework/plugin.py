@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
-from strato.scheduler import contract
-from strato.scheduler.contract import order, point
+from strato.scheduler.framework import contract
+from strato.scheduler.framework.contract import order, point
 from strato.scheduler.model.reasons import Reason
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Plugin:
     Attributes:
         name: As written in the configuration.
         args_type: Frozen dataclass of its arguments, with ``read(arguments, where) -> (args, problems)`` semantics
-            given by `strato.scheduler.arguments`.
+            given by `strato.scheduler.framework.arguments`.
     """
 
     name: ClassVar[str] = ""

@@ -1,6 +1,7 @@
 """What extension points are: how they are declared on `Plugin`, what they may answer, what counts when one fails.
 
-`Plugin` itself, where each has its contract, is in `strato.scheduler.framework`, which also offers the types from here.
+`Plugin` itself, where each has its contract, is in `strato.scheduler.framework.plugin`, which
+also offers the types from here.
 """
 
 from __future__ import annotations

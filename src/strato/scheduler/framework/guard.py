@@ -13,8 +13,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from strato.scheduler.contract import POINTS, Fn, checked
-from strato.scheduler.framework import Plugin
+from strato.scheduler.framework.contract import POINTS, Fn, checked
+from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Failure
 
 if TYPE_CHECKING:

@@ -1,0 +1,40 @@
+"""What a plugin is, and all that one imports: extension points, arguments, answers, and the types they speak of."""
+
+from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.plugin import (
+    ABSTAIN,
+    PERMIT,
+    REJECT,
+    Evictor,
+    FloatArray,
+    Plugin,
+    ResourceTerm,
+    StaticScore,
+    Validity,
+    Verdicts,
+)
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.tasks import Task, TaskClass
+
+__all__ = [
+    "ABSTAIN",
+    "PERMIT",
+    "REJECT",
+    "Evictor",
+    "FloatArray",
+    "Job",
+    "NodeTable",
+    "Plugin",
+    "Queue",
+    "Reason",
+    "ResourceTerm",
+    "Rows",
+    "StaticScore",
+    "Task",
+    "TaskClass",
+    "Validity",
+    "Verdicts",
+    "arg",
+]
