@@ -32,7 +32,7 @@ from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
 from strato.scheduler import Scheduler
-from strato.scheduler.placement import warm_up
+from strato.scheduler.placement.placer import warm_up
 from strato.server.api import ApiServer
 from strato.server.embedded import open_server
 from strato.server.store import Store

@@ -16,7 +16,7 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.plan import Plan
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 
 _CONFIG = """
 actions: "enqueue, allocate, {action}"

@@ -24,7 +24,7 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.placement import Placer, warm_up
+from strato.scheduler.placement.placer import Placer, warm_up
 
 NODES = (100, 300, 1000, 3000, 10_000)
 PODS = (1000, 10_000, 100_000, 1_000_000)

@@ -28,7 +28,7 @@ from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.placement import Placer, warm_up
+from strato.scheduler.placement.placer import Placer, warm_up
 
 PLAIN = """
 actions: "allocate"

@@ -34,7 +34,7 @@ from strato.scheduler.evictor import Evictor
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.plan import Bind, Eviction, Plan
 from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING, Task
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

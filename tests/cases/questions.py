@@ -17,8 +17,8 @@ from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import ALLOCATED, Task
-from strato.scheduler.placement import Placer
-from strato.scheduler.scoring import resource_scores
+from strato.scheduler.placement.placer import Placer
+from strato.scheduler.placement.scoring import resource_scores
 from strato.scheduler.session import Session
 from strato.scheduler.topology.domains import Search
 from tests.cases import runner

@@ -23,7 +23,7 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.tasks import STATUS_NAMES, Task
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.reporting.status import close_session, decide_phase
 from strato.scheduler.session import Session

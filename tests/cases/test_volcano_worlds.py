@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from strato.scheduler.cycle import decide
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from tests.cases import runner
 
 Json = dict[str, Any]

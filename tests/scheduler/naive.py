@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from strato.scheduler import kernels
 from strato.scheduler.framework.plugin import ResourceTerm
+from strato.scheduler.placement import kernels
 
 
 @dataclass

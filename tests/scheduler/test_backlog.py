@@ -17,7 +17,7 @@ from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.plugins.priority import Priority
 from tests.scheduler import worlds
 

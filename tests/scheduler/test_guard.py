@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from strato.errors import InvalidInput
-from strato.scheduler import candidates, placement, session
+from strato.scheduler import session
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption, parse_config
@@ -20,6 +20,8 @@ from strato.scheduler.framework import thirdparty
 from strato.scheduler.framework.contract import WrongAnswer, checked
 from strato.scheduler.framework.plugin import POINTS, TOGGLES, Plugin, Verdicts
 from strato.scheduler.model.plan import Plan
+from strato.scheduler.placement import candidates
+from strato.scheduler.placement import placer as placement
 from strato.scheduler.plugins.gang import Gang
 from strato.scheduler.statement import Statement
 from tests.scheduler import worlds

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.api.core import PodSpec
-from strato.scheduler import kernels
 from strato.scheduler.framework.plugin import ResourceTerm
 from strato.scheduler.model.ledger import HELD, PROMISED
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions
 from strato.scheduler.model.tasks import TaskClass
-from strato.scheduler.scoring import resource_scores, term_arrays
+from strato.scheduler.placement import kernels
+from strato.scheduler.placement.scoring import resource_scores, term_arrays
 from tests.scheduler.naive import SlowNode, place
 
 TERMS = [
@@ -160,6 +160,6 @@ def test_numpy_scores_equal_the_kernel(term: ResourceTerm) -> None:
 
 
 def test_kernels_of_the_cache_are_loaded_without_the_compiler() -> None:
-    script = "import sys; from strato.scheduler.placement import warm_up; warm_up(); print(*sys.modules)"
+    script = "import sys; from strato.scheduler.placement.placer import warm_up; warm_up(); print(*sys.modules)"
     runs = [subprocess.run([sys.executable, "-c", script], text=True, capture_output=True, check=True) for _ in "12"]
     assert "numba.typed.typeddict" not in runs[1].stdout.split()  # whoever compiles needs it

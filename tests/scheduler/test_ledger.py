@@ -30,7 +30,7 @@ from strato.scheduler.model.tasks import (
     UNKNOWN,
     Task,
 )
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
 from tests.scheduler import worlds
 

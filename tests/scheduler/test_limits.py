@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from strato.scheduler.config import parse_config
 from strato.scheduler.model.tasks import RUNNING
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
 from tests.scheduler import worlds
 from tests.scheduler.test_properties import some_world

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, PENDING, PIPELINED, RELEASING, RUNNING
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 
 GREEDY = """

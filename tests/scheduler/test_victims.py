@@ -17,7 +17,7 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import Task
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
 from tests.scheduler import worlds
 

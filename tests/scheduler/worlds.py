@@ -14,7 +14,7 @@ from strato.scheduler.config import Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import PENDING, STATUS_NAMES
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 
 
 def node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **more: Any) -> dict[str, Any]:

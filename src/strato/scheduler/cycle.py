@@ -12,7 +12,7 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting.status import close_session
 from strato.scheduler.session import Session
 

@@ -38,7 +38,7 @@ from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import Task
 from strato.scheduler.pace import Pace
-from strato.scheduler.placement import Placer, warm_up
+from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
 from strato.scheduler.replicas import Replicas

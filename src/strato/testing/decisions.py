@@ -19,7 +19,7 @@ from strato.scheduler.dryrun.run import load, settle
 from strato.scheduler.dryrun.states import START
 from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.model.plan import Failure, Plan
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 
 Json = Mapping[str, Any]
 

@@ -17,7 +17,7 @@ from strato.scheduler.cycle import decide
 from strato.scheduler.flow.kernels import trim
 from strato.scheduler.flow.loading import load
 from strato.scheduler.flow.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 
 FLOW = """

@@ -12,7 +12,7 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.tasks import ALLOCATED, Task
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
 
 NOW = 1_700_000_000.0

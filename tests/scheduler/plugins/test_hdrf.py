@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from strato.scheduler.cycle import decide
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 from tests.scheduler.plugins import asking
 

@@ -9,7 +9,7 @@ import pytest
 from strato.errors import InvalidInput
 from strato.scheduler.cache.usage import NodeUsage
 from strato.scheduler.cache.world import World
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 from tests.scheduler.plugins import asking
 

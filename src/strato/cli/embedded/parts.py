@@ -141,7 +141,7 @@ def _sandbox_node(
 async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[str]) -> None:
     """Load the kernels beside what the other parts wait for (disks, processes), then schedule on these nodes."""
     from strato.node.registration import forget_nodes
-    from strato.scheduler.placement import warm_up
+    from strato.scheduler.placement.placer import warm_up
 
     await asyncio.to_thread(warm_up)
     gone = await forget_nodes(cluster, OURS, nodes)

@@ -118,7 +118,7 @@ def scheduler_member(
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.flow.loading import load
-    from strato.scheduler.placement import warm_up
+    from strato.scheduler.placement.placer import warm_up
     from strato.scheduler.replicas import from_environment
 
     replicas = from_environment(os.environ)

@@ -29,12 +29,12 @@ from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.kernels import LIMIT_PODS
 from strato.scheduler.model.ledger import HELD
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS
 from strato.scheduler.model.tasks import ALLOCATED, Task, TaskClass
-from strato.scheduler.scoring import resource_scores
+from strato.scheduler.placement.kernels import LIMIT_PODS
+from strato.scheduler.placement.scoring import resource_scores
 
 if TYPE_CHECKING:
     from strato.scheduler.flow.moves import Moves

@@ -31,7 +31,7 @@ from strato.scheduler.dryrun.manifests import Json, Located, describe
 from strato.scheduler.dryrun.states import START, UNSHARED, Sharding
 from strato.scheduler.model.plan import Failure, Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 from strato.scheduler.shards import Shards
 
 SOLO = ("", "volcano", "default-scheduler", "poseidon")

@@ -14,7 +14,7 @@ from strato.scheduler.dryrun.run import Decoded, build, settle
 from strato.scheduler.dryrun.states import START
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BOUND, RUNNING
-from strato.scheduler.placement import Placer
+from strato.scheduler.placement.placer import Placer
 
 Edit = Callable[[Object], Object]
 """Returns an object as it would be after a change; the same object when the change is none of its business."""

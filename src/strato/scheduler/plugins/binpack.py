@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from strato.scheduler import kernels
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin, ResourceTerm
 from strato.scheduler.model.resources import CPU, MEMORY, counts
+from strato.scheduler.placement import kernels
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

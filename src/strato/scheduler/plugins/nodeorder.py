@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler import kernels
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import CPU, MEMORY
 from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.placement import kernels
 from strato.scheduler.plugins import neighbourly
 from strato.scheduler.selection import matches_term, tolerates
 

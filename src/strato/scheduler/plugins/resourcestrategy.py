@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from strato.scheduler import kernels
 from strato.scheduler.framework.arguments import arg, numbers, structured
 from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import CPU, MEMORY, counts
 from strato.scheduler.model.tasks import Task, TaskClass
-from strato.scheduler.scoring import packed
+from strato.scheduler.placement import kernels
+from strato.scheduler.placement.scoring import packed
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -8,9 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler import kernels
 from strato.scheduler.framework.plugin import FloatArray, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Rows
+from strato.scheduler.placement import kernels
 
 
 def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
