@@ -18,6 +18,7 @@ import msgspec
 from strato.errors import InvalidInput
 from strato.scheduler.actions import ACTIONS
 from strato.scheduler.cache import kinds
+from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usage import NodeUsage
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, config_from
@@ -27,7 +28,6 @@ from strato.scheduler.placement.placer import Placer
 from strato.scheduler.plugins import PLUGINS
 from strato.scheduler.reporting.status import close_session, decide_phase
 from strato.scheduler.session import Session
-from strato.scheduler.shards import Shards
 
 Json = dict[str, Any]
 

@@ -17,9 +17,9 @@ from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
 from strato.scheduler import Scheduler
+from strato.scheduler.cache.replicas import Replicas, from_environment
+from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.world import World
-from strato.scheduler.replicas import Replicas, from_environment
-from strato.scheduler.shards import Shards
 from strato.server.embedded import in_memory_server
 from strato.testing import Scene, cluster, manifests
 from tests.cases.runner import feed

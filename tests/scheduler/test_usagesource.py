@@ -12,7 +12,7 @@ from aiohttp import web
 
 from strato.clock import VirtualClock
 from strato.scheduler.cache.usage import NodeUsage, Usages
-from strato.scheduler.usagesource import UsageSource, interval_seconds
+from strato.scheduler.cache.usagesource import UsageSource, interval_seconds
 
 Json = dict[str, Any]
 

@@ -29,6 +29,9 @@ from strato.scheduler.cache import kinds
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
 from strato.scheduler.cache.audit import Audit
 from strato.scheduler.cache.feed import Feed
+from strato.scheduler.cache.replicas import Replicas
+from strato.scheduler.cache.shards import NONE, Shards
+from strato.scheduler.cache.usagesource import UsageSource
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
@@ -41,13 +44,10 @@ from strato.scheduler.pace import Pace
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
-from strato.scheduler.replicas import Replicas
 from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
 from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
-from strato.scheduler.shards import NONE, Shards
-from strato.scheduler.usagesource import UsageSource
 
 _log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Scheduler:
         period_seconds: Time between looks at the clock: time-based plugins, the configuration file, mere counters.
         metrics: Where metrics are registered.
         workers: Writes under way at once.
-        shard_mode: How the own NodeShard is used, one of `strato.scheduler.shards.MODES`.
+        shard_mode: How the own NodeShard is used, one of `strato.scheduler.cache.shards.MODES`.
         shard_name: Name of the own NodeShard.
         node_labels: Only nodes with one of these labels are used; empty is all nodes.
         replicas: The other active schedulers; None when there is one.

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from strato.scheduler.backlog import Room
+from strato.scheduler.cache.shards import HARD, SOFT
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
 from strato.scheduler.framework.guard import Guard
@@ -38,7 +39,6 @@ from strato.scheduler.model.tasks import BINDING, RELEASING, Task, TaskClass
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting import diagnostics
-from strato.scheduler.shards import HARD, SOFT
 from strato.scheduler.statement import Statement, Transaction
 from strato.scheduler.topology.domains import Domains, Search, recover_domains
 from strato.scheduler.topology.hypernodes import Tree

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.scheduler.cache.ingest import says_preemptable
+from strato.scheduler.cache.shards import SOFT
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import RUNNING, Task
 from strato.scheduler.placement import kernels
-from strato.scheduler.shards import SOFT
 
 if TYPE_CHECKING:
     from strato.scheduler.model.jobs import Job

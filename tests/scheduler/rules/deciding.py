@@ -6,12 +6,12 @@ import random
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+from strato.scheduler.cache.shards import SOFT, Shards
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.tasks import STATUS_NAMES
 from strato.scheduler.placement.placer import Placer
-from strato.scheduler.shards import SOFT, Shards
 from tests.scheduler import worlds
 from tests.scheduler.worlds import group, pod
 

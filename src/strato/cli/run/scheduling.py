@@ -109,7 +109,7 @@ def scheduler_member(
 ) -> Member:
     """Return the scheduler as a part of this process.
 
-    Several work side by side, each on its share, when the environment says so (`strato.scheduler.replicas`).
+    Several work side by side, each on its share, when the environment says so (`strato.scheduler.cache.replicas`).
 
     Raises:
         InvalidInput: The configuration is wrong.
@@ -117,9 +117,9 @@ def scheduler_member(
     """
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
+    from strato.scheduler.cache.replicas import from_environment
     from strato.scheduler.flow.loading import load
     from strato.scheduler.placement.placer import warm_up
-    from strato.scheduler.replicas import from_environment
 
     replicas = from_environment(os.environ)
     lease = lease_of(names)

@@ -22,6 +22,7 @@ from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
 from strato.scheduler.cache.nodelabels import NodeLabels
 from strato.scheduler.cache.runtimes import RunTimes
+from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usage import Usages
 from strato.scheduler.claims.devices import Devices
 from strato.scheduler.claims.reservations import Reservations
@@ -31,7 +32,6 @@ from strato.scheduler.model.ledger import ABSENT, NODE_MOVES
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions, Vector, fit_width
 from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, Task, TaskClass, grow_class
-from strato.scheduler.shards import Shards
 from strato.scheduler.topology.hypernodes import HyperNodes, Tree
 
 DEFAULT_QUEUE = "default"

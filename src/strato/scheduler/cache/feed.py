@@ -15,8 +15,8 @@ from strato.api.meta import Object
 from strato.client.informer import Change, Informers
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.kinds import WorldKind
+from strato.scheduler.cache.replicas import Replicas
 from strato.scheduler.cache.world import World
-from strato.scheduler.replicas import Replicas
 
 _log = logging.getLogger(__name__)
 

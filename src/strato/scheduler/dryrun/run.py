@@ -22,6 +22,7 @@ from strato.errors import InvalidInput, Problem
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE
 from strato.scheduler.cache.kinds import WorldKind
+from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
@@ -32,7 +33,6 @@ from strato.scheduler.dryrun.states import START, UNSHARED, Sharding
 from strato.scheduler.model.plan import Failure, Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.placement.placer import Placer
-from strato.scheduler.shards import Shards
 
 SOLO = ("", "volcano", "default-scheduler", "poseidon")
 """Scheduler names whose pods are jobs of their own when they have no group."""

@@ -16,8 +16,8 @@ import msgspec
 from strato import __version__
 from strato.clock import parse_time
 from strato.errors import Problem
+from strato.scheduler.cache.shards import MODES, NONE
 from strato.scheduler.dryrun.manifests import Json, Located, Manifests, describe
-from strato.scheduler.shards import MODES, NONE
 
 START = 1_700_000_000.0
 """Seconds since the epoch at the first cycle on objects that bear no dates."""
@@ -28,7 +28,7 @@ class Sharding:
     """Which part of the nodes is the scheduler's, by the NodeShards among the objects.
 
     Attributes:
-        mode: One of `strato.scheduler.shards.MODES`.
+        mode: One of `strato.scheduler.cache.shards.MODES`.
         name: Name of the own NodeShard.
     """
 

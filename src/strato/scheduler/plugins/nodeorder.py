@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from strato.scheduler.cache.selection import matches_term, tolerates
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import NodeTable, Rows
@@ -15,7 +16,6 @@ from strato.scheduler.model.resources import CPU, MEMORY
 from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.placement import kernels
 from strato.scheduler.plugins import neighbourly
-from strato.scheduler.selection import matches_term, tolerates
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

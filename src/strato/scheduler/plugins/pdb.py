@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.scheduler.budgets import Budgets
+from strato.scheduler.cache.budgets import Budgets
 from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.tasks import RELEASING, Task
 

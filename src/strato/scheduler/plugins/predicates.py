@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.api.core import Node
+from strato.scheduler.cache.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 from strato.scheduler.claims.reservations import Reservation
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin, Verdicts
@@ -16,7 +17,6 @@ from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import Task, TaskClass, host_ports
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
-from strato.scheduler.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 
 if TYPE_CHECKING:
     from strato.scheduler.model.jobs import Job

@@ -21,12 +21,12 @@ from strato.client.cluster import Cluster, Patch
 from strato.client.events import EventRecorder
 from strato.client.statusqueue import StatusQueue, Write
 from strato.clock import Clock, format_time
+from strato.scheduler.cache.shards import ShardStatus
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.plan import Plan, QueueStatus
 from strato.scheduler.reporting.groups import GroupReports
 from strato.scheduler.reporting.growth import GrowthTracker
 from strato.scheduler.reporting.pods import PodReports
-from strato.scheduler.shards import ShardStatus
 
 _QUEUE_WORKERS = 4
 
