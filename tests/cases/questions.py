@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from strato.scheduler import victims
+from strato.scheduler.actions import victims
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework.plugin import Evictor, Verdicts
 from strato.scheduler.model.jobs import Job

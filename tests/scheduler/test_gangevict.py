@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.bundles import bundles_of
+from strato.scheduler.actions.bundles import bundles_of
 from tests.scheduler import worlds
 from tests.scheduler.fabrics import fabric, gang
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler import victims
+from strato.scheduler.actions import victims
 from strato.scheduler.actions.turns import Turns
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide

@@ -64,7 +64,7 @@ def build(
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.config import embedded_config
-    from strato.scheduler.flow.loading import load
+    from strato.scheduler.optimal.loading import load
 
     informers = Informers(client(bootstrap.ADMIN), clock, random)
     scheduler = Scheduler(

@@ -118,7 +118,7 @@ def scheduler_member(
     from strato.scheduler import Scheduler
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.cache.replicas import from_environment
-    from strato.scheduler.flow.loading import load
+    from strato.scheduler.optimal.loading import load
     from strato.scheduler.placement.placer import warm_up
 
     replicas = from_environment(os.environ)

@@ -6,11 +6,11 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.actions.backfill import Backfill
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.enqueue import Enqueue
-from strato.scheduler.actions.flow import Flow
 from strato.scheduler.actions.gangevict import GangPreempt, GangReclaim
 from strato.scheduler.actions.preempt import Preempt
 from strato.scheduler.actions.reclaim import Reclaim
 from strato.scheduler.actions.shuffle import Shuffle
+from strato.scheduler.optimal.action import Flow
 
 ACTIONS: dict[str, type[Action]] = {
     "allocate": Allocate,

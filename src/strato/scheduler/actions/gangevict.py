@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from strato.scheduler import bundles
-from strato.scheduler import victims as choice
+from strato.scheduler.actions import bundles
+from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from strato.scheduler import victims as choice
+from strato.scheduler.actions import victims as choice
 from strato.scheduler.cache.budgets import Budgets
 from strato.scheduler.model.jobs import Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING, Task

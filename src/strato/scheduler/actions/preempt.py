@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from strato.scheduler import victims as choice
+from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.podpreempt import preempt_for_pod

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strato.scheduler import victims as choice
+from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order

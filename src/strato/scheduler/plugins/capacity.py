@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from strato.scheduler.actions.victims import in_order
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import GANG_PREEMPT, PERMIT, REJECT, Evictor, FloatArray, Plugin, how_many_fit
@@ -17,7 +18,6 @@ from strato.scheduler.model.resources import CPU, MEMORY, PODS, Vector, share
 from strato.scheduler.model.tasks import PENDING, Task
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
-from strato.scheduler.victims import in_order
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler import victims as choice
-from strato.scheduler.flow.evictions import how_often
-from strato.scheduler.flow.gains import Prices
-from strato.scheduler.flow.holds import is_replaced
+from strato.scheduler.actions import victims as choice
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING, Task, TaskClass
+from strato.scheduler.optimal.evictions import how_often
+from strato.scheduler.optimal.gains import Prices
+from strato.scheduler.optimal.holds import is_replaced
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

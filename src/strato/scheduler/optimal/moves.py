@@ -23,19 +23,28 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler import victims as choice
+from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.preempt import pending_in_order, waits_for_victims
 from strato.scheduler.actions.starving import starving_jobs
-from strato.scheduler.flow.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest, how_often, places_of
-from strato.scheduler.flow.gains import Prices
-from strato.scheduler.flow.holds import Holds
-from strato.scheduler.flow.victims import EVICTABLE, Holders, Victim
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import Task
+from strato.scheduler.optimal.evictions import (
+    FREE,
+    LEFT_OUT,
+    EvictionPlan,
+    Place,
+    Seeker,
+    cheapest,
+    how_often,
+    places_of,
+)
+from strato.scheduler.optimal.gains import Prices
+from strato.scheduler.optimal.holds import Holds
+from strato.scheduler.optimal.victims import EVICTABLE, Holders, Victim
 
 if TYPE_CHECKING:
-    from strato.scheduler.actions.flow import FlowArgs
+    from strato.scheduler.optimal.action import FlowArgs
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 

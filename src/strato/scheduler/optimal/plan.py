@@ -29,7 +29,7 @@ import numpy.typing as npt
 
 from strato.mincost.network import Network
 from strato.mincost.solver import Kernel, Outcome, Solver
-from strato.scheduler.flow.kernels import trim
+from strato.scheduler.optimal.kernels import trim
 
 Int64s = npt.NDArray[np.int64]
 

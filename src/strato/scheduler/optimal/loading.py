@@ -13,8 +13,8 @@ def load() -> None:
 
     from strato.mincost.network import Network
     from strato.mincost.solver import Kernel, Solver
-    from strato.scheduler.flow.kernels import trim
     from strato.scheduler.model.resources import Dimensions
+    from strato.scheduler.optimal.kernels import trim
 
     for kernel in (Kernel.PATHS, Kernel.SCALING):
         network = Network.from_arcs([3, 0, -3], [0, 0, 1], [1, 2, 2], [1, 9, 0], [3, 3, 2])

@@ -14,9 +14,9 @@ from ortools.graph.python import min_cost_flow
 from strato.mincost.kernels import paths, scaling
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
-from strato.scheduler.flow.kernels import trim
-from strato.scheduler.flow.loading import load
-from strato.scheduler.flow.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
+from strato.scheduler.optimal.kernels import trim
+from strato.scheduler.optimal.loading import load
+from strato.scheduler.optimal.plan import SCALE, Ask, FlowPlan, Load, Offer, _waiting
 from strato.scheduler.placement.placer import Placer
 from tests.scheduler import worlds
 

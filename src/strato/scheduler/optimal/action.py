@@ -1,7 +1,7 @@
 """flow: place all pending tasks together, by minimum-cost flow, where `allocate` places them one gang after another.
 
 Same session, same rules: filters and scores of the plugins price the arcs, queues are asked before tasks are taken
-over, statements keep gangs whole. Each pass solves one network over all that waits (`strato.scheduler.flow.plan`);
+over, statements keep gangs whole. Each pass solves one network over all that waits (`strato.scheduler.optimal.plan`);
 gangs that would stay below their minimum are dropped and the network is solved again, warm; then the plan is carried
 out against the real vectors, and what they refuse is left to the next pass. What flow has no arcs for (rules about
 other pods, a promised node, a network topology) and what is left at the end goes to `allocate`, which also promises
@@ -37,9 +37,9 @@ from strato.scheduler.placement.kernels import LIMIT_PODS
 from strato.scheduler.placement.scoring import resource_scores
 
 if TYPE_CHECKING:
-    from strato.scheduler.flow.moves import Moves
-    from strato.scheduler.flow.plan import FlowPlan, Load, Offer, Share
     from strato.scheduler.model.jobs import Job
+    from strato.scheduler.optimal.moves import Moves
+    from strato.scheduler.optimal.plan import FlowPlan, Load, Offer, Share
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 
@@ -58,7 +58,7 @@ class FlowArgs(CommonArgs):
     """Whether pods that their owner replaces may be started again elsewhere to make room. Default false."""
     min_gain: float = arg("minGain", 0.1, minimum=0.0)
     """Least gain of evictions for a job, in node-hours: an average node busy for an hour with work of priority 0 (see
-    `strato.scheduler.flow.gains`); only more than this counts. Default 0.1: six minutes of a node."""
+    `strato.scheduler.optimal.gains`); only more than this counts. Default 0.1: six minutes of a node."""
 
 
 class Run(NamedTuple):
@@ -109,8 +109,8 @@ class Flow(Allocate):
         if not wanted and "flow" not in ssn.world.memory:
             yield None
             return
-        from strato.scheduler.flow.holds import Holds
-        from strato.scheduler.flow.moves import Moves
+        from strato.scheduler.optimal.holds import Holds
+        from strato.scheduler.optimal.moves import Moves
 
         with Holds(ssn) as holds:
             yield Moves(ssn, self.args, holds) if wanted else None
@@ -228,7 +228,7 @@ def _runs(ssn: Session, jobs: list[Job], work: dict[str, Work]) -> list[Run]:
 
 def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None:
     """Build the network; runs no node could take are left out. None when nothing is left."""
-    from strato.scheduler.flow.plan import MOST_CLASSES, Ask, FlowPlan
+    from strato.scheduler.optimal.plan import MOST_CLASSES, Ask, FlowPlan
 
     offers: list[Offer] = []
     number: dict[int, int] = {}
@@ -268,7 +268,7 @@ def _network(ssn: Session, runs: list[Run]) -> tuple[list[Run], FlowPlan] | None
 
 def _offer(ssn: Session, task: Task) -> Offer:
     """Return where a task's class may go, at what score, and how many times."""
-    from strato.scheduler.flow.plan import Offer
+    from strato.scheduler.optimal.plan import Offer
 
     rows = ssn.placer.rows_for(ssn, task, ssn.kernel_flags)
     if not rows.size:
@@ -310,7 +310,7 @@ class _Average(NamedTuple):
 
 def _load(ssn: Session, runs: list[Run], offers: list[Offer]) -> Load:
     """Return what filling the nodes with tasks of average size costs, step by step."""
-    from strato.scheduler.flow.plan import Load
+    from strato.scheduler.optimal.plan import Load
 
     nodes = ssn.world.nodes
     counts = np.array([len(run.tasks) for run in runs])
