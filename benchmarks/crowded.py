@@ -11,11 +11,11 @@ import msgspec
 from strato.api.core import Node, Pod
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroup, PodGroupCondition, Queue
-from strato.scheduler.backlog import Backlog
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.plan import Plan
+from strato.scheduler.ordering.backlog import Backlog
 from strato.scheduler.placement.placer import Placer
 
 _CONFIG = """

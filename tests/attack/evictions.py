@@ -25,16 +25,16 @@ import numpy as np
 
 from strato.api.core import Pod
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable
-from strato.scheduler.backlog import Backlog
+from strato.scheduler.binding.evictor import Evictor
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.evictionrecords import NEEDLESS, EvictionRecords
-from strato.scheduler.evictor import Evictor
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.plan import Bind, Eviction, Plan
 from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING, Task
+from strato.scheduler.ordering.backlog import Backlog
 from strato.scheduler.placement.placer import Placer
+from strato.scheduler.reporting.evictionrecords import NEEDLESS, EvictionRecords
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

@@ -16,7 +16,6 @@ from typing import Any
 import msgspec
 
 from strato.errors import InvalidInput
-from strato.scheduler.actions import ACTIONS
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usage import NodeUsage
@@ -25,7 +24,7 @@ from strato.scheduler.config import Config, config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.tasks import STATUS_NAMES, Task
 from strato.scheduler.placement.placer import Placer
-from strato.scheduler.plugins import PLUGINS
+from strato.scheduler.registry import ACTIONS, PLUGINS
 from strato.scheduler.reporting.status import close_session, decide_phase
 from strato.scheduler.session import Session
 

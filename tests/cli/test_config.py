@@ -17,7 +17,7 @@ from strato.cli.main import cli, main
 from strato.errors import InvalidInput
 from strato.scheduler.config import config_from, default_config, parse_config
 from strato.scheduler.framework.plugin import TOGGLES
-from strato.scheduler.plugins import PLUGINS
+from strato.scheduler.registry import PLUGINS
 
 GOOD = "actions: 'enqueue, allocate'\ntiers: [{plugins: [{name: gang}, {name: binpack}]}]\n"
 BAD = "actions: 'enqueue, alocate'\ntiers: [{plugins: [{name: gagn}]}, {plugin: []}]\nmetric: {}\n"

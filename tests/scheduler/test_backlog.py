@@ -10,13 +10,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.backlog import Backlog, only_same_for_alike
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, Config, PluginOption, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
+from strato.scheduler.ordering.backlog import Backlog, only_same_for_alike
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.plugins.priority import Priority
 from tests.scheduler import worlds

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
-from strato.scheduler.evictionrecords import ABANDONED, STARTED, EvictionRecords
 from strato.scheduler.placement.placer import Placer
+from strato.scheduler.reporting.evictionrecords import ABANDONED, STARTED, EvictionRecords
 from tests.scheduler import worlds
 from tests.scheduler.test_properties import GREEDY as FULL
 from tests.scheduler.test_properties import some_world

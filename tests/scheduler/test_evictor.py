@@ -12,7 +12,7 @@ from strato.api.core import Pod
 from strato.api.wire import Request
 from strato.errors import ApiError, Conflict, Forbidden, TooManyRequests, Unavailable
 from strato.scheduler.config import parse_config
-from strato.scheduler.evictionrecords import NEEDLESS, REFUSED, STARTED
+from strato.scheduler.reporting.evictionrecords import NEEDLESS, REFUSED, STARTED
 from strato.testing.faults import Fault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, is_status, play

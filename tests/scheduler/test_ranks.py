@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.actions.ranks import Ranks
-from strato.scheduler.backlog import Backlog
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import Task
+from strato.scheduler.ordering.backlog import Backlog
 from tests.scheduler import worlds
 from tests.scheduler.test_backlog import CAPACITY, Changes, Side, decided, evicting
 

@@ -76,9 +76,8 @@ def arguments(names: tuple[str, ...]) -> None:
     """List actions and plugins with their arguments, the types and the defaults."""
     from strato.cli.output import fitted_table
     from strato.errors import UsageError
-    from strato.scheduler.actions import ACTIONS
     from strato.scheduler.framework.arguments import nearest
-    from strato.scheduler.plugins import PLUGINS
+    from strato.scheduler.registry import ACTIONS, PLUGINS
 
     known: dict[str, Any] = {**ACTIONS, **PLUGINS}
     for name in names:

@@ -13,14 +13,13 @@ from typing import Any
 
 from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, one_line
-from strato.scheduler.actions import ACTIONS
 from strato.scheduler.actions.preempt import PreemptArgs
 from strato.scheduler.cache.usage import METRICS_TYPES
 from strato.scheduler.framework import thirdparty
 from strato.scheduler.framework.arguments import nearest, read_arguments
 from strato.scheduler.framework.plugin import TOGGLES, Plugin, points_of
 from strato.scheduler.framework.thirdparty import PluginNotLoaded, installed
-from strato.scheduler.plugins import PLUGINS
+from strato.scheduler.registry import ACTIONS, PLUGINS
 
 DEFAULT_TEXT = """\
 actions: "enqueue, allocate, backfill"

@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable
 from time import perf_counter
 
-from strato.scheduler.actions import ACTIONS
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
 from strato.scheduler.optimal.action import Flow
 from strato.scheduler.placement.placer import Placer
+from strato.scheduler.registry import ACTIONS
 from strato.scheduler.reporting.status import close_session
 from strato.scheduler.session import Session
 

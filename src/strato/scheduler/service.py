@@ -23,8 +23,7 @@ from strato.client.informer import Informers
 from strato.clock import Clock, VirtualClock
 from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
 from strato.metrics import Registry
-from strato.scheduler.backlog import Backlog
-from strato.scheduler.binder import Binder
+from strato.scheduler.binding.binder import Binder
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
 from strato.scheduler.cache.audit import Audit
@@ -35,15 +34,16 @@ from strato.scheduler.cache.usagesource import UsageSource
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.evictionrecords import EvictionRecord, EvictionRecords
 from strato.scheduler.framework.suspension import suspendable
 from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import Task
+from strato.scheduler.ordering.backlog import Backlog
 from strato.scheduler.pace import Pace
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
+from strato.scheduler.reporting.evictionrecords import EvictionRecord, EvictionRecords
 from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_numbers_of
 from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reports import Reports

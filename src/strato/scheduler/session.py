@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from strato.scheduler.backlog import Room
 from strato.scheduler.cache.shards import HARD, SOFT
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import Config, PluginOption
@@ -36,6 +35,7 @@ from strato.scheduler.model.reasons import FitErrors, Verdict
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import BINDING, RELEASING, Task, TaskClass
+from strato.scheduler.ordering.backlog import Room
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting import diagnostics

@@ -16,10 +16,10 @@ from strato.scheduler.config import parse_config
 from strato.scheduler.dryrun.decisions import to_json
 from strato.scheduler.dryrun.examine import examine
 from strato.scheduler.dryrun.run import settle
-from strato.scheduler.evictionrecords import STARTED, EvictionRecords
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.optimal.evictions import FREE, LEFT_OUT, EvictionPlan, Place, Seeker, cheapest
 from strato.scheduler.optimal.gains import weight
+from strato.scheduler.reporting.evictionrecords import STARTED, EvictionRecords
 from tests.scheduler import worlds
 from tests.scheduler.test_examine import copy
 from tests.scheduler.test_properties import FLOW

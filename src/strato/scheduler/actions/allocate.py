@@ -19,7 +19,7 @@ from strato.scheduler.model.tasks import Task
 from strato.scheduler.topology.domains import Search
 
 if TYPE_CHECKING:
-    from strato.scheduler.backlog import Room
+    from strato.scheduler.ordering.backlog import Room
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 

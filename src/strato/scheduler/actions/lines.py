@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from strato.scheduler.backlog import Crowd, Room, Waiter, account_of
 from strato.scheduler.model.jobs import Job
+from strato.scheduler.ordering.backlog import Crowd, Room, Waiter, account_of
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -4,7 +4,7 @@ In a burst of small jobs nearly all of the time would go into asking for each an
 what visiting one after the other gives:
 
 - Only while one queue is left with anybody in line, so that nobody's turn comes between; and only jobs that a backlog
-  would put in one crowd (see `strato.scheduler.backlog`), so that plugins treat them the same.
+  would put in one crowd (see `strato.scheduler.ordering.backlog`), so that plugins treat them the same.
 - Equal tasks are placed as one batch wherever they are placed, as those of a gang are.
 - What may end it in between (the queue has enough, a plugin turns a task down, a job is not ready after all) is asked
   before or after each job as ever. Whoever is left then gives its row back and is visited by itself.
@@ -16,10 +16,10 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from strato.scheduler.actions.lines import Line, Place
-from strato.scheduler.backlog import alike_pending
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.ledger import NODE_MOVES
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, Task
+from strato.scheduler.ordering.backlog import alike_pending
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -13,8 +13,8 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.placing import can_try
-from strato.scheduler.backlog import Crowd, Room
 from strato.scheduler.model.jobs import Job
+from strato.scheduler.ordering.backlog import Crowd, Room
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -96,9 +96,9 @@ class Plugin:
     same_for_alike: ClassVar[bool] = False
     """Whether it treats jobs the same that are alike: queue, namespace, priority, minima, and classes, roles and
     priorities of tasks that all wait. Then one job of many such is asked until anything changes (see
-    `strato.scheduler.backlog`). It must not look at names, ages, labels, annotations, the clock or chance to admit,
-    order or refuse a job or to name victims for it, nor keep count of being asked. Not inherited: a class says it
-    itself."""
+    `strato.scheduler.ordering.backlog`). It must not look at names, ages, labels, annotations, the clock or chance
+    to admit, order or refuse a job or to name victims for it, nor keep count of being asked. Not inherited: a class
+    says it itself."""
     weighs_claims: ClassVar[bool] = False
     """Whether its `preemptable` compares whose claim is stronger, instead of guarding the pods it is asked about."""
 

@@ -38,7 +38,7 @@ class GroupReports:
     """Writes PodGroup statuses, many with one call where that is cheaper.
 
     Args:
-        cluster, clock, world, recorder: As for `strato.scheduler.binder.Binder`.
+        cluster, clock, world, recorder: As for `strato.scheduler.binding.binder.Binder`.
         growth: Says which gangs are still being created.
         period: Seconds between writes of mere counters.
     """

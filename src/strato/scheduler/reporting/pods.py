@@ -45,7 +45,7 @@ class PodReports:
     """Writes conditions of pods, the latest per pod.
 
     Args:
-        cluster, clock, world, recorder: As for `strato.scheduler.binder.Binder`.
+        cluster, clock, world, recorder: As for `strato.scheduler.binding.binder.Binder`.
         growth: Says which gangs are still being created.
     """
 

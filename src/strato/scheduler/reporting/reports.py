@@ -35,7 +35,7 @@ class Reports:
     """Writes statuses.
 
     Args:
-        cluster, clock, world, recorder: As for `strato.scheduler.binder.Binder`.
+        cluster, clock, world, recorder: As for `strato.scheduler.binding.binder.Binder`.
         period: Seconds between writes of mere counters.
     """
 

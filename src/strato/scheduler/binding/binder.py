@@ -23,10 +23,10 @@ from strato.client.statusqueue import StatusQueue, Write
 from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
+from strato.scheduler.binding.claimbinder import ClaimBinder
+from strato.scheduler.binding.evictor import Evictor
 from strato.scheduler.cache.ingest import QUEUE_GATE
 from strato.scheduler.cache.world import World
-from strato.scheduler.claims.claimbinder import ClaimBinder
-from strato.scheduler.evictor import Evictor
 from strato.scheduler.model.plan import Bind, Eviction
 from strato.scheduler.model.tasks import BINDING, PENDING, Task
 from strato.scheduler.reporting.pods import PodReports

@@ -1,0 +1,1 @@
+"""Who carries a plan out: binds, evictions, and the volumes and devices a pod needs first."""

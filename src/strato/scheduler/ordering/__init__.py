@@ -1,0 +1,1 @@
+"""Which job is asked next, and which need not be asked again."""
