@@ -496,7 +496,7 @@ async def _neighbour(outside: Outside) -> None:
     api.create_pod("neighbour", "here", containers=[container], volumes=[{"name": "v", "emptyDir": {}}])
     await until(lambda: api.phase("neighbour") == "Running")
     outside.neighbour_uid = api.objects["/api/v1/namespaces/default/pods/neighbour"]["metadata"]["uid"]
-    log = Path(outside.world.node._machine.layout.pod(outside.neighbour_uid).log("main", 0))
+    log = Path(outside.world.node._machine.node_paths.pod(outside.neighbour_uid).log("main", 0))
     await until(lambda: log.exists() and b"ready" in log.read_bytes())
     secret = outside.home / "node" / "pods" / outside.neighbour_uid / "volumes" / "v" / "secret"
     if not secret.exists():  # without namespaces volumes are not at their paths

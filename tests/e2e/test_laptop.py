@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from strato.node.sandbox.gateway import table_name
+from strato.node.sandbox.egress import table_name
 from strato.node.sandbox.network import bridge_name
 from tests.e2e.conftest import EXAMPLES
 from tests.e2e.test_jobs import vcjob
@@ -91,7 +91,7 @@ def test_what_leads_into_a_pod_is_refused_with_a_reason(laptop: Laptop) -> None:
 
 
 @pytest.mark.timeout(360)
-def test_the_pods_way_out_is_closed_by_down_also_after_kill_9(laptop: Laptop) -> None:
+def test_the_pods_egress_is_closed_by_down_also_after_kill_9(laptop: Laptop) -> None:
     if os.geteuid() != 0 or shutil.which("nft") is None:
         pytest.skip("needs root and nft; on Debian: apt-get install nftables")
 

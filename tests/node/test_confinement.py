@@ -314,7 +314,7 @@ async def test_containers_of_a_pod_can_share_their_processes(world: World) -> No
 
 def _log(world: World) -> str:
     uid = world.api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
-    path = Path(world.node._machine.layout.pod(uid).log("main", 0))
+    path = Path(world.node._machine.node_paths.pod(uid).log("main", 0))
     return path.read_text() if path.exists() else ""
 
 

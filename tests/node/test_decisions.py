@@ -25,12 +25,12 @@ from strato.node.restarts import Backoff, should_restart
 from strato.node.runplan import RUN_SECONDS, plan_run, problems, sleep_seconds
 from strato.node.sandbox.atomicwriter import File, write_payload
 from strato.node.sandbox.cgroups import cpu_quota, cpu_shares, cpu_weight
-from strato.node.sandbox.environment import ConfigProblem, Place, References, environment, expand
+from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, environment, expand
 from strato.node.sandbox.hosts import Peer, hosts_file
-from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logfiles import LogWriter
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import PodAddresses, choose_block
+from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.volumes import Inputs, payload
 from strato.server.logs import LogOptions
 from strato.server.tables.pods import pod_status as shown_status
@@ -206,7 +206,7 @@ REFERENCES = References(
     {"cm": msgspec.convert({"data": {"key": "value"}}, ConfigMap)},
     {"s": msgspec.convert({"data": {"k": "c2Vj"}}, Secret)},
 )
-PLACE = Place("node", "9.9.9.9", "1.2.3.4")
+PLACE = DownwardContext("node", "9.9.9.9", "1.2.3.4")
 
 
 def test_environment() -> None:
@@ -292,25 +292,25 @@ async def test_logs_read_back_what_was_written(chunks: list[bytes]) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as home:
-        layout = Layout(home)
-        path = layout.pod("u").log("m", 0)
+        node_paths = NodePaths(home)
+        path = node_paths.pod("u").log("m", 0)
         os.makedirs(os.path.dirname(path))
         writer = LogWriter(path, max_bytes=400, max_files=1000)
         for chunk in chunks:
             writer.write("stdout", chunk)
         writer.close()
-        logs = DiskLogs(layout, VirtualClock())
+        logs = DiskLogs(node_paths, VirtualClock())
         read = b"".join([piece async for piece in logs.read_log("ns", "p", "u", "m", LogOptions())])
         assert read == b"".join(chunks)
 
 
 async def test_a_followed_log_loses_nothing_when_it_is_rotated(tmp_path: Path) -> None:
-    layout, clock = Layout(str(tmp_path)), VirtualClock()
-    path = layout.pod("u").log("m", 0)
+    node_paths, clock = NodePaths(str(tmp_path)), VirtualClock()
+    path = node_paths.pod("u").log("m", 0)
     os.makedirs(os.path.dirname(path))
     writer = LogWriter(path, max_bytes=400, max_files=5)
     writer.write("stdout", b"first\n")
-    chunks = DiskLogs(layout, clock).read_log("ns", "p", "u", "m", LogOptions(follow=True))
+    chunks = DiskLogs(node_paths, clock).read_log("ns", "p", "u", "m", LogOptions(follow=True))
     read = [await anext(chunks)]
     for number in range(5):  # more than is left in the file
         writer.write("stdout", b"%d%s\n" % (number, b"x" * 60))

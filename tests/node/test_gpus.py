@@ -16,7 +16,7 @@ from strato.api.core import Pod
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.gpudriver import driver, look
 from strato.node.sandbox.gpupool import GpuPool, Grant, Offer, slices, variables
-from strato.node.sandbox.gpus import MEMORY, NUMBER, WHOLE, Gpu, Sighting, capacity, find, labels
+from strato.node.sandbox.gpus import MEMORY, NUMBER, WHOLE, Gpu, GpuSources, capacity, find, labels
 
 DEVICES = ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "nvidia-caps")
 
@@ -34,50 +34,50 @@ def smi(*uuids: str, mig: str = "Disabled") -> str:
 
 FULL = [Gpu(0, "GPU-0", "NVIDIA H200", 143771), Gpu(1, "GPU-1", "NVIDIA H200", 143771)]
 SIGHTINGS: list[Any] = [
-    pytest.param(Sighting(), [], (), id="a machine without GPUs"),
+    pytest.param(GpuSources(), [], (), id="a machine without GPUs"),
     pytest.param(
-        Sighting(DEVICES, (record(0), record(1)), smi("GPU-1", "GPU-0")), FULL, (), id="all three agree, in any order"
+        GpuSources(DEVICES, (record(0), record(1)), smi("GPU-1", "GPU-0")), FULL, (), id="all three agree, in any order"
     ),
-    pytest.param(Sighting(DEVICES, (), smi("GPU-0", "GPU-1")), FULL, (), id="the driver's record is hidden"),
-    pytest.param(Sighting(DEVICES), [Gpu(0), Gpu(1)], (), id="device files alone"),
+    pytest.param(GpuSources(DEVICES, (), smi("GPU-0", "GPU-1")), FULL, (), id="the driver's record is hidden"),
+    pytest.param(GpuSources(DEVICES), [Gpu(0), Gpu(1)], (), id="device files alone"),
     pytest.param(
-        Sighting(DEVICES, (record(0), record(1)), smi_problem="NVML: driver mismatch"),
+        GpuSources(DEVICES, (record(0), record(1)), smi_problem="NVML: driver mismatch"),
         [Gpu(0, "GPU-0", "NVIDIA H200"), Gpu(1, "GPU-1", "NVIDIA H200")],
         ("memory of GPUs is not known: NVML: driver mismatch",),
         id="nvidia-smi fails",
     ),
     pytest.param(
-        Sighting(("nvidia0",), (record(0), record(1)), smi("GPU-0", "GPU-1")),
+        GpuSources(("nvidia0",), (record(0), record(1)), smi("GPU-0", "GPU-1")),
         FULL[:1],
         ("GPU GPU-1 is not offered: the driver knows it, but /dev/nvidia1 is not there",),
         id="a card without its device file",
     ),
     pytest.param(
-        Sighting(DEVICES, (record(0),), smi("GPU-0")),
+        GpuSources(DEVICES, (record(0),), smi("GPU-0")),
         FULL[:1],
         ("/dev/nvidia1 is not offered: the driver knows no such GPU",),
         id="a device file nobody is behind",
     ),
     pytest.param(
-        Sighting(DEVICES, (record(0), record(1)), smi("GPU-1")),
+        GpuSources(DEVICES, (record(0), record(1)), smi("GPU-1")),
         FULL[1:],
         ("GPU GPU-0 is not offered: nvidia-smi does not name it",),
         id="a card that fell off the bus",
     ),
     pytest.param(
-        Sighting(DEVICES, (), smi("GPU-0")),
+        GpuSources(DEVICES, (), smi("GPU-0")),
         [],
         ("no GPU is offered: nvidia-smi names 1, there are 2 device files",),
         id="nothing says which is which",
     ),
     pytest.param(
-        Sighting(("nvidia0",), (record(0),), smi("GPU-0", mig="Enabled")),
+        GpuSources(("nvidia0",), (record(0),), smi("GPU-0", mig="Enabled")),
         [],
         ("GPU GPU-0 is not offered: it is divided (MIG)",),
         id="a divided card",
     ),
     pytest.param(
-        Sighting(("nvidia0",), (record(0),), "0, GPU-0, NVIDIA GB10, [N/A], [N/A]\nnonsense\n"),
+        GpuSources(("nvidia0",), (record(0),), "0, GPU-0, NVIDIA GB10, [N/A], [N/A]\nnonsense\n"),
         [Gpu(0, "GPU-0", "NVIDIA GB10")],
         (),
         id="memory that is not told",
@@ -86,7 +86,7 @@ SIGHTINGS: list[Any] = [
 
 
 @pytest.mark.parametrize(("seen", "want", "warnings"), SIGHTINGS)
-def test_a_card_is_offered_when_all_agree_on_it(seen: Sighting, want: list[Gpu], warnings: tuple[str, ...]) -> None:
+def test_a_card_is_offered_when_all_agree_on_it(seen: GpuSources, want: list[Gpu], warnings: tuple[str, ...]) -> None:
     found = find(seen)
     assert list(found.gpus) == want
     assert len(found.warnings) == len(warnings)
@@ -280,7 +280,7 @@ def test_what_nvidia_smi_complains_of_is_told(tmp_path: Path) -> None:
 
 def test_nvidia_smi_is_not_asked_on_a_machine_without_gpus(tmp_path: Path) -> None:
     (tmp_path / "dev").mkdir()
-    assert asyncio.run(look("/no/such/program", f"{tmp_path}/")) == Sighting()
+    assert asyncio.run(look("/no/such/program", f"{tmp_path}/")) == GpuSources()
 
 
 @pytest.mark.parametrize(

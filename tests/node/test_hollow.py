@@ -13,7 +13,7 @@ from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.node.hollow import HollowNodes
 from strato.node.runplan import EXIT_CODE, FAILURE_PROBABILITY, RUN_SECONDS
-from strato.node.startforms import StartForm, StartForms
+from strato.node.starttemplates import StartTemplate, StartTemplates
 from tests.node.fake_api import FakeApi
 
 Story = Callable[[FakeApi, HollowNodes, VirtualClock], Awaitable[None]]
@@ -312,11 +312,11 @@ ALIKE = [
 def test_pods_alike_are_told_of_as_each_for_itself(
     monkeypatch: pytest.MonkeyPatch, spec: dict[str, Any], has_form: bool
 ) -> None:
-    formed: list[StartForm | None] = []
-    form_of = StartForms.of
+    formed: list[StartTemplate | None] = []
+    form_of = StartTemplates.of
 
-    def note(forms: StartForms, pod: Pod, unseen_seconds: float) -> StartForm | None:
-        formed.append(form_of(forms, pod, unseen_seconds))
+    def note(forms: StartTemplates, pod: Pod, min_seconds: float) -> StartTemplate | None:
+        formed.append(form_of(forms, pod, min_seconds))
         return formed[-1]
 
     async def story(api: FakeApi, nodes: HollowNodes, clock: VirtualClock) -> None:
@@ -332,12 +332,12 @@ def test_pods_alike_are_told_of_as_each_for_itself(
         await api.cluster().delete(_pod_kind(), "b", "default")
         await clock.sleep(30)
 
-    monkeypatch.setattr(StartForms, "of", note)
+    monkeypatch.setattr(StartTemplates, "of", note)
     alike = play(story, max_lease_rate=0)
-    monkeypatch.setattr(StartForms, "of", lambda *_: None)
+    monkeypatch.setattr(StartTemplates, "of", lambda *_: None)
     alone = play(story, max_lease_rate=0)
     assert alike.history == alone.history
-    assert [form is not None for form in formed] == [False, *[has_form] * 4]
+    assert [template is not None for template in formed] == [False, *[has_form] * 4]
 
 
 def _pod_kind() -> Any:

@@ -255,7 +255,7 @@ async def test_what_lies_in_place_of_a_termination_message_is_neither_followed_n
         world.sh("p", script, **GO_VOLUME(tmp_path))
         await until(lambda: world.api.phase("p") == "Running")
         uid = world.api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
-        message = Path(world.node._machine.layout.pod(uid).attempt("main", 0)) / "termination-log"
+        message = Path(world.node._machine.node_paths.pod(uid).attempt("main", 0)) / "termination-log"
         message.unlink()
         if plant == "pipe":
             os.mkfifo(message)
@@ -291,7 +291,7 @@ async def test_logs_are_read_from_the_pods_own_files_only(tmp_path: Path, level:
             with pytest.raises(NotFound):
                 await world.log("p", container_name)
         (tmp_path / "secret").write_text("2026-11-21T07:00:00.123456789Z stdout F secret\n")
-        mine = Path(world.node._machine.layout.pod(uid).log("main", 0))
+        mine = Path(world.node._machine.node_paths.pod(uid).log("main", 0))
         mine.unlink()
         mine.symlink_to(tmp_path / "secret")
         with pytest.raises(FileNotFoundError):
@@ -315,7 +315,7 @@ async def test_memory_volumes_are_not_made_in_a_directory_of_somebody_elses(
         held = {"name": "late", "configMap": {"name": "late"}}
         world.sh("p", "true", volumes=[held, {"name": "m", "emptyDir": {"medium": "Memory"}}])
         uid = api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
-        planted = Path(world.node._machine.layout.memory_home(uid))
+        planted = Path(world.node._machine.node_paths.memory_dir(uid))
         planted.symlink_to(outside)
         try:
             api.put("/api/v1/namespaces/default/configmaps/late", {"kind": "ConfigMap", "metadata": {"name": "late"}})

@@ -280,7 +280,7 @@ async def test_a_pod_keeps_its_users_when_the_node_comes_back(tmp_path: Path) ->
         world.sh("p", script, container=MOUNTED, volumes=[{"name": "v", "emptyDir": {}}], restartPolicy="Always")
         await until(lambda: api.phase("p") == "Running")
         uid = api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
-        volume = Path(world.node._machine.layout.pod(uid).volume("v"))
+        volume = Path(world.node._machine.node_paths.pod(uid).volume("v"))
         await until(lambda: (volume / "maps").exists() and len((volume / "maps").read_text().splitlines()) == 2)
     async with running(tmp_path / "node", api, own_users=False) as world:
         (volume / "go").touch()

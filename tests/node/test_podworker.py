@@ -134,7 +134,7 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], *, confirm_sec
             hosts=str,
             submit=machine.submitted,
             confirm=lambda: clock.sleep(confirm_seconds),
-            say=lambda _kind, _reason, _message: None,
+            event=lambda _kind, _reason, _message: None,
         )
         task = asyncio.create_task(worker.run())
         await story(worker, machine, clock)
@@ -199,7 +199,7 @@ def test_deletion_asks_and_then_kills(stubborn: bool, want: list[tuple[bool, flo
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
         machine.stubborn = stubborn
         await clock.sleep(3)
-        worker.doom(10.0)
+        worker.terminate(10.0)
         await clock.sleep(60)
         assert [(kill, at) for _, kill, at in machine.signals] == want
         assert worker.stopped
@@ -210,7 +210,7 @@ def test_deletion_asks_and_then_kills(stubborn: bool, want: list[tuple[bool, flo
 def test_processes_begin_and_are_ended_only_once_that_holds_for_good() -> None:
     async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
         await clock.sleep(5)
-        worker.doom(10.0)
+        worker.terminate(10.0)
         await clock.sleep(60)
         assert machine.starts == [("main", 2.0)]
         assert machine.signals == [("main/0", False, 7.0)]

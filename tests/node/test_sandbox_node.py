@@ -30,7 +30,9 @@ async def test_the_node_has_what_the_machine_has(world: World) -> None:
     capacity = world.api.objects["/api/v1/nodes/here"]["status"]["capacity"]
     assert capacity["cpu"] == str(len(os.sched_getaffinity(0)))
     assert capacity["memory"] == f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 1024}Ki"
-    assert capacity["ephemeral-storage"] == f"{shutil.disk_usage(world.node._machine.layout.data_dir).total // 1024}Ki"
+    assert (
+        capacity["ephemeral-storage"] == f"{shutil.disk_usage(world.node._machine.node_paths.data_dir).total // 1024}Ki"
+    )
 
 
 async def test_a_pod_runs_as_a_process_and_its_output_is_its_log(world: World) -> None:
@@ -240,7 +242,7 @@ async def test_termination_waits_for_the_grace_period_and_then_kills(world: Worl
     world.sh("p", "trap 'echo stubborn' TERM; echo up; while true; do sleep 0.05; done")
     await until(lambda: world.api.phase("p") == "Running")
     uid = world.api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
-    log = Path(world.node._machine.layout.pod(uid).log("main", 0))
+    log = Path(world.node._machine.node_paths.pod(uid).log("main", 0))
     await until(lambda: b"up" in log.read_bytes())
     await world.api.cluster().delete(catalog.POD, "p", "default", grace_period_seconds=1)
     await until(lambda: b"stubborn" in log.read_bytes())
@@ -451,7 +453,7 @@ async def test_endings_while_no_node_runs_are_learned_later(tmp_path: Path) -> N
         world.sh("p", "while [ ! -e /go/on ]; do sleep 0.02; done; exit 9", **GO_VOLUME(tmp_path))
         await until(lambda: api.phase("p") == "Running")
         uid = api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"]
-        ending = Path(world.node._machine.layout.pod(uid).attempt("main", 0)) / "exit.json"
+        ending = Path(world.node._machine.node_paths.pod(uid).attempt("main", 0)) / "exit.json"
     (tmp_path / "go" / "on").touch()
     await until(ending.exists)
     async with running(tmp_path / "node", api) as world:

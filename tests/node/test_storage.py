@@ -13,7 +13,7 @@ import pytest
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.node.sandbox.cleanup import teardown
-from strato.node.sandbox.layout import PodPlace
+from strato.node.sandbox.paths import PodPaths
 from strato.node.sandbox.removal import remove_tree
 from strato.node.sandbox.storage import ENDLESS, Disk, PodUsage, evictions, measure
 from tests.node.fake_api import FakeApi
@@ -99,8 +99,8 @@ def test_of_a_disk_that_is_low_the_pod_goes_that_uses_most_beyond_its_request() 
 
 def test_a_low_disk_waits_for_the_room_that_a_leaving_pod_makes() -> None:
     usages = [PodUsage(pod("greedy"), {"c": 300 * MI}, {}), PodUsage(pod("over", limit="1Mi"), {"c": 2 * MI}, {})]
-    assert evictions(usages[:1], FULL, making_room=True) == []
-    assert [found.uid for found in evictions(usages, FULL, making_room=True)] == ["over"]
+    assert evictions(usages[:1], FULL, is_freeing=True) == []
+    assert [found.uid for found in evictions(usages, FULL, is_freeing=True)] == ["over"]
 
 
 def test_a_disk_that_others_filled_costs_no_pod_that_uses_nothing() -> None:
@@ -109,7 +109,7 @@ def test_a_disk_that_others_filled_costs_no_pod_that_uses_nothing() -> None:
 
 
 def test_nothing_outside_the_pod_is_counted_and_a_file_with_two_names_once(tmp_path: Path) -> None:
-    place = PodPlace(str(tmp_path / "pod"))
+    place = PodPaths(str(tmp_path / "pod"))
     volume = Path(place.volume("v"))
     volume.mkdir(parents=True)
     outside = tmp_path / "outside"
@@ -125,7 +125,7 @@ def test_nothing_outside_the_pod_is_counted_and_a_file_with_two_names_once(tmp_p
 
 
 def test_what_lies_deeper_than_any_path_can_say_is_counted(tmp_path: Path) -> None:
-    place = PodPlace(str(tmp_path / "pod"))
+    place = PodPaths(str(tmp_path / "pod"))
     volume = Path(place.volume("v"))
     volume.mkdir(parents=True)
     directory = os.open(volume, os.O_RDONLY)
@@ -144,7 +144,7 @@ def test_what_lies_deeper_than_any_path_can_say_is_counted(tmp_path: Path) -> No
 
 def test_a_tree_that_would_hold_a_descriptor_a_level_counts_as_endless(tmp_path: Path) -> None:
     """Whichever of two siblings is entered first, the other one waits: both go down."""
-    place = PodPlace(str(tmp_path / "pod"))
+    place = PodPaths(str(tmp_path / "pod"))
     volume = Path(place.volume("v"))
     (volume / "0").mkdir(parents=True)
     path = volume

@@ -30,7 +30,7 @@ def machine_options(command: F) -> F:
             type=click.Choice(["nat", "isolated", "host"]),
             default="nat",
             show_default=True,
-            help="As root: own addresses and a way out of the machine; own addresses only; the machine's network.",
+            help="As root: own addresses and egress NAT; own addresses only; the machine's network.",
         ),
         click.option(
             "--pod-users",

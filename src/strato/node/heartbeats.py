@@ -34,7 +34,7 @@ class Heartbeats:
 
     Args:
         names: Node name → uid of its Node object. Read at each round: nodes may come and go.
-        is_silent: Says which nodes have stopped; their leases are left to lapse.
+        is_stopped: Says which nodes have stopped; their leases are left to lapse.
         max_rate: Renewals per second of all nodes together. 0 writes one lease per node that never lapses, for
             simulations of weeks. Note that kube-controller-manager judges by its own ``node-monitor-grace-period``
             (50 s) and not by the lease's duration: against a real control plane keep ``nodes / max_rate`` below it.
@@ -48,7 +48,7 @@ class Heartbeats:
         clock: Clock,
         names: Mapping[str, str],
         *,
-        is_silent: Callable[[str], bool] = lambda _name: False,
+        is_stopped: Callable[[str], bool] = lambda _name: False,
         max_rate: float = 100.0,
         concurrency: int = 16,
         expected: int = 1,
@@ -56,7 +56,7 @@ class Heartbeats:
         self._cluster = cluster
         self._clock = clock
         self._names = names
-        self._is_silent = is_silent
+        self._is_stopped = is_stopped
         self._max_rate = max_rate
         self._slots = asyncio.Semaphore(concurrency)
         self._expected = expected
@@ -73,23 +73,23 @@ class Heartbeats:
         await self._begin()
         if self._max_rate <= 0:
             await asyncio.Event().wait()
-        position, owed = 0, 0.0
+        position, renewals_due = 0, 0.0
         while True:
             count = len(self._names)
             interval = renew_interval(count, self._max_rate)
             tick = max(1.0, interval / max(1, count))
             await self._clock.sleep(tick)
-            owed = min(owed + count * tick / interval, float(count))
-            due = int(owed)
-            owed -= due
+            renewals_due = min(renewals_due + count * tick / interval, float(count))
+            due = int(renewals_due)
+            renewals_due -= due
             names = list(self._names)
             chosen = [names[(position + i) % len(names)] for i in range(due)] if names else []
             position += due
-            await self.renew([name for name in chosen if not self._is_silent(name)])
+            await self.renew([name for name in chosen if not self._is_stopped(name)])
 
     async def _begin(self) -> None:
-        """Write all first leases at full speed: a lease of a former life may last too short for a round of renewals."""
-        waiting = [name for name in self._names if not self._is_silent(name)]
+        """Write all first leases at once: one from before a restart may lapse before the first round of renewals."""
+        waiting = [name for name in self._names if not self._is_stopped(name)]
         while waiting:
             written = await asyncio.gather(*(self._attempt(self.create, name) for name in waiting))
             waiting = [name for name, done in zip(waiting, written, strict=True) if not done]
@@ -97,7 +97,7 @@ class Heartbeats:
                 await self._clock.sleep(_RETRY_SECONDS)
 
     async def create(self, name: str) -> None:
-        """Write the node's first lease, or take over the one of a former life.
+        """Write the node's first lease, or take over the one from before a restart.
 
         Raises:
             ApiError: What the API answered, other than that the lease exists.

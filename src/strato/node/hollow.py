@@ -95,7 +95,7 @@ class HollowNodes:
             for index in range(count)
         }
         self._uids: dict[str, str] = {}
-        self._silent: set[str] = set()
+        self._stopped: set[str] = set()
         self._timers = Timers(clock)
         self._pods = HollowPods(
             cluster,
@@ -107,7 +107,7 @@ class HollowNodes:
             concurrency=concurrency,
         )
         self._heartbeats = Heartbeats(
-            cluster, clock, self._uids, is_silent=self._silent.__contains__, max_rate=max_lease_rate, expected=count
+            cluster, clock, self._uids, is_stopped=self._stopped.__contains__, max_rate=max_lease_rate, expected=count
         )
         self._sync = NodeSync(
             cluster,
@@ -116,7 +116,7 @@ class HollowNodes:
             self._facts,
             self._uids,
             restored=self._pods.report_node,
-            is_silent=self._silent.__contains__,
+            is_stopped=self._stopped.__contains__,
         )
         self.registered = asyncio.Event()
         """Set when every node is in the API; the leases follow, as a kubelet's does."""
@@ -134,7 +134,7 @@ class HollowNodes:
     async def run(self) -> None:
         """Register the nodes and serve their pods until cancelled."""
         await self._register()
-        self._informer.add_handler(self._on_change, among=self._news)
+        self._informer.add_handler(self._on_change, among=self._relevant)
         self._informer.start()
         try:
             async with asyncio.TaskGroup() as group:
@@ -148,25 +148,25 @@ class HollowNodes:
                 await self._node_informer.stop()
 
     def stop_node(self, name: str) -> None:
-        """Make a node go silent, as if its machine lost power: no lease, no pods, until `start_node`.
+        """Stop a node as if its machine lost power: no lease and no pod statuses until `start_node`.
 
         Raises:
             KeyError: No such node.
         """
         if name not in self._facts:
             raise KeyError(name)
-        self._silent.add(name)
+        self._stopped.add(name)
         self._pods.forget_node(name)
 
     def start_node(self, name: str) -> None:
-        """Bring a silent node back; it takes up the pods that are bound to it."""
-        self._silent.discard(name)
+        """Start a stopped node again; it takes up the pods that are bound to it."""
+        self._stopped.discard(name)
         for pod in self._informer.list():
             if pod.spec.node_name == name:
                 self._pods.observe(pod, self._facts[name].address)
         self._sync.resume(name)
 
-    def _news(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
+    def _relevant(self, changes: Sequence[Change[Pod]]) -> Sequence[Change[Pod]]:
         """Return the changes of pods that come to our nodes, end there, or are gone."""
         facts, concerns = self._facts, self._pods.concerns
         return [
@@ -182,7 +182,7 @@ class HollowNodes:
                 self._pods.forget(change.old.metadata.uid)
             return
         facts = self._facts.get(pod.spec.node_name)
-        if facts is not None and facts.name not in self._silent:
+        if facts is not None and facts.name not in self._stopped:
             self._pods.observe(pod, facts.address)
 
     async def _register(self) -> None:

@@ -1,4 +1,4 @@
-"""Pods on hollow nodes: they run in name only, as long as their plan says. No processes, one timer per end.
+"""Pods on hollow nodes: no process runs; a timer ends each container when its run plan says.
 
 What each container does is decided by `strato.node.runplan`; the states it goes through, restarts, back-off and the
 active deadline are those of a kubelet. Init containers pass at once, sidecars end with the pod.
@@ -19,7 +19,7 @@ from strato.node.podstatus import COMPLETED, CRASH_LOOP, ERROR, ContainerRecord,
 from strato.node.records import record_of
 from strato.node.restarts import Backoff, should_restart
 from strato.node.runplan import plan_run, problems
-from strato.node.startforms import StartForm, StartForms, container_id, started
+from strato.node.starttemplates import StartTemplate, StartTemplates, container_id, started
 from strato.node.statuswriter import StatusWriter
 from strato.node.timers import Timers
 
@@ -28,7 +28,7 @@ _KILLED = 137
 """Exit code of a container that the node killed."""
 _FINAL = ("Succeeded", "Failed")
 
-UNSEEN_SECONDS = 0.25
+MIN_REPORTED_SECONDS = 0.25
 """A pod that starts and ends within this is first reported when it has ended. A kubelet looks at its containers once
 a second; what lives less is over before it was seen running."""
 
@@ -38,31 +38,32 @@ _log = logging.getLogger(__name__)
 class HollowPod:
     """What is kept of one pod: its record, and which timers still count.
 
-    Of one that started as its template says (``form``), the record is made when something else happens to it: most
-    just run.
+    A pod that started from a template (``template``) gets its record only when something else happens to it.
 
     Args:
-        since: When the node took it, which is the start of one with a form.
+        since: When the node took it, which is when a pod with a template started.
     """
 
     __slots__ = (
         "_record",
-        "doomed",
         "epochs",
-        "form",
         "host_ip",
+        "is_terminating",
         "name",
         "namespace",
         "node",
         "pod",
         "pod_ip",
         "since",
+        "template",
         "uid",
         "waits",
         "written_at",
     )
 
-    def __init__(self, pod: Pod, host_ip: str, since: float, form: StartForm | None = None, pod_ip: str = "") -> None:
+    def __init__(
+        self, pod: Pod, host_ip: str, since: float, template: StartTemplate | None = None, pod_ip: str = ""
+    ) -> None:
         metadata = pod.metadata
         self.namespace = metadata.namespace
         self.name = metadata.name
@@ -71,18 +72,18 @@ class HollowPod:
         self.pod = pod
         self.host_ip = host_ip
         self.since = since
-        self.form = form
+        self.template = template
         self.pod_ip = pod_ip
-        """Of one with a form; others have it in their record."""
+        """Of a pod with a template; others have it in their record."""
         self.written_at: float | None = None
-        """When the first status of one with a form was made."""
-        self._record = record_of(pod, host_ip=host_ip, now=since) if form is None else None
+        """When the first status of a pod with a template was made."""
+        self._record = record_of(pod, host_ip=host_ip, now=since) if template is None else None
         containers = len(pod.spec.init_containers) + len(pod.spec.containers)
-        self.epochs = [0 if form is None else 1] * containers
+        self.epochs = [0 if template is None else 1] * containers
         """Per container, the run its timers belong to; a timer of an earlier run is void."""
         self.waits = [0.0] * containers
         """Per container, its last back-off in seconds."""
-        self.doomed = False
+        self.is_terminating = False
         """The API asked for its deletion."""
 
     @property
@@ -99,13 +100,13 @@ class HollowPod:
 
     def next_write(self, now: float) -> dict[str, Any] | bytes | None:
         """Return the status to write, or the patch that does; None deletes the pod."""
-        if self.doomed:
+        if self.is_terminating:
             return None
-        if self._record is not None or self.form is None:
+        if self._record is not None or self.template is None:
             return pod_status(self.record, now)
         if self.written_at is None:
             self.written_at = now
-        return self.form.patch(
+        return self.template.patch(
             self.pod, host_ip=self.host_ip, pod_ip=self.pod_ip, since=self.since, now=self.written_at
         )
 
@@ -137,7 +138,7 @@ class HollowPods:
         self._timers = timers
         self._start_latency_seconds = start_latency_seconds
         self._backoff = backoff or Backoff()
-        self._forms = StartForms(rng)
+        self._templates = StartTemplates(rng)
         self._pods: dict[str, HollowPod] = {}
         self._addresses_given = 0
         self.writer: StatusWriter[HollowPod] = StatusWriter(
@@ -152,18 +153,18 @@ class HollowPods:
         uid = pod.metadata.uid
         held = self._pods.get(uid)
         if pod.metadata.deletion_timestamp is not None:
-            self._doom(held if held is not None else self._take(pod, host_ip))
+            self._terminate(held if held is not None else self._take(pod, host_ip))
         elif pod.status.phase in _FINAL:
             self._pods.pop(uid, None)
         elif held is None:
-            form = self._forms.of(pod, UNSEEN_SECONDS) if self._start_latency_seconds <= 0 else None
-            if form is None:
+            template = self._templates.of(pod, MIN_REPORTED_SECONDS) if self._start_latency_seconds <= 0 else None
+            if template is None:
                 self._admit(self._take(pod, host_ip))
             else:
-                self._start_alike(pod, host_ip, form)
+                self._start_from_template(pod, host_ip, template)
 
     def concerns(self, pod: Pod) -> bool:
-        """Return whether `observe` has anything to do for a pod of one of the nodes; of most it knows all it must."""
+        """Return whether `observe` has anything to do for a pod of one of the nodes."""
         return (
             pod.metadata.uid not in self._pods
             or pod.metadata.deletion_timestamp is not None
@@ -175,7 +176,7 @@ class HollowPods:
         self._pods.pop(uid, None)
 
     def forget_node(self, node: str) -> None:
-        """Drop all pods of a node that went silent, without a word to the API."""
+        """Drop all pods of a node that has stopped; nothing is written to the API."""
         for uid in [uid for uid, held in self._pods.items() if held.node == node]:
             del self._pods[uid]
 
@@ -190,11 +191,11 @@ class HollowPods:
         self._pods[held.uid] = held
         return held
 
-    def _start_alike(self, pod: Pod, host_ip: str, form: StartForm) -> None:
-        """Do what `_admit` does for a pod that starts as others of its template did."""
-        held = HollowPod(pod, host_ip, self._clock.now(), form, self._next_address())
+    def _start_from_template(self, pod: Pod, host_ip: str, template: StartTemplate) -> None:
+        """Start a pod from its template; the result is that of `_admit`."""
+        held = HollowPod(pod, host_ip, self._clock.now(), template, self._next_address())
         self._pods[held.uid] = held
-        for index, plan in enumerate(form.plans):
+        for index, plan in enumerate(template.plans):
             if plan.seconds < math.inf:
                 self._timers.after(plan.seconds, self._end_and_write, held, index, 1, plan.exit_code)
         self.writer.submit(held)
@@ -205,22 +206,22 @@ class HollowPods:
         return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
     def _holds(self, held: HollowPod) -> bool:
-        return self._pods.get(held.uid) is held and not held.doomed
+        return self._pods.get(held.uid) is held and not held.is_terminating
 
-    def _doom(self, held: HollowPod) -> None:
-        if not held.doomed:
-            held.doomed = True
+    def _terminate(self, held: HollowPod) -> None:
+        if not held.is_terminating:
+            held.is_terminating = True
             self.writer.submit(held)
 
     def _on_written(self, held: HollowPod, exists: bool) -> None:
-        if not exists or held.doomed:
+        if not exists or held.is_terminating:
             self._pods.pop(held.uid, None)
 
     def _admit(self, held: HollowPod) -> None:
         annotations = held.pod.metadata.annotations
         if annotations:
             for problem in problems(annotations):
-                _log.warning("a pod's wish cannot be read: pod=%s/%s %s", held.namespace, held.name, problem)
+                _log.warning("a pod's annotation cannot be read: pod=%s/%s %s", held.namespace, held.name, problem)
                 self._recorder.event(held.pod, WARNING, "UnreadableAnnotation", problem)
         record = held.record
         if not record.pod_ip:
@@ -246,11 +247,11 @@ class HollowPods:
                 container.end(_ending(container, 0, COMPLETED, now))
             else:
                 longest = max(longest, self._begin(held, index, now))
-        if not 0.0 < longest <= UNSEEN_SECONDS:
-            self._settle(held)
+        if not 0.0 < longest <= MIN_REPORTED_SECONDS:
+            self._write_state(held)
 
     def _resume(self, held: HollowPod) -> None:
-        """Go on with a pod that a former life of this node started."""
+        """Go on with a pod that was started before this node restarted."""
         now = self._clock.now()
         for index, container in enumerate(held.record.containers):
             if container.state == "running" and not container.init:
@@ -259,7 +260,7 @@ class HollowPods:
                 self._begin(held, index, now)
             elif container.ending is not None and not container.init:
                 self._after_end(held, index, container.ending)
-        self._settle(held)
+        self._write_state(held)
 
     def _begin(self, held: HollowPod, index: int, now: float) -> float:
         """Start a run; returns its length in seconds (0 of a sidecar, which ends with the others)."""
@@ -288,7 +289,7 @@ class HollowPods:
     def _end_and_write(self, held: HollowPod, index: int, epoch: int, exit_code: int) -> None:
         if self._holds(held) and held.epochs[index] == epoch:
             self._end(held, index, epoch, exit_code)
-            self._settle(held)
+            self._write_state(held)
 
     def _end(self, held: HollowPod, index: int, epoch: int, exit_code: int) -> None:
         container = held.record.containers[index]
@@ -302,8 +303,8 @@ class HollowPods:
         container = held.record.containers[index]
         wait = self._backoff.next_wait(held.waits[index], ending.finished_at - ending.started_at)
         held.waits[index] = wait
-        whose = f"{held.name}_{held.namespace}({held.uid})"
-        message = f"back-off {wait:g}s restarting failed container={container.name} pod={whose}"
+        pod_ref = f"{held.name}_{held.namespace}({held.uid})"
+        message = f"back-off {wait:g}s restarting failed container={container.name} pod={pod_ref}"
         container.wait(CRASH_LOOP, message)
         held.epochs[index] += 1
         self._timers.after(wait, self._restart, held, index, held.epochs[index])
@@ -321,7 +322,7 @@ class HollowPods:
             self._kill_rest(held)
             self.writer.submit(held)
 
-    def _settle(self, held: HollowPod) -> None:
+    def _write_state(self, held: HollowPod) -> None:
         """Write the new state; the end of the last container ends the sidecars."""
         record = held.record
         if len(record.containers) > 1 and phase_of(record) in _FINAL:

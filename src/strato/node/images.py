@@ -88,7 +88,7 @@ class ImageStore:
         if not name or any(character.isspace() for character in name):
             raise ImageProblem(f"image name {name!r} is empty or has spaces; write for example tools:1")
         with self._alone():
-            self._bring(name, Path(source), max_bytes)
+            self._import(name, Path(source), max_bytes)
         return Image(normal_name(name), str(self._path(name) / "root"))
 
     @contextmanager
@@ -102,7 +102,7 @@ class ImageStore:
                 remove_tree(str(left))
             yield
 
-    def _bring(self, name: str, path: Path, max_bytes: int) -> None:
+    def _import(self, name: str, path: Path, max_bytes: int) -> None:
         fresh = Path(tempfile.mkdtemp(prefix=".new-", dir=self._directory))
         try:
             if path.is_dir():

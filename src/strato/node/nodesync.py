@@ -1,4 +1,4 @@
-"""Keeps the Node objects of running nodes true: what the API says of a node that differs is reported again.
+"""Keeps the Node objects of running nodes up to date: a condition that differs in the API is reported again.
 
 A node that was paused for longer than its lease (a laptop's lid, SIGSTOP) finds itself marked Unknown, and one whose
 object somebody deleted finds itself gone. The watch says so, and the node registers or reports its status anew.
@@ -33,7 +33,7 @@ class NodeSync:
         uids: Name → uid of the Node object; kept up to date.
         restored: Called with a node's name when it counts as ready again: its pods' statuses, which the node lifecycle
             controller changed meanwhile, are to be written again.
-        is_silent: Says which nodes have stopped and report nothing.
+        is_stopped: Says which nodes have stopped and report nothing.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class NodeSync:
         uids: MutableMapping[str, str],
         *,
         restored: Callable[[str], None],
-        is_silent: Callable[[str], bool] = lambda _name: False,
+        is_stopped: Callable[[str], bool] = lambda _name: False,
     ) -> None:
         self._cluster = cluster
         self._informer = informer
@@ -53,7 +53,7 @@ class NodeSync:
         self._facts = facts
         self._uids = uids
         self._restored = restored
-        self._is_silent = is_silent
+        self._is_stopped = is_stopped
         self._reported_at: dict[str, float] = {}
         self._queue: WorkQueue[str] = WorkQueue(clock)
 
@@ -68,12 +68,12 @@ class NodeSync:
         await run_workers(self._queue, self._reconcile, _WORKERS, name="node status")
 
     def resume(self, name: str) -> None:
-        """Look at a node that was silent and is not any more, or has something new to say."""
+        """Check a node that was started again, or whose conditions have changed."""
         self._queue.add(name)
 
     def _on_change(self, change: Change[Node]) -> None:
         name = change.key.name
-        if name not in self._facts or self._is_silent(name):
+        if name not in self._facts or self._is_stopped(name):
             return
         old, new = change
         if new is None or self._differs(new):
@@ -83,7 +83,7 @@ class NodeSync:
 
     async def _reconcile(self, name: str) -> float | None:
         node = self._informer.get(Key("", name))
-        if self._is_silent(name) or (node is not None and not self._differs(node)):
+        if self._is_stopped(name) or (node is not None and not self._differs(node)):
             return None
         instant = self._clock.monotonic()
         wait = self._reported_at.get(name, -_INTERVAL_SECONDS) + _INTERVAL_SECONDS - instant

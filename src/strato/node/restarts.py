@@ -10,7 +10,7 @@ BASE_SECONDS = 10.0
 """First wait before a container runs again."""
 CAP_SECONDS = 300.0
 """Longest wait."""
-QUIET_SECONDS = 600.0
+RESET_SECONDS = 600.0
 """A container that ran this long starts over with the first wait."""
 
 
@@ -27,7 +27,7 @@ class Backoff:
 
     base_seconds: float = BASE_SECONDS
     cap_seconds: float = CAP_SECONDS
-    quiet_seconds: float = QUIET_SECONDS
+    reset_seconds: float = RESET_SECONDS
 
     def next_wait(self, last_wait: float, ran_seconds: float) -> float:
         """Return the seconds to wait now.
@@ -36,6 +36,6 @@ class Backoff:
             last_wait: What this function returned last time for the container, 0 at its first end.
             ran_seconds: How long the run that just ended took.
         """
-        if last_wait <= 0 or ran_seconds >= self.quiet_seconds:
+        if last_wait <= 0 or ran_seconds >= self.reset_seconds:
             return self.base_seconds
         return min(self.cap_seconds, last_wait * 2)

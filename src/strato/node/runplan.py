@@ -22,7 +22,7 @@ EXIT_CODE = "strato.dev/exit-code"
 FAILURE_PROBABILITY = "strato.dev/failure-probability"
 """Pod annotation: chance in [0, 1] that a container's run fails (exit code 1 unless ``exit-code`` says another)."""
 
-_SLEEP_WORDS = re.compile(
+_SLEEP_COMMAND = re.compile(
     r"\s*(?:exec\s+)?(?:/bin/|/usr/bin/)?sleep((?:\s+[0-9.]+[smhd]?|\s+infinity|\s+inf)+)\s*;?\s*"
 )
 _SHELLS = frozenset({"sh", "bash", "/bin/sh", "/bin/bash", "/usr/bin/sh", "/usr/bin/bash", "dash", "/bin/dash"})
@@ -44,7 +44,7 @@ def plan_run(
     rng: random.Random,
 ) -> RunPlan:
     """Decide one run of a container whose command line is ``argv`` (command and args, may be empty)."""
-    notes = annotations if has_wishes(annotations) else None
+    notes = annotations if has_run_annotations(annotations) else None
     seconds = _number(notes.get(RUN_SECONDS), low=0.0) if notes else None
     if seconds is None:
         seconds = sleep_seconds(argv)
@@ -53,8 +53,8 @@ def plan_run(
     return RunPlan(seconds, _exit_code(notes, rng) if notes else 0)
 
 
-def has_wishes(annotations: Mapping[str, str] | None) -> bool:
-    """Return whether a pod says itself how it runs; most do not."""
+def has_run_annotations(annotations: Mapping[str, str] | None) -> bool:
+    """Return whether a pod has annotations about how it runs."""
     if not annotations:
         return False
     return RUN_SECONDS in annotations or EXIT_CODE in annotations or FAILURE_PROBABILITY in annotations
@@ -83,7 +83,7 @@ def _number(text: str | None, *, low: float, high: float = math.inf) -> float | 
 
 def problems(annotations: Mapping[str, str] | None) -> list[str]:
     """Return one sentence for each annotation of ours that cannot be read and is therefore ignored."""
-    notes = annotations if annotations and has_wishes(annotations) else {}
+    notes = annotations if annotations and has_run_annotations(annotations) else {}
     found = []
     for name, high, meaning in (
         (RUN_SECONDS, math.inf, "a number of seconds, 0 or more"),
@@ -103,7 +103,7 @@ def sleep_seconds(argv: Sequence[str]) -> float | None:
 
 @memoised(1 << 20)
 def _sleep_of(words: str) -> float | None:
-    """Do what `sleep_seconds` does; pods alike have equal command lines, whose words hold no NUL."""
+    """Memoised part of `sleep_seconds`; ``words`` is the command line joined by NUL, which no argument contains."""
     argv = words.split("\0")
     if argv[0] in _SHELLS:
         if len(argv) == 3 and argv[1] in ("-c", "-ec", "-lc"):
@@ -113,7 +113,7 @@ def _sleep_of(words: str) -> float | None:
 
 
 def _sleep_text(text: str) -> float | None:
-    match = _SLEEP_WORDS.fullmatch(text)
+    match = _SLEEP_COMMAND.fullmatch(text)
     if match is None:
         return None
     total = 0.0

@@ -131,7 +131,7 @@ def _sandbox_node(
         memory=options.sandbox_memory,
         strict_images=options.strict_images,
         own_network=options.pod_network != "host",
-        way_out=options.pod_network == "nat",
+        egress=options.pod_network == "nat",
         own_users=options.pod_users == "own",
         gpus=Offer(options.gpus),
         labels={OURS: ""},

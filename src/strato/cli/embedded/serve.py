@@ -81,10 +81,10 @@ def _parts(options: EmbeddedOptions, api: Api, clock: Clock, random: Random, met
 
 def _logs(home: Home, clock: Clock) -> LogSource:
     """The logs lie on this machine's disk, whichever process wrote them."""
-    from strato.node.sandbox.layout import Layout
     from strato.node.sandbox.logs import DiskLogs
+    from strato.node.sandbox.paths import NodePaths
 
-    return DiskLogs(Layout(str(home.node)), clock)
+    return DiskLogs(NodePaths(str(home.node)), clock)
 
 
 async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: asyncio.Event) -> None:

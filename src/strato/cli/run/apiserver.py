@@ -54,8 +54,8 @@ def apiserver(
 
     async def main() -> None:
         from strato.cli.apiserver import open_api
-        from strato.node.sandbox.layout import Layout
         from strato.node.sandbox.logs import DiskLogs
+        from strato.node.sandbox.paths import NodePaths
 
         random, clock = make_random(), SystemClock()
         data = None if in_memory else data_dir or home.data
@@ -63,7 +63,7 @@ def apiserver(
             home, clock, random, Registry(), host=host, port=port, data_dir=data, storage=storage, audit=audit
         )
         # of a node of the same home, which 'run node --sandbox' is: the logs lie on this machine's disk
-        api.server.use_logs(DiskLogs(Layout(str(home.node)), clock))
+        api.server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
         try:
             draft = home.ready_file.with_suffix(".new")
             draft.write_text(json.dumps({"address": api.address, "pid": os.getpid()}))

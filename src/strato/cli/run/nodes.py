@@ -113,7 +113,7 @@ def node(
                 memory=node_memory,
                 strict_images=strict_images,
                 own_network=pod_network != "host",
-                way_out=pod_network == "nat",
+                egress=pod_network == "nat",
                 own_users=pod_users == "own",
                 gpus=Offer(gpus),
                 kubelet_port=kubelet_port,

@@ -60,17 +60,17 @@ class Cgroups:
 
     def __init__(self, name: str, root: str = _ROOT, membership: str = "/proc/self/cgroup", *, note: str = "") -> None:
         self._note = note
-        self._homes = _noted(note) or _find_homes(name, root, membership)
+        self._roots = _noted(note) or _find_roots(name, root, membership)
         """Hierarchy (``cpu``, ``memory``, ``pids`` or ``unified``) → directory."""
-        if note and self._homes:
-            with contextlib.suppress(OSError):  # on a full disk the node has worse to tell
+        if note and self._roots:
+            with contextlib.suppress(OSError):  # a full disk is reported elsewhere
                 os.makedirs(os.path.dirname(note), exist_ok=True)
-                _write(note, json.dumps(self._homes))
+                _write(note, json.dumps(self._roots))
 
     @property
     def enabled(self) -> bool:
         """Whether limits can be enforced at all."""
-        return bool(self._homes)
+        return bool(self._roots)
 
     def create(self, key: str, limits: Limits) -> list[str]:
         """Make a container's groups anew, with its limits; return the files its process must write itself into.
@@ -78,12 +78,12 @@ class Cgroups:
         Groups of a former run go first, and what they counted with them.
         """
         files = []
-        for hierarchy, home in self._homes.items():
-            path = os.path.join(home, key)
+        for hierarchy, group in self._roots.items():
+            path = os.path.join(group, key)
             with contextlib.suppress(OSError):
                 os.rmdir(path)
             try:
-                _make_below(hierarchy, home, key)
+                _make_below(hierarchy, group, key)
             except OSError:
                 continue
             for name, text in _settings(hierarchy, limits):
@@ -95,30 +95,30 @@ class Cgroups:
     def oom_killed(self, key: str) -> bool:
         """Return whether the kernel killed something in the container for its memory limit."""
         for hierarchy, name in (("memory", "memory.oom_control"), ("unified", "memory.events")):
-            if hierarchy in self._homes:
-                return _counter(os.path.join(self._homes[hierarchy], key, name), "oom_kill") > 0
+            if hierarchy in self._roots:
+                return _counter(os.path.join(self._roots[hierarchy], key, name), "oom_kill") > 0
         return False
 
     def processes(self, key: str) -> list[int]:
         """Return the pids in a container's or, with all below it, a pod's groups."""
         found: set[int] = set()
-        for home in self._homes.values():
-            for directory, _, _ in os.walk(os.path.join(home, key)):
+        for group in self._roots.values():
+            for directory, _, _ in os.walk(os.path.join(group, key)):
                 with contextlib.suppress(OSError), open(os.path.join(directory, "cgroup.procs")) as file:
                     found.update(int(line) for line in file)
         return sorted(found)
 
     def remove(self, key: str) -> None:
         """Remove a container's or, with all below it, a pod's groups; those still in use stay."""
-        for home in self._homes.values():
-            for directory, _, _ in os.walk(os.path.join(home, key), topdown=False):
+        for group in self._roots.values():
+            for directory, _, _ in os.walk(os.path.join(group, key), topdown=False):
                 with contextlib.suppress(OSError):
                     os.rmdir(directory)
 
     def remove_all(self) -> None:
         """Remove every group of this node."""
         self.remove("")
-        if self._note and not any(map(os.path.exists, self._homes.values())):
+        if self._note and not any(map(os.path.exists, self._roots.values())):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self._note)
 
@@ -149,13 +149,13 @@ def _noted(note: str) -> dict[str, str]:
     """Return the groups a note names, none unless all are there: they go when the machine restarts."""
     try:
         with open(note) as file:
-            homes: dict[str, str] = json.load(file)
+            roots: dict[str, str] = json.load(file)
     except (OSError, json.JSONDecodeError):
         return {}
-    return homes if all(os.access(os.path.join(home, "cgroup.procs"), os.W_OK) for home in homes.values()) else {}
+    return roots if all(os.access(os.path.join(group, "cgroup.procs"), os.W_OK) for group in roots.values()) else {}
 
 
-def _find_homes(name: str, root: str, membership: str) -> dict[str, str]:
+def _find_roots(name: str, root: str, membership: str) -> dict[str, str]:
     """Make our group in each hierarchy that has one we may write to."""
     own = _own_groups(membership)
     controllers = os.path.join(root, "cgroup.controllers")
@@ -165,31 +165,31 @@ def _find_homes(name: str, root: str, membership: str) -> dict[str, str]:
         candidates = {"unified": [root, os.path.join(root, os.path.dirname(mine).strip("/"))]}
     else:
         candidates = {h: [os.path.join(root, h, own.get(h, "/").strip("/"))] for h in ("cpu", "memory", "pids")}
-    homes = {}
+    roots = {}
     for hierarchy, parents in candidates.items():
         for parent in parents:
-            home = os.path.join(parent, name)
-            if _usable(hierarchy, parent, home):
-                homes[hierarchy] = home
+            group = os.path.join(parent, name)
+            if _usable(hierarchy, parent, group):
+                roots[hierarchy] = group
                 break
-    return homes
+    return roots
 
 
-def _usable(hierarchy: str, parent: str, home: str) -> bool:
+def _usable(hierarchy: str, parent: str, group: str) -> bool:
     try:
         _delegate(hierarchy, parent)
-        os.makedirs(home, exist_ok=True)
-        _delegate(hierarchy, home)
+        os.makedirs(group, exist_ok=True)
+        _delegate(hierarchy, group)
     except OSError:
         return False
-    return os.access(os.path.join(home, "cgroup.procs"), os.W_OK)
+    return os.access(os.path.join(group, "cgroup.procs"), os.W_OK)
 
 
-def _make_below(hierarchy: str, home: str, key: str) -> None:
+def _make_below(hierarchy: str, group: str, key: str) -> None:
     """Make a group and those on the way to it, which hand the controllers down: version 2 has limits only there."""
     parts = key.split("/")
     for depth in range(1, len(parts) + 1):
-        path = os.path.join(home, *parts[:depth])
+        path = os.path.join(group, *parts[:depth])
         os.makedirs(path, exist_ok=True)
         if depth < len(parts):
             _delegate(hierarchy, path)

@@ -10,51 +10,51 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from strato.node.sandbox import gateway, linux, netlink, pause
+from strato.node.sandbox import egress, linux, netlink, pause
 from strato.node.sandbox.cgroups import Cgroups
-from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.network import bridge_name
+from strato.node.sandbox.paths import NodePaths
 
-_PATIENCE_SECONDS = 5.0
+_TIMEOUT_SECONDS = 5.0
 _STEP_SECONDS = 0.01
 
 
-def teardown(data_dir: str | os.PathLike[str], say: Callable[[str], Any] = lambda _text: None) -> int:
+def teardown(data_dir: str | os.PathLike[str], report: Callable[[str], Any] = lambda _text: None) -> int:
     """Kill all containers below a node's data directory, remove its namespaces, bridge, way out and pods.
 
     Call only when no node runs on the directory. Images and logs stay; the next node removes those of unknown pods.
 
     Args:
         data_dir: The node's directory.
-        say: Told what could not be done.
+        report: Called with what could not be removed.
 
     Returns:
         How many containers were killed.
     """
     directory = os.path.abspath(data_dir)
-    layout = Layout(directory)
-    pids = [pid for uid in layout.uids() for path in layout.pod(uid).running_pids() if (pid := _alive(path))]
+    node_paths = NodePaths(directory)
+    pids = [pid for uid in node_paths.uids() for path in node_paths.pod(uid).running_pids() if (pid := _alive(path))]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-    _wait(pids, say)
-    cgroups = Cgroups(bridge_name(directory), note=layout.cgroups)
-    for uid in layout.uids():
-        pause.stop(layout.pod(uid).namespaces)
+    _wait(pids, report)
+    cgroups = Cgroups(bridge_name(directory), note=node_paths.cgroups)
+    for uid in node_paths.uids():
+        pause.stop(node_paths.pod(uid).namespaces)
         for name in ("user", "ipc", "uts", "net", "pid"):
             with contextlib.suppress(OSError):
-                linux.unmount(os.path.join(layout.pod(uid).namespaces, name))
+                linux.unmount(os.path.join(node_paths.pod(uid).namespaces, name))
         for pid in cgroups.processes(uid):  # of plain processes, whose supervisor could not take them along
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        _wait(cgroups.processes(uid), say)
-        layout.clear_pod(uid)
+        _wait(cgroups.processes(uid), report)
+        node_paths.clear_pod(uid)
     cgroups.remove_all()
     if os.geteuid() == 0:
         try:
-            gateway.close_way_out(bridge_name(directory))
+            egress.disable_egress(bridge_name(directory))
         except OSError as err:
-            say(f"the pods' address translation stays: {err}")
+            report(f"the pods' address translation stays: {err}")
     with contextlib.suppress(OSError):
         netlink.delete_link(bridge_name(directory))
     return len(pids)
@@ -72,13 +72,13 @@ def _alive(directory: str) -> int:
     return 0
 
 
-def _wait(pids: list[int], say: Callable[[str], Any]) -> None:
+def _wait(pids: list[int], report: Callable[[str], Any]) -> None:
     """Wait for killed processes to be gone; a person waits for this on the machine's clock."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
     for pid in pids:
         while os.path.exists(f"/proc/{pid}") and _is_process(pid):
             if time.monotonic() > deadline:
-                say(f"process {pid} does not go away")
+                report(f"process {pid} does not go away")
                 break
             time.sleep(_STEP_SECONDS)
 

@@ -64,15 +64,15 @@ class References:
         return _decoded(found.data or {}, f'secret "{name}"')
 
 
-def _decoded(data: Mapping[str, str], whose: str) -> dict[str, bytes]:
+def _decoded(data: Mapping[str, str], owner: str) -> dict[str, bytes]:
     try:
         return {key: base64.b64decode(value) for key, value in data.items()}
     except ValueError as err:
-        raise ConfigProblem(f"{whose} has data that is no base64: {err}") from err
+        raise ConfigProblem(f"{owner} has data that is no base64: {err}") from err
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DownwardContext:
     """What the node decided about a pod, for the downward API."""
 
     node_name: str
@@ -98,7 +98,7 @@ def references_in(text: str) -> list[str]:
     return [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None]
 
 
-def environment(pod: Pod, container: Container, references: References, place: Place) -> dict[str, str]:
+def environment(pod: Pod, container: Container, references: References, downward: DownwardContext) -> dict[str, str]:
     """Return the variables the container's ``envFrom`` and ``env`` define, in their order.
 
     Raises:
@@ -111,7 +111,7 @@ def environment(pod: Pod, container: Container, references: References, place: P
         if variable.value_from is None:
             values[variable.name] = expand(variable.value, values)
             continue
-        text = _from_source(variable.value_from, pod, container, references, place)
+        text = _from_source(variable.value_from, pod, container, references, downward)
         if text is not None:
             values[variable.name] = text
     return values
@@ -127,12 +127,12 @@ def _from_object(source: EnvFromSource, references: References) -> dict[str, str
 
 
 def _from_source(
-    source: EnvVarSource, pod: Pod, container: Container, references: References, place: Place
+    source: EnvVarSource, pod: Pod, container: Container, references: References, downward: DownwardContext
 ) -> str | None:
     if source.field_ref is not None:
-        return field_value(pod, source.field_ref, place)
+        return field_value(pod, source.field_ref, downward)
     if source.resource_field_ref is not None:
-        return resource_value(pod, container, source.resource_field_ref, place)
+        return resource_value(pod, container, source.resource_field_ref, downward)
     for kind, selector, read in (
         ("ConfigMap", source.config_map_key_ref, references.config_data),
         ("Secret", source.secret_key_ref, references.secret_data),
@@ -148,7 +148,7 @@ def _from_source(
     return None
 
 
-def field_value(pod: Pod, selector: ObjectFieldSelector, place: Place) -> str:
+def field_value(pod: Pod, selector: ObjectFieldSelector, downward: DownwardContext) -> str:
     """Return a field of the pod as the downward API tells it.
 
     Raises:
@@ -159,12 +159,12 @@ def field_value(pod: Pod, selector: ObjectFieldSelector, place: Place) -> str:
         "metadata.name": pod.metadata.name,
         "metadata.namespace": pod.metadata.namespace,
         "metadata.uid": pod.metadata.uid,
-        "spec.nodeName": place.node_name,
+        "spec.nodeName": downward.node_name,
         "spec.serviceAccountName": pod.spec.service_account_name,
-        "status.hostIP": place.host_ip,
-        "status.hostIPs": place.host_ip,
-        "status.podIP": place.pod_ip,
-        "status.podIPs": place.pod_ip,
+        "status.hostIP": downward.host_ip,
+        "status.hostIPs": downward.host_ip,
+        "status.podIP": downward.pod_ip,
+        "status.podIPs": downward.pod_ip,
     }
     if path in simple:
         return simple[path]
@@ -183,7 +183,7 @@ def _quoted(value: str) -> str:
     return f'"{escaped}"'
 
 
-def resource_value(pod: Pod, container: Container, selector: ResourceFieldSelector, place: Place) -> str:
+def resource_value(pod: Pod, container: Container, selector: ResourceFieldSelector, downward: DownwardContext) -> str:
     """Return a container's request or limit in units of the divisor, rounded up.
 
     Raises:
@@ -201,7 +201,7 @@ def resource_value(pod: Pod, container: Container, selector: ResourceFieldSelect
         raise ConfigProblem(f"unsupported container resource : {selector.resource}")
     amount = lists[kind].get(resource)
     if amount is None:
-        amount = place.allocatable.get(resource, "0") if kind == "limits" else "0"
+        amount = downward.allocatable.get(resource, "0") if kind == "limits" else "0"
     divisor = selector.divisor if str(selector.divisor) != "0" else "1"
     return str(-(-quantity.milli(amount) // quantity.milli(divisor)))
 

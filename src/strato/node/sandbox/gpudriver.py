@@ -12,14 +12,14 @@ import re
 import shutil
 from dataclasses import dataclass
 
-from strato.node.sandbox.gpus import SMI_QUERY, Sighting
+from strato.node.sandbox.gpus import SMI_QUERY, GpuSources
 from strato.node.sandbox.volumes import Mount
 
 CONTROL_DEVICES = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 """Device files every container with a GPU needs beside the card's own."""
 INSIDE = "/usr/local/nvidia"
 """Where a container with a root of its own finds the driver's libraries, as on other clusters."""
-SMI_PATIENCE_SECONDS = 20.0
+SMI_TIMEOUT_SECONDS = 20.0
 """A driver that is not kept loaded takes seconds to wake."""
 
 _OWN_FOLDERS = ("usr/local/nvidia/lib64", "usr/lib/wsl/lib")
@@ -85,7 +85,7 @@ def _program(root: str) -> str:
     return found or next((path for path in places if os.access(path, os.X_OK)), "")
 
 
-async def look(smi: str, root: str = "/") -> Sighting:
+async def look(smi: str, root: str = "/") -> GpuSources:
     """Read what the machine shows. A machine without GPUs costs two looks at folders.
 
     Args:
@@ -96,13 +96,13 @@ async def look(smi: str, root: str = "/") -> Sighting:
     records = root + "proc/driver/nvidia/gpus"
     texts = tuple(_text(f"{records}/{name}/information") for name in sorted(_entries(records)))
     if not texts and not any(name[6:].isdecimal() for name in devices):
-        return Sighting()
+        return GpuSources()
     if not smi:
-        return Sighting(devices, texts)
+        return GpuSources(devices, texts)
     try:
-        return Sighting(devices, texts, smi=await _ask(smi))
+        return GpuSources(devices, texts, smi=await _ask(smi))
     except (OSError, TimeoutError) as err:
-        return Sighting(devices, texts, smi_problem=str(err) or f"no answer within {SMI_PATIENCE_SECONDS:g} s")
+        return GpuSources(devices, texts, smi_problem=str(err) or f"no answer within {SMI_TIMEOUT_SECONDS:g} s")
 
 
 async def _ask(smi: str) -> str:
@@ -114,7 +114,7 @@ async def _ask(smi: str) -> str:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(SMI_PATIENCE_SECONDS):
+        async with asyncio.timeout(SMI_TIMEOUT_SECONDS):
             output, _ = await process.communicate()
     finally:
         if process.returncode is None:

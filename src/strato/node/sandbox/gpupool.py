@@ -86,7 +86,7 @@ class GpuPool:
         """Pod's uid → names of its whole GPUs. No GPU is in two of them."""
 
     def keep(self, uid: str, names: Sequence[str]) -> None:
-        """Take over what a former life gave to a pod."""
+        """Take over what was given to a pod before a restart."""
         if names:
             self._held[uid] = tuple(names)
 

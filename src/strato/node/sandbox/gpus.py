@@ -50,7 +50,7 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class GpuSources:
     """What there is to read on a machine."""
 
     devices: Collection[str] = ()
@@ -76,24 +76,24 @@ def device_numbers(names: Collection[str]) -> list[int]:
     return sorted(int(match[1]) for name in names if (match := _DEVICE.fullmatch(name)))
 
 
-def find(seen: Sighting) -> Found:
+def find(sources: GpuSources) -> Found:
     """Put together what is known of each card."""
-    warnings: list[str] = [f"nvidia-smi failed, so the memory of GPUs is not known: {seen.smi_problem}"] * bool(
-        seen.smi_problem
+    warnings: list[str] = [f"nvidia-smi failed, so the memory of GPUs is not known: {sources.smi_problem}"] * bool(
+        sources.smi_problem
     )
-    minors = device_numbers(seen.devices)
-    known = {gpu.minor: gpu for text in seen.driver if (gpu := _from_driver(text)) is not None}
+    minors = device_numbers(sources.devices)
+    known = {gpu.minor: gpu for text in sources.driver if (gpu := _from_driver(text)) is not None}
     for minor, gpu in sorted(known.items()):
         if minor not in minors:
             warnings.append(f"GPU {gpu.name} is not offered: the driver knows it, but /dev/nvidia{minor} is not there")
     if known:
-        strange = (minor for minor in minors if minor not in known)
-        warnings += (f"/dev/nvidia{minor} is not offered: the driver knows no such GPU" for minor in strange)
+        unknown = (minor for minor in minors if minor not in known)
+        warnings += (f"/dev/nvidia{minor} is not offered: the driver knows no such GPU" for minor in unknown)
         gpus = [known[minor] for minor in minors if minor in known]
     else:  # some sandboxes hide the driver's record
         gpus = [Gpu(minor) for minor in minors]
-    if seen.smi is not None:
-        gpus = _with_smi(gpus, seen.smi, warnings)
+    if sources.smi is not None:
+        gpus = _with_smi(gpus, sources.smi, warnings)
     return Found(tuple(gpus), tuple(warnings))
 
 

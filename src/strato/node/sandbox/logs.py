@@ -10,7 +10,7 @@ from typing import BinaryIO, Protocol, Self
 from strato.clock import Clock, parse_time
 from strato.errors import NotFound
 from strato.node.sandbox import beneath
-from strato.node.sandbox.layout import Layout, PodPlace
+from strato.node.sandbox.paths import NodePaths, PodPaths
 
 FOLLOW_SECONDS = 0.1
 """Between two looks for more output while a log is followed."""
@@ -103,8 +103,8 @@ def _instant(stamp: bytes) -> float:
 class DiskLogs:
     """Serves the logs of one node's pods; a `LogSource` of the server."""
 
-    def __init__(self, layout: Layout, clock: Clock) -> None:
-        self._layout = layout
+    def __init__(self, node_paths: NodePaths, clock: Clock) -> None:
+        self._node_paths = node_paths
         self._clock = clock
 
     async def read_log(
@@ -115,7 +115,7 @@ class DiskLogs:
         Raises:
             NotFound: There is no log of that container, or of its previous run.
         """
-        place = self._layout.pod(uid)
+        place = self._node_paths.pod(uid)
         number = _attempt(place, namespace, pod, container, previous=options.previous)
         lines = LineFilter(options, self._clock.now())
         with _Tail(place.log(container, number)) as tail:
@@ -134,7 +134,7 @@ class DiskLogs:
                     await self._clock.sleep(FOLLOW_SECONDS)
 
 
-def _attempt(place: PodPlace, namespace: str, pod: str, container: str, *, previous: bool) -> int:
+def _attempt(place: PodPaths, namespace: str, pod: str, container: str, *, previous: bool) -> int:
     is_name = bool(container) and "/" not in container and container not in (".", "..")
     files = _names(os.path.join(place.home, "logs", container)) if is_name else []
     numbers = sorted(int(f[:-4]) for f in files if f.endswith(".log") and f[:-4].isdigit())
@@ -209,7 +209,7 @@ def _so_far(tail: _Tail) -> Iterator[bytes]:
         yield from records
 
 
-def last_lines(place: PodPlace, container: str, number: int) -> str:
+def last_lines(place: PodPaths, container: str, number: int) -> str:
     """Return the end of a run's log as the kubelet takes it for a termination message: 80 lines, 2 KiB at most."""
     data = beneath.read_regular(place.log(container, number), _END_BYTES, from_end=True)
     records = data.split(b"\n")[:-1]

@@ -49,7 +49,7 @@ class PodAddresses:
         raise OverflowError(f"all {size} pod addresses of {self.network} are taken")
 
     def keep(self, uid: str, address: str) -> None:
-        """Note an address that was given in a former life."""
+        """Note an address that was given before a restart."""
         self._taken[address] = uid
 
     def release(self, uid: str) -> None:

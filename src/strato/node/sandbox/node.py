@@ -32,7 +32,6 @@ from strato.node.sandbox.gpudriver import driver, look
 from strato.node.sandbox.gpupool import GpuPool, Offer
 from strato.node.sandbox.gpus import LABELS, MEMORY, RESOURCES, capacity, device_numbers, find, labels
 from strato.node.sandbox.hosts import Peer, hosts_file, peer_of
-from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logs import DiskLogs
 from strato.node.sandbox.network import (
     PodAddresses,
@@ -42,6 +41,7 @@ from strato.node.sandbox.network import (
     machine_address,
     routes_in_use,
 )
+from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks
 from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
@@ -74,7 +74,7 @@ class NodeSummary:
     pod_network: str
     limits: bool
     """Whether CPU and memory limits are enforced."""
-    way_out: bool
+    egress: bool
     """Whether pods reach what the machine reaches."""
     own_users: bool
     """Whether pods have user namespaces of their own where they can."""
@@ -103,7 +103,7 @@ class SandboxNode:
         isolation: Force ``root``, ``user`` or ``plain``; empty takes the strongest there is.
         own_network: Give pods network namespaces when privileges allow; they reach one another and this machine.
             False shares the machine's network, with one loopback address per pod.
-        way_out: Let pods with their own network reach what the machine reaches, by address translation.
+        egress: Let pods with their own network reach what the machine reaches, by address translation.
         own_users: Give pods user namespaces by default, where the machine and they allow it.
         gpus: How the machine's NVIDIA GPUs are offered.
         gpu_root: Where GPUs are looked for; anything but ``/`` is for tests.
@@ -132,7 +132,7 @@ class SandboxNode:
         path: str | None = None,
         isolation: str = "",
         own_network: bool = True,
-        way_out: bool = True,
+        egress: bool = True,
         own_users: bool = True,
         gpus: Offer = Offer.ALL,
         gpu_root: str = "/",
@@ -146,7 +146,7 @@ class SandboxNode:
         self.name = name
         self._kubelet_port = kubelet_port
         self._own_network = own_network
-        self._wants_way_out = way_out
+        self._wants_egress = egress
         self._wants_own_users = own_users
         self._gpu_offer, self._gpu_root = gpus, gpu_root
         self._resources = dict(resources or {})
@@ -174,9 +174,9 @@ class SandboxNode:
         self._machine = Machine(
             cluster=cluster,
             runtime=self._runtime,
-            layout=Layout(directory, self._remover.remove),
+            node_paths=NodePaths(directory, self._remover.remove),
             images=ImageStore(directory),
-            cgroups=Cgroups(bridge_name(directory), note=Layout(directory).cgroups),
+            cgroups=Cgroups(bridge_name(directory), note=NodePaths(directory).cgroups),
             node_name=name,
             host_ip=machine_address(),
             path=path if path is not None else default_path(),
@@ -200,7 +200,7 @@ class SandboxNode:
         self._warnings: list[str] = []
         self.registered = asyncio.Event()
         """Set when the node is in the API."""
-        self.logs = DiskLogs(self._machine.layout, clock)
+        self.logs = DiskLogs(self._machine.node_paths, clock)
         """The logs of the pods on this node."""
 
     @property
@@ -220,7 +220,7 @@ class SandboxNode:
             isolation=self._runtime.isolation,
             pod_network=str(self._addresses.network),
             limits=self._machine.cgroups.enabled,
-            way_out=self._machine.has_way_out or not self._machine.bridge,
+            egress=self._machine.has_egress or not self._machine.bridge,
             own_users=self._machine.own_users,
             gpus=tuple(gpu.model or gpu.device for gpu in self._machine.gpus.gpus),
             substituted_containers=self._machine.substituted,
@@ -233,7 +233,7 @@ class SandboxNode:
         Raises:
             RuntimeProblem: The sandbox helper does not start.
         """
-        pods = os.path.join(self._machine.layout.data_dir, "pods")
+        pods = os.path.join(self._machine.node_paths.data_dir, "pods")
         os.makedirs(pods, exist_ok=True)
         os.chmod(pods, 0o700)  # secrets lie here
         await self._runtime.open()
@@ -243,8 +243,8 @@ class SandboxNode:
             await self._find_gpus()
             for warning in self._warnings:
                 _log.warning("%s", warning)
-            self._keep_what_pods_have()
-            self._look_at_machine()
+            self._restore_allocations()
+            self._update_conditions()
             facts = self._facts()
             uids = {self.name: await self._register(facts)}
             heartbeats = Heartbeats(self._cluster, self._clock, uids)
@@ -264,7 +264,7 @@ class SandboxNode:
                 group.create_task(self._writer.run())
                 group.create_task(heartbeats.run())
                 group.create_task(sync.run())
-                group.create_task(self._remove_strangers())
+                group.create_task(self._remove_orphans())
                 group.create_task(self._watch_storage(reported, sync))
                 group.create_task(self._remover.run(self._clock))
         finally:
@@ -283,7 +283,7 @@ class SandboxNode:
     # Being a node
 
     async def _set_up_network(self) -> None:
-        machine, directory = self._machine, self._machine.layout.data_dir
+        machine, directory = self._machine, self._machine.node_paths.data_dir
         if self._runtime.isolation == "plain":
             self._warnings.append(plain_warning())
         if not machine.cgroups.enabled:
@@ -309,15 +309,15 @@ class SandboxNode:
             return
         self._addresses = addresses
         machine.bridge, machine.gateway, machine.prefix_length = name, addresses.gateway, block.prefixlen
-        await self._set_up_way_out(str(block))
+        await self._set_up_egress(str(block))
 
-    async def _set_up_way_out(self, network: str) -> None:
-        machine, wanted = self._machine, self._wants_way_out
+    async def _set_up_egress(self, network: str) -> None:
+        machine, wanted = self._machine, self._wants_egress
         try:
-            answer = await self._runtime.call("wayOut", bridge=machine.bridge, network=network, wanted=wanted)
+            answer = await self._runtime.call("egress", bridge=machine.bridge, network=network, wanted=wanted)
         except RuntimeProblem as err:
             answer = {"problem": str(err)}
-        machine.has_way_out = wanted and not answer["problem"]
+        machine.has_egress = wanted and not answer["problem"]
         if answer["problem"]:
             self._warnings.append(
                 f"pods reach one another and this machine, but nothing beyond it: {answer['problem']}"
@@ -328,7 +328,7 @@ class SandboxNode:
         machine = self._machine
         if not (self._wants_own_users and self._runtime.isolation == "root" and machine.bridge):
             return
-        with tempfile.TemporaryDirectory(prefix="users-", dir=machine.layout.data_dir) as trial:
+        with tempfile.TemporaryDirectory(prefix="users-", dir=machine.node_paths.data_dir) as trial:
             answer = await self._runtime.call("mapUsers", userBase=ANY_USER, paths=[], image=trial)
         machine.own_users = not answer["problem"]
         if machine.own_users:
@@ -355,10 +355,10 @@ class SandboxNode:
         machine.allocatable = {**machine.allocatable, **offered, **self._resources}
         self._labels = {**labels(found.gpus), **self._labels}
 
-    def _keep_what_pods_have(self) -> None:
-        self._machine.users.keep(self._machine.layout.uids())
-        for uid in self._machine.layout.uids():
-            place = self._machine.layout.pod(uid)
+    def _restore_allocations(self) -> None:
+        self._machine.users.keep(self._machine.node_paths.uids())
+        for uid in self._machine.node_paths.uids():
+            place = self._machine.node_paths.pod(uid)
             identity = place.identity()
             if identity.get("ip"):
                 self._addresses.keep(uid, identity["ip"])
@@ -395,18 +395,18 @@ class SandboxNode:
         for worker in self._workers.values():
             self._writer.submit(worker)
 
-    def _look_at_machine(self) -> list[str]:
+    def _update_conditions(self) -> list[str]:
         """Bring the conditions of the machine up to date; return which have changed."""
         machine, before = self._machine, self._machine.pressures
         try:
-            found = pressures(measure_machine(machine.layout.data_dir))
+            found = pressures(measure_machine(machine.node_paths.data_dir))
         except OSError as err:
             _log.warning("what is left of the machine cannot be measured: %s", err)
             return []
         machine.pressures = self._conditions.observe(found, self._clock.monotonic())
         return sorted(machine.pressures ^ before)
 
-    def _tell_pressures(self, changed: Sequence[str], facts: dict[str, NodeFacts], sync: NodeSync) -> None:
+    def _report_pressures(self, changed: Sequence[str], facts: dict[str, NodeFacts], sync: NodeSync) -> None:
         machine = self._machine
         facts[self.name] = replace(facts[self.name], pressures=machine.pressures)
         sync.resume(self.name)
@@ -418,27 +418,27 @@ class SandboxNode:
 
     async def _watch_storage(self, facts: dict[str, NodeFacts], sync: NodeSync) -> None:
         """Evict pods that use more of the disk than they may, or most of one that is nearly full."""
-        layout = self._machine.layout
+        node_paths = self._machine.node_paths
         while True:
             await self._clock.sleep(self._storage_seconds)
-            changed = self._look_at_machine()
+            changed = self._update_conditions()
             if changed:
-                self._tell_pressures(changed, facts, sync)
+                self._report_pressures(changed, facts, sync)
             workers = {uid: worker for uid, worker in self._workers.items() if not worker.record.reason}
-            places = [(worker.pod, layout.pod(uid), layout.memory_home(uid)) for uid, worker in workers.items()]
+            places = [(worker.pod, node_paths.pod(uid), node_paths.memory_dir(uid)) for uid, worker in workers.items()]
             try:
                 # in a thread: a pod decides how many files there are to look at
                 usages = await asyncio.to_thread(measure_all, places)
-                disk = disk_of(layout.data_dir)
+                disk = disk_of(node_paths.data_dir)
             except OSError as err:
                 _log.warning("the pods' use of the disk cannot be measured: %s", err)
                 continue
-            making_room = any(worker.is_leaving for worker in self._workers.values())
-            for eviction in evictions(usages, disk, making_room=making_room):
+            is_freeing = any(worker.is_terminating for worker in self._workers.values())
+            for eviction in evictions(usages, disk, is_freeing=is_freeing):
                 if eviction.uid in self._workers:
                     self._workers[eviction.uid].evict(eviction.message)
 
-    # Pods come and go
+    # Workers of pods
 
     def _on_change(self, change: Change[Pod]) -> None:
         pod = change.object
@@ -450,19 +450,19 @@ class SandboxNode:
         worker = self._workers.get(uid)
         if change.new is None:
             if worker is not None:
-                worker.doom(0.0)
+                worker.terminate(0.0)
             else:
                 self._forget(uid)
         elif pod.metadata.deletion_timestamp is not None:
             grace = pod.metadata.deletion_grace_period_seconds
-            worker = worker or self._hire(pod)
-            worker.doom(float(grace if grace is not None else pod.spec.termination_grace_period_seconds))
+            worker = worker or self._start_worker(pod)
+            worker.terminate(float(grace if grace is not None else pod.spec.termination_grace_period_seconds))
         elif worker is None and not pod.is_finished:
-            self._hire(pod)
-        elif worker is None:  # it ended in a former life, which was killed before it had cleared away
+            self._start_worker(pod)
+        elif worker is None:  # it ended before a restart that came before its clean-up
             self._machine.gpus.release(uid)
 
-    def _hire(self, pod: Pod) -> PodWorker:
+    def _start_worker(self, pod: Pod) -> PodWorker:
         uid = pod.metadata.uid
         ip = self._machine.host_ip if pod.spec.host_network else self._addresses.give(uid)
         record = record_of(pod, host_ip=self._machine.host_ip, now=self._clock.now())
@@ -475,17 +475,17 @@ class SandboxNode:
             hosts=lambda: self._hosts_of(pod, ip),
             submit=self._writer.submit,
             confirm=lambda: self._confirm(pod),
-            say=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
+            event=lambda kind, reason, message: self._recorder.event(pod, kind, reason, message),
             backoff=self._backoff,
             refresh_seconds=self._refresh_seconds,
         )
         self._workers[uid] = worker
-        self._tasks[uid] = asyncio.create_task(self._employ(worker), name=f"pod {worker.namespace}/{worker.name}")
+        self._tasks[uid] = asyncio.create_task(self._run_worker(worker), name=f"pod {worker.namespace}/{worker.name}")
         if pod.spec.subdomain:
             self._mark_hosts(pod)
         return worker
 
-    async def _employ(self, worker: PodWorker) -> None:
+    async def _run_worker(self, worker: PodWorker) -> None:
         try:
             await worker.run()
             if not worker.stopped:
@@ -496,10 +496,11 @@ class SandboxNode:
             _log.exception("a pod worker failed: pod=%s/%s", worker.namespace, worker.name)
 
     async def _confirm(self, pod: Pod) -> None:
-        """Return when what the watch has told of a pod is on the server's disk: a read waits for that.
+        """Return when what the watch has shown of a pod is on the server's disk: a read waits for that.
 
-        All else that runs ahead of the disk a crash takes back; what a process has done, and its end, it does not. A
-        real API server tells nothing before.
+        The embedded server shows its own components writes that are not committed yet (read-uncommitted). A crash of
+        the server rolls those back, but not what a started process has done. A real API server shows only what is
+        committed.
         """
         while not self._cluster.remote:
             try:
@@ -514,11 +515,11 @@ class SandboxNode:
 
     def _on_written(self, worker: PodWorker, exists: bool) -> None:
         if worker.stopped:
-            self._dismiss(worker.uid)
+            self._remove_worker(worker.uid)
         elif not exists:
-            worker.doom(0.0)
+            worker.terminate(0.0)
 
-    def _dismiss(self, uid: str) -> None:
+    def _remove_worker(self, uid: str) -> None:
         worker = self._workers.pop(uid, None)
         self._tasks.pop(uid, None)
         if worker is not None and worker.pod.spec.subdomain:
@@ -529,22 +530,24 @@ class SandboxNode:
         self._addresses.release(uid)
         self._machine.gpus.release(uid)
         self._machine.users.release(uid)
-        self._machine.layout.remove_pod(uid)
+        self._machine.node_paths.remove_pod(uid)
 
-    async def _remove_strangers(self) -> None:
-        """End pods of a former life that the API does not know any more."""
+    async def _remove_orphans(self) -> None:
+        """End pods from before a restart that the API does not know any more."""
         await self._informer.wait_synced()
         known = {pod.metadata.uid for pod in self._informer.list()}
-        for uid in self._machine.layout.uids():
+        for uid in self._machine.node_paths.uids():
             if uid in known or uid in self._workers:
                 continue
-            for directory in self._machine.layout.pod(uid).running_pids():
+            for directory in self._machine.node_paths.pod(uid).running_pids():
                 run = self._runtime.adopt(directory)
                 if run is not None and not run.ended.done():
                     self._runtime.signal(run, kill=True)
                     await asyncio.wait({run.ended}, timeout=5.0)
             if self._runtime.isolation == "root":
-                await self._runtime.call("unpod", directory=self._machine.layout.pod(uid).namespaces, veth="")
+                await self._runtime.call(
+                    "removeNamespaces", directory=self._machine.node_paths.pod(uid).namespaces, veth=""
+                )
             self._machine.cgroups.remove(uid)
             if uid not in self._workers:
                 self._forget(uid)

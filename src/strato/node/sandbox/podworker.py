@@ -40,13 +40,13 @@ REFRESH_SECONDS = 30.0
 """Between two looks whether the files of a pod's ConfigMaps, Secrets and tokens are still the newest."""
 EVICTION_GRACE_SECONDS = 1.0
 """Of pods that have used too much of the disk, as a kubelet gives them."""
-KILL_PATIENCE_SECONDS = 5.0
+KILL_TIMEOUT_SECONDS = 5.0
 _KEPT_ATTEMPTS = 2
 _OVER = ("Succeeded", "Failed")
 
 _log = logging.getLogger(__name__)
 
-Say = Callable[[str, str, str], None]
+ReportEvent = Callable[[str, str, str], None]
 """Record an event of the pod: type, reason, message."""
 
 
@@ -97,7 +97,7 @@ class Sandbox(Protocol):
         ...
 
     def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
-        """Return what the container left as its last words."""
+        """Return the container's termination message."""
         ...
 
     def note_substitution(self) -> None:
@@ -121,9 +121,9 @@ class PodWorker:
         record: Its record, fresh or from its status.
         hosts: Returns the content of ``/etc/hosts`` now.
         submit: Asks for the status to be written.
-        confirm: Returns when what was told of the pod holds for good; before its processes begin, and before a deletion
-            ends them.
-        say: Records events.
+        confirm: Returns when what the watch showed of the pod is committed; awaited before its processes start, and
+            before a deletion ends them.
+        event: Records events.
         refresh_seconds: Between two looks at what the pod's files should be.
     """
 
@@ -138,7 +138,7 @@ class PodWorker:
         hosts: Callable[[], str],
         submit: Callable[[PodWorker], None],
         confirm: Callable[[], Awaitable[None]],
-        say: Say,
+        event: ReportEvent,
         backoff: Backoff | None = None,
         refresh_seconds: float = REFRESH_SECONDS,
     ) -> None:
@@ -153,67 +153,67 @@ class PodWorker:
         self._hosts = hosts
         self._submit = submit
         self._confirm = confirm
-        self._say = say
+        self._event = event
         self._backoff = backoff or Backoff()
         self._refresh_seconds = refresh_seconds
         self._runs: dict[str, Run] = {}
-        self._doomed = asyncio.Event()
+        self._terminating = asyncio.Event()
         self._evicted = asyncio.Event()
         self._grace_seconds = float(pod.spec.termination_grace_period_seconds)
         self.stopped = False
-        """Whether all processes of a doomed pod are gone: the API object may go."""
+        """Whether all processes of a deleted pod have ended: the API object may be removed."""
         self._is_released = False
 
     @property
-    def is_leaving(self) -> bool:
+    def is_terminating(self) -> bool:
         """Whether it is being ended and what it wrote is still there."""
-        return (self._doomed.is_set() or self._evicted.is_set()) and not self._is_released
+        return (self._terminating.is_set() or self._evicted.is_set()) and not self._is_released
 
     def next_write(self, now: float) -> dict[str, Any] | None:
         """Return the status to write; None deletes the pod."""
         return None if self.stopped else pod_status(self.record, now)
 
-    def doom(self, grace_seconds: float) -> None:
+    def terminate(self, grace_seconds: float) -> None:
         """End the pod: it was deleted. A later, shorter grace is not honoured once ending has begun."""
-        if not self._doomed.is_set():
+        if not self._terminating.is_set():
             self._grace_seconds = grace_seconds
-            self._doomed.set()
+            self._terminating.set()
 
     def evict(self, message: str) -> None:
         """End the pod soon, which uses more of the machine than it may; its status and an event say why."""
-        if not (self._evicted.is_set() or self._doomed.is_set() or self._is_over()):
+        if not (self._evicted.is_set() or self._terminating.is_set() or self._is_over()):
             self.record.reason, self.record.message = "Evicted", message
-            self._say("Warning", "Evicted", message)
+            self._event("Warning", "Evicted", message)
             self._grace_seconds = min(self._grace_seconds, EVICTION_GRACE_SECONDS)
             self._evicted.set()
 
     async def run(self) -> None:
-        """Live the pod's life; returns when it is finished or, if deleted, when all of it has stopped."""
+        """Run the pod; returns when it is finished or, if deleted, when all its processes have ended."""
         await self._confirm()
         serving = asyncio.create_task(self._serve(), name=f"pod {self.namespace}/{self.name}")
-        ends = [asyncio.create_task(event.wait()) for event in (self._doomed, self._evicted)]
+        ends = [asyncio.create_task(event.wait()) for event in (self._terminating, self._evicted)]
         try:
             await asyncio.wait({serving, *ends}, timeout=self._deadline_left(), return_when=asyncio.FIRST_COMPLETED)
             if serving.done():
                 serving.result()
-            elif not (self._doomed.is_set() or self._evicted.is_set()):
+            elif not (self._terminating.is_set() or self._evicted.is_set()):
                 self.record.reason = "DeadlineExceeded"
                 self.record.message = "Pod was active on the node longer than the specified deadline"
-                self._say("Warning", "DeadlineExceeded", self.record.message)
+                self._event("Warning", "DeadlineExceeded", self.record.message)
         finally:
             for task in (serving, *ends):
                 task.cancel()
             await asyncio.gather(serving, *ends, return_exceptions=True)
-        if self._doomed.is_set():
+        if self._terminating.is_set():
             await self._confirm()
         await self._stop_all()
         await self._release()
-        self.stopped = self._doomed.is_set()
+        self.stopped = self._terminating.is_set()
         self._submit(self)
 
     async def wait_deleted(self) -> None:
         """After `run`, wait for the deletion of a finished pod."""
-        await self._doomed.wait()
+        await self._terminating.wait()
         self.stopped = True
         self._submit(self)
 
@@ -234,7 +234,7 @@ class PodWorker:
         refused = self.sandbox.refusal()
         if refused is not None:
             self.record.reason, self.record.message = refused.reason, f"Pod was rejected: {refused.message}"
-            self._say("Warning", refused.reason, refused.message)
+            self._event("Warning", refused.reason, refused.message)
             return
         self._submit(self)
         await self._prepare()
@@ -266,7 +266,7 @@ class PodWorker:
             try:
                 await self.sandbox.prepare(self._hosts())
             except (ConfigProblem, RuntimeProblem, OSError) as err:
-                self._say(
+                self._event(
                     "Warning", "FailedMount" if isinstance(err, ConfigProblem) else "FailedCreatePodSandBox", str(err)
                 )
                 await self._clock.sleep(CONFIG_RETRY_SECONDS)
@@ -276,16 +276,16 @@ class PodWorker:
 
     async def _refresh(self) -> None:
         """Keep mounted files new; what cannot be read stays as it is and is said once."""
-        told = ""
+        reported = ""
         while True:
             await self._clock.sleep(self._refresh_seconds)
             try:
                 await self.sandbox.refresh(self._clock.monotonic())
-                told = ""
+                reported = ""
             except (ConfigProblem, ApiError, OSError) as err:
-                if told != str(err):
-                    told = str(err)
-                    self._say("Warning", "FailedMount", f"the files of the volumes stay as they are: {err}")
+                if reported != str(err):
+                    reported = str(err)
+                    self._event("Warning", "FailedMount", f"the files of the volumes stay as they are: {err}")
 
     async def _run(self, record: ContainerRecord, spec: Container, begun: asyncio.Event | None = None) -> None:
         """Run a container until it need not run again."""
@@ -297,7 +297,7 @@ class PodWorker:
         while True:
             ended = await self._run_once(record, spec, attempt, begun)
             if not should_restart(policy, ended.exit_code):
-                if self._is_over():  # who hears of it may be here before this pod is cleared away
+                if self._is_over():  # the next pod may arrive before this one is cleaned up
                     self.sandbox.give_back_gpus()
                 self._submit(self)
                 return
@@ -311,10 +311,10 @@ class PodWorker:
         return phase_of(self.record) in _OVER and all(run.ended.done() for run in self._runs.values())
 
     async def _back_off(self, record: ContainerRecord, spec: Container, wait: float) -> None:
-        whose = f"{self.name}_{self.namespace}({self.uid})"
+        pod_ref = f"{self.name}_{self.namespace}({self.uid})"
         self._submit(self)
-        self._say("Warning", "BackOff", f"Back-off restarting failed container {spec.name} in pod {whose}")
-        message = f"back-off {wait:g}s restarting failed container={spec.name} pod={whose}"
+        self._event("Warning", "BackOff", f"Back-off restarting failed container {spec.name} in pod {pod_ref}")
+        message = f"back-off {wait:g}s restarting failed container={spec.name} pod={pod_ref}"
         record.wait(CRASH_LOOP, message)
         self._submit(self)
         await self._clock.sleep(wait)
@@ -331,7 +331,14 @@ class PodWorker:
         self._runs[spec.name] = run
         container_id = f"strato://{self.uid}-{spec.name}-{attempt}"
         prober = Prober(
-            self._runtime, self._clock, run, record, spec, self.sandbox.ip, lambda: self._submit(self), self._say
+            self._runtime,
+            self._clock,
+            run,
+            record,
+            spec,
+            self.sandbox.ip,
+            lambda: self._submit(self),
+            self._event,
         )
         if not (run.ended.done() and run.ended.result().never_started):
             record.run(run.started_at, container_id, ready=False)
@@ -350,7 +357,7 @@ class PodWorker:
 
     async def _launch(self, record: ContainerRecord, spec: Container, attempt: int) -> Run:
         """Start the container's process; waits as long as something it needs is missing."""
-        told = ""
+        reported = ""
         while True:
             try:
                 launch, substituted = self.sandbox.launch(spec, attempt)
@@ -363,27 +370,27 @@ class PodWorker:
                     reason = "CreateContainerError"
                 record.wait(reason, str(err))
                 self._submit(self)
-                if told != str(err):
-                    told = str(err)
-                    self._say("Warning", reason if reason == "ErrImageNeverPull" else "Failed", f"Error: {err}")
+                if reported != str(err):
+                    reported = str(err)
+                    self._event("Warning", reason if reason == "ErrImageNeverPull" else "Failed", f"Error: {err}")
                 await self._clock.sleep(CONFIG_RETRY_SECONDS)
                 continue
             record.image_id = launch.base or "strato/host"
-            self._tell_start(spec, run, substituted)
+            self._report_start(spec, run, substituted)
             return run
 
-    def _tell_start(self, spec: Container, run: Run, substituted: bool) -> None:
+    def _report_start(self, spec: Container, run: Run, substituted: bool) -> None:
         if substituted:
             self.sandbox.note_substitution()
             message = f"Image {spec.image!r} is not in the local store; container {spec.name} runs on strato/host"
-            self._say("Normal", "ImageSubstituted", message)
+            self._event("Normal", "ImageSubstituted", message)
         else:
-            self._say("Normal", "Pulled", f"Container image {spec.image!r} already present on machine")
-        self._say("Normal", "Created", f"Created container: {spec.name}")
+            self._event("Normal", "Pulled", f"Container image {spec.image!r} already present on machine")
+        self._event("Normal", "Created", f"Created container: {spec.name}")
         if run.ended.done() and run.ended.result().never_started:
-            self._say("Warning", "Failed", f"Error: {run.ended.result().error}")
+            self._event("Warning", "Failed", f"Error: {run.ended.result().error}")
         else:
-            self._say("Normal", "Started", f"Started container {spec.name}")
+            self._event("Normal", "Started", f"Started container {spec.name}")
 
     def _ending(self, spec: Container, attempt: int, container_id: str, ended: Ended) -> Ending:
         reason = COMPLETED if ended.exit_code == 0 else ERROR
@@ -414,7 +421,7 @@ class PodWorker:
             await self._stop(record)
 
     def _find_left_over(self) -> None:
-        """Find the processes of a former life that this one did not get to."""
+        """Find processes from before a restart that have not been adopted yet."""
         for record in self.record.containers:
             attempt = self.sandbox.last_attempt(record.name)
             if record.name not in self._runs and attempt >= 0:
@@ -428,13 +435,13 @@ class PodWorker:
 
     async def _stop(self, record: ContainerRecord) -> None:
         run = self._runs[record.name]
-        self._say("Normal", "Killing", f"Stopping container {record.name}")
+        self._event("Normal", "Killing", f"Stopping container {record.name}")
         left = self._grace_seconds - await self._pre_stop(record, run)
         if left > 0:
             self._runtime.signal(run, kill=False)
         if not await _ends_within(run, left):
             self._runtime.signal(run, kill=True)
-            await _ends_within(run, KILL_PATIENCE_SECONDS)
+            await _ends_within(run, KILL_TIMEOUT_SECONDS)
         if not run.ended.done():
             _log.warning("a container cannot be killed: pod=%s/%s container=%s", self.namespace, self.name, record.name)
             return
@@ -459,7 +466,7 @@ class PodWorker:
         if hook is None or run.ended.done():
             return
         if not await self._hook(hook, spec, run, "PostStart", NO_LIMIT_SECONDS):
-            self._say("Normal", "Killing", f"FailedPostStartHook: container {spec.name} is stopped")
+            self._event("Normal", "Killing", f"FailedPostStartHook: container {spec.name} is stopped")
             self._runtime.signal(run, kill=False)
             if not await _ends_within(run, self._grace_seconds):
                 self._runtime.signal(run, kill=True)
@@ -475,7 +482,7 @@ class PodWorker:
                 timeout_seconds=seconds,
             )
         except HookFailed as err:
-            self._say("Warning", f"Failed{kind}Hook", f"{kind}Hook failed: {err}")
+            self._event("Warning", f"Failed{kind}Hook", f"{kind}Hook failed: {err}")
             return False
         return True
 

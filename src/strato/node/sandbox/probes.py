@@ -22,7 +22,7 @@ class Prober:
     Args:
         address: The pod's address, for tcpSocket and httpGet.
         changed: Called when readiness changed.
-        say: Records events of the pod.
+        event: Records events of the pod.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Prober:
         spec: Container,
         address: str,
         changed: Callable[[], None],
-        say: Callable[[str, str, str], None],
+        event: Callable[[str, str, str], None],
     ) -> None:
         self._runtime = runtime
         self._clock = clock
@@ -43,7 +43,7 @@ class Prober:
         self._spec = spec
         self._address = address
         self._changed = changed
-        self._say = say
+        self._event = event
 
     def first_verdict(self) -> tuple[bool, bool]:
         """Return whether the container counts as started and as ready before any probe has run."""
@@ -70,7 +70,7 @@ class Prober:
         failures = 0
         while not await self._succeeds(probe):
             failures += 1
-            self._say("Warning", "Unhealthy", "Startup probe failed")
+            self._event("Warning", "Unhealthy", "Startup probe failed")
             if failures >= probe.failure_threshold:
                 self._kill("startup")
                 return False
@@ -89,7 +89,7 @@ class Prober:
                 self._record.ready = verdict
                 self._changed()
             if not verdict:
-                self._say("Warning", "Unhealthy", "Readiness probe failed")
+                self._event("Warning", "Unhealthy", "Readiness probe failed")
             await self._clock.sleep(probe.period_seconds)
 
     async def _watch_liveness(self, probe: Probe) -> None:
@@ -100,13 +100,13 @@ class Prober:
                 failures = 0
             else:
                 failures += 1
-                self._say("Warning", "Unhealthy", "Liveness probe failed")
+                self._event("Warning", "Unhealthy", "Liveness probe failed")
             if failures < probe.failure_threshold:
                 await self._clock.sleep(probe.period_seconds)
         self._kill("liveness")
 
     def _kill(self, kind: str) -> None:
-        self._say("Normal", "Killing", f"Container {self._spec.name} failed {kind} probe, will be restarted")
+        self._event("Normal", "Killing", f"Container {self._spec.name} failed {kind} probe, will be restarted")
         self._runtime.signal(self._run, kill=True)
 
     async def _succeeds(self, probe: Probe) -> bool:

@@ -10,11 +10,11 @@ from strato.api.core import PodSpec
 
 MACHINES_FILES = ("/etc/resolv.conf", "/run/systemd/resolve/resolv.conf")
 """Where the machine's name servers stand; the second is asked when the first names a stub on loopback."""
-_NOBODY = ("nameserver 127.0.0.1", "options timeout:1 attempts:1")
-"""Says no at once where a name server would only be waited for."""
+_NO_SERVER = ("nameserver 127.0.0.1", "options timeout:1 attempts:1")
+"""Makes look-ups fail at once where no name server can be reached."""
 
 
-class Reach(enum.Enum):
+class DnsScope(enum.Enum):
     """What a pod's network leads to."""
 
     MACHINE = "the machine's own network"
@@ -22,16 +22,16 @@ class Reach(enum.Enum):
     PODS = "other pods and the machine"
 
 
-def resolv_conf(spec: PodSpec, reach: Reach, files: Sequence[str] = MACHINES_FILES) -> str:
+def resolv_conf(spec: PodSpec, scope: DnsScope, files: Sequence[str] = MACHINES_FILES) -> str:
     """Return the file's content."""
     config = spec.dns_config
     lines: list[str] = []
-    if reach is Reach.PODS:
-        lines = list(_NOBODY)
+    if scope is DnsScope.PODS:
+        lines = list(_NO_SERVER)
     elif spec.dns_policy != "None":
         lines = _lines(files[0])
-        if reach is Reach.TRANSLATED:
-            lines = _beyond_loopback(lines) or _beyond_loopback(_lines(files[1])) or list(_NOBODY)
+        if scope is DnsScope.TRANSLATED:
+            lines = _beyond_loopback(lines) or _beyond_loopback(_lines(files[1])) or list(_NO_SERVER)
     if config is not None:
         lines += [f"nameserver {server}" for server in config.nameservers]
         if config.searches:

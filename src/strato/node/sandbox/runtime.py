@@ -1,4 +1,4 @@
-"""The node's side of the spawner: start containers, hear of their ends, find them again after a restart.
+"""The node's side of the spawner: start containers, wait for their ends, find them again after a restart.
 
 `Runtime` is what the pod workers need; `ProcessRuntime` does it with real processes. All that must outlive this
 process is in the attempt's directory (see `supervisor`), so a restarted node adopts what runs.
@@ -27,7 +27,7 @@ from strato.node.sandbox.supervisor import KILL_SIGNAL
 from strato.node.sandbox.volumes import Mount
 
 _LOST = 137
-"""Exit code of a container whose supervisor was killed and left no word."""
+"""Exit code of a container whose supervisor was killed before it wrote one."""
 _SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 _START_TIMEOUT_SECONDS = 30.0
 

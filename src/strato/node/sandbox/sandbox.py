@@ -25,17 +25,17 @@ from strato.node.images import ImageStore, choose
 from strato.node.sandbox import beneath, capabilities
 from strato.node.sandbox.atomicwriter import write_payload
 from strato.node.sandbox.cgroups import Cgroups, Limits
-from strato.node.sandbox.environment import ConfigProblem, Place, References, command_line, environment
+from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, command_line, environment
 from strato.node.sandbox.gpudriver import CONTROL_DEVICES, Driver
 from strato.node.sandbox.gpupool import GpuPool, Grant, variables
 from strato.node.sandbox.hosts import hostname_of
-from strato.node.sandbox.layout import Layout
 from strato.node.sandbox.logs import last_lines
 from strato.node.sandbox.network import veth_name
 from strato.node.sandbox.ownership import set_ownership
+from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks, needs_host_users
 from strato.node.sandbox.pressure import rejection
-from strato.node.sandbox.resolver import Reach, resolv_conf
+from strato.node.sandbox.resolver import DnsScope, resolv_conf
 from strato.node.sandbox.rootfs import PRIVATE_DIRECTORIES
 from strato.node.sandbox.runtime import Launch, Runtime
 from strato.node.sandbox.security import Level, Refusal, decide, refusal
@@ -71,7 +71,7 @@ class Machine:
 
     cluster: Cluster
     runtime: Runtime
-    layout: Layout
+    node_paths: NodePaths
     images: ImageStore
     cgroups: Cgroups
     node_name: str
@@ -83,7 +83,7 @@ class Machine:
     """Empty: pods share the machine's network."""
     gateway: str = ""
     prefix_length: int = 20
-    has_way_out: bool = False
+    has_egress: bool = False
     """Whether pods behind the bridge reach what the machine reaches."""
     gpus: GpuPool = field(default_factory=GpuPool)
     """Its GPUs that are offered, and who has them."""
@@ -151,7 +151,7 @@ class PodSandbox:
         self._machine = machine
         self._pod = pod
         self.ip = ip
-        self.place = machine.layout.pod(pod.metadata.uid)
+        self.place = machine.node_paths.pod(pod.metadata.uid)
         self._locations: dict[str, str] = {}
         self._payloads: frozenset[str] = frozenset()
         self._references = References()
@@ -184,7 +184,7 @@ class PodSandbox:
             self.place.write_gpus(names)
         self.write_hosts(hosts)
         self._write("hostname", self.hostname + "\n")
-        self._write("resolv.conf", resolv_conf(pod.spec, self._reach))
+        self._write("resolv.conf", resolv_conf(pod.spec, self._network_scope))
         self._references = await self._read_references()
         await self._make_volumes()
         if self._machine.runtime.isolation != "root":
@@ -254,10 +254,10 @@ class PodSandbox:
         return bool(self._machine.bridge) and not self._pod.spec.host_network
 
     @property
-    def _reach(self) -> Reach:
+    def _network_scope(self) -> DnsScope:
         if not self._has_network:
-            return Reach.MACHINE
-        return Reach.TRANSLATED if self._machine.has_way_out else Reach.PODS
+            return DnsScope.MACHINE
+        return DnsScope.TRANSLATED if self._machine.has_egress else DnsScope.PODS
 
     @property
     def _veth(self) -> str:
@@ -286,14 +286,14 @@ class PodSandbox:
             {name: await _get(cluster, Secret, name, namespace) for name in sorted(secrets)},
         )
 
-    def _downward_place(self) -> Place:
+    def _downward(self) -> DownwardContext:
         machine = self._machine
-        return Place(machine.node_name, machine.host_ip, self.ip, machine.allocatable)
+        return DownwardContext(machine.node_name, machine.host_ip, self.ip, machine.allocatable)
 
     async def _make_volumes(self) -> None:
         pod, payloads = self._pod, set()
         self._token_texts = await self._tokens()
-        inputs = Inputs(pod, self._references, self._downward_place(), self._token_texts)
+        inputs = Inputs(pod, self._references, self._downward(), self._token_texts)
         for volume in pod.spec.volumes:
             files = payload(volume, inputs)
             if files is None:
@@ -327,7 +327,7 @@ class PodSandbox:
             self._token_texts = await self._tokens()
             lifetime = min((seconds for _, seconds in self._token_texts), default=0)
             self._tokens_until = now + _TOKEN_USE * lifetime
-        inputs = Inputs(self._pod, self._references, self._downward_place(), self._token_texts)
+        inputs = Inputs(self._pod, self._references, self._downward(), self._token_texts)
         changed = {volume.name: payload(volume, inputs) for volume in self._pod.spec.volumes}
         for name, files in changed.items():
             if files is not None and os.path.isdir(self.place.home):
@@ -345,12 +345,12 @@ class PodSandbox:
             raise ConfigProblem(f"volume {volume.name!r}: csi and nfs volumes cannot be mounted by this node")
         directory = self.place.volume(volume.name)
         if volume.empty_dir is not None and volume.empty_dir.medium == "Memory":
-            directory = os.path.join(own_directory(self._memory_home), volume.name)
+            directory = os.path.join(own_directory(self._memory_dir), volume.name)
         return make_empty_dir(directory, self._volume_group)
 
     @property
-    def _memory_home(self) -> str:
-        return self._machine.layout.memory_home(self._pod.metadata.uid)
+    def _memory_dir(self) -> str:
+        return self._machine.node_paths.memory_dir(self._pod.metadata.uid)
 
     @property
     def _volume_group(self) -> int | None:
@@ -414,7 +414,7 @@ class PodSandbox:
             ImageMissing: There is nothing to run it on.
         """
         machine, pod = self._machine, self._pod
-        own = environment(pod, container, self._references, self._downward_place())
+        own = environment(pod, container, self._references, self._downward())
         on_machine = {"PATH": machine.path, "HOSTNAME": self.hostname, "HOME": "/tmp"}
         env = on_machine | own
         argv = command_line(container, own, (), ())
@@ -557,14 +557,14 @@ class PodSandbox:
         self.give_back_gpus()
         if self._machine.runtime.isolation == "root":
             await self._machine.runtime.call(
-                "unpod", directory=self.place.namespaces, veth=self._veth if self._has_network else ""
+                "removeNamespaces", directory=self.place.namespaces, veth=self._veth if self._has_network else ""
             )
         self._machine.cgroups.remove(self._pod.metadata.uid)
         for container in (*self._pod.spec.init_containers, *self._pod.spec.containers):
             number = self.place.last_attempt(container.name)
             if number >= 0:
                 self.place.remove(self.place.attempt(container.name, number) + "/scratch")
-        self.place.remove(self._memory_home)
+        self.place.remove(self._memory_dir)
         for volume in self._pod.spec.volumes:
             if volume.empty_dir is not None:
                 self.place.remove(self.place.volume(volume.name))

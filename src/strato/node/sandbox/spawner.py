@@ -18,7 +18,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from strato.node.sandbox import container, gateway, linux, netlink, pause, seccomp, supervisor
+from strato.node.sandbox import container, egress, linux, netlink, pause, seccomp, supervisor
 
 SOCKET_FD = 3
 MAX_MESSAGE_BYTES = 131072
@@ -132,13 +132,13 @@ def _bridge(request: Request) -> dict[str, Any]:
     return {}
 
 
-def _way_out(request: Request) -> dict[str, Any]:
+def _egress(request: Request) -> dict[str, Any]:
     """Open or close the pods' way out of the machine; why it is closed is in ``problem``."""
     if not request["wanted"]:
-        gateway.close_way_out(request["bridge"])
+        egress.disable_egress(request["bridge"])
         return {"problem": ""}
     try:
-        gateway.open_way_out(request["bridge"], request["network"])
+        egress.enable_egress(request["bridge"], request["network"])
     except OSError as err:
         return {"problem": str(err)}
     return {"problem": ""}
@@ -268,7 +268,7 @@ def _can_overlay(directory: str, owner: int) -> bool:
     return os.waitpid(pid, 0)[1] == 0
 
 
-def _unpod(request: Request) -> dict[str, Any]:
+def _remove_namespaces(request: Request) -> dict[str, Any]:
     """Let go of a pod's namespaces; the cable goes with them."""
     pause.stop(request["directory"])
     for name in (*_FLAGS, "pid"):
@@ -333,9 +333,9 @@ def _collect(fd: int, deadline: float) -> tuple[bytes, bool]:
 _OPERATIONS = {
     "probe": _probe,
     "bridge": _bridge,
-    "wayOut": _way_out,
+    "egress": _egress,
     "pod": _pod,
-    "unpod": _unpod,
+    "removeNamespaces": _remove_namespaces,
     "mapUsers": _map_users,
     "exec": _exec,
 }

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from strato.api import quantity
 from strato.api.core import Container, Pod
-from strato.node.sandbox.layout import PodPlace
+from strato.node.sandbox.paths import PodPaths
 
 EPHEMERAL_STORAGE = "ephemeral-storage"
 LOW_BYTES = 1 << 30
@@ -84,12 +84,12 @@ class Eviction:
     message: str
 
 
-def measure_all(pods: Iterable[tuple[Pod, PodPlace, str]]) -> list[PodUsage]:
+def measure_all(pods: Iterable[tuple[Pod, PodPaths, str]]) -> list[PodUsage]:
     """Measure pods, each with its place and its directory in memory."""
     return [measure(*one) for one in pods]
 
 
-def measure(pod: Pod, place: PodPlace, memory_home: str) -> PodUsage:
+def measure(pod: Pod, place: PodPaths, memory_dir: str) -> PodUsage:
     """Add up what a pod has on disk; follows no link, and what vanishes meanwhile counts nothing."""
     everyone = (*pod.spec.init_containers, *pod.spec.containers)
     containers = {
@@ -99,7 +99,7 @@ def measure(pod: Pod, place: PodPlace, memory_home: str) -> PodUsage:
     }
     volumes = {
         volume.name: _bytes_below(
-            os.path.join(memory_home, volume.name) if _is_in_memory(pod, volume.name) else place.volume(volume.name)
+            os.path.join(memory_dir, volume.name) if _is_in_memory(pod, volume.name) else place.volume(volume.name)
         )
         for volume in pod.spec.volumes
         if volume.empty_dir is not None
@@ -118,13 +118,13 @@ def disk_of(path: str) -> Disk:
     )
 
 
-def evictions(usages: Iterable[PodUsage], disk: Disk, *, making_room: bool = False) -> list[Eviction]:
+def evictions(usages: Iterable[PodUsage], disk: Disk, *, is_freeing: bool = False) -> list[Eviction]:
     """Decide who goes: every pod over a limit of its own, else the greatest user of a disk that is low.
 
     Args:
         usages: What the pods use that are not leaving already.
         disk: As it is now.
-        making_room: Whether a pod is leaving whose files are still there: the low disk waits for that.
+        is_freeing: Whether a pod is leaving whose files are still there: the low disk waits for that.
     """
     found, within = [], []
     for usage in usages:
@@ -135,7 +135,7 @@ def evictions(usages: Iterable[PodUsage], disk: Disk, *, making_room: bool = Fal
             found.append(Eviction(usage.pod.metadata.uid, reason))
         else:
             within.append(usage)
-    if found or making_room or not disk.is_low:
+    if found or is_freeing or not disk.is_low:
         return found
     worst = max(within, key=_beyond_request, default=None)
     if worst is None or _beyond_request(worst) <= 0:

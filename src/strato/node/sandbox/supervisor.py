@@ -130,7 +130,7 @@ class _Supervisor:
         for fd in (out_write, err_write, exec_write, *entry.descriptors):
             os.close(fd)
         theirs.close()
-        message = self._let_in(builder, ours) if builder is not None else ""
+        message = self._admit_builder(builder, ours) if builder is not None else ""
         ours.close()
         with open(exec_read, "rb") as failures:  # closed by a successful exec
             message = message or failures.read().decode(errors="replace")
@@ -178,7 +178,7 @@ class _Supervisor:
             self._init = pid
         return ours
 
-    def _let_in(self, builder: socket.socket, waiting: socket.socket) -> str:
+    def _admit_builder(self, builder: socket.socket, waiting: socket.socket) -> str:
         """Hand the namespaces on to the process that waits for them; return what went wrong."""
         message, fds = container.receive_fds(builder)
         builder.close()

@@ -28,7 +28,7 @@ from strato.node.sandbox import beneath
 from strato.node.sandbox.atomicwriter import DEFAULT_MODE, File
 from strato.node.sandbox.environment import (
     ConfigProblem,
-    Place,
+    DownwardContext,
     References,
     expand,
     field_value,
@@ -56,7 +56,7 @@ class Inputs:
 
     pod: Pod
     references: References
-    place: Place
+    place: DownwardContext
     tokens: Mapping[tuple[str, int], str] = field(default_factory=dict)
     """Service account tokens by (audience, expiration seconds)."""
 

@@ -1,4 +1,4 @@
-"""The pods' way out: real namespaces, a real bridge and real rules, in a network namespace of the test's own."""
+"""Egress NAT of pods: real namespaces, a real bridge and real rules, in a network namespace of the test's own."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import sys
 
 import pytest
 
-from strato.node.sandbox import gateway
+from strato.node.sandbox import egress
 from strato.node.sandbox.network import bridge_name
 
 
 def test_a_bridge_has_one_table_whose_name_nftables_takes() -> None:
-    assert gateway.table_name(bridge_name("/some/where")).replace("_", "").isalnum()
+    assert egress.table_name(bridge_name("/some/where")).replace("_", "").isalnum()
 
 
 @pytest.mark.parametrize("guard", [True, False])
 def test_others_are_refused_on_the_way_in_only_while_forwarding_is_on_because_of_us(guard: bool) -> None:
-    text = gateway.rules("strato-00000001", "10.144.0.0/20", "eth0", guard=guard)
+    text = egress.rules("strato-00000001", "10.144.0.0/20", "eth0", guard=guard)
     assert ('iifname "eth0" oifname != "strato-00000001" ct state new' in text) is guard
     assert 'ip saddr 10.144.0.0/20 oifname != "strato-00000001" masquerade' in text
 
 
 WORLD = """
 import os, socket, subprocess, sys, threading
-from strato.node.sandbox import gateway, linux, netlink
+from strato.node.sandbox import egress, linux, netlink
 
 linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWNS)
 linux.make_mounts_private()
@@ -103,23 +103,23 @@ def state():
 STEPS = """
 subprocess.run([NFT, "add table ip theirs"], check=True)
 print("closed", from_the_pod(), *state())
-gateway.open_way_out(BRIDGE, "10.144.0.0/20")
-gateway.open_way_out(BRIDGE, "10.144.0.0/20")
+egress.enable_egress(BRIDGE, "10.144.0.0/20")
+egress.enable_egress(BRIDGE, "10.144.0.0/20")
 print("open", from_the_pod(b"9"), *state())
-gateway.close_way_out(BRIDGE)
-gateway.close_way_out(BRIDGE)
+egress.disable_egress(BRIDGE)
+egress.disable_egress(BRIDGE)
 print("closed", from_the_pod(), *state())
 """
 
 CRASHED = """
 netlink.create_bridge("strato-0badbeef")
-gateway.open_way_out("strato-0badbeef", "10.144.16.0/20")
-gateway.open_way_out(BRIDGE, "10.144.0.0/20")
-gateway.close_way_out(BRIDGE)
+egress.enable_egress("strato-0badbeef", "10.144.16.0/20")
+egress.enable_egress(BRIDGE, "10.144.0.0/20")
+egress.disable_egress(BRIDGE)
 print("one left", *state())
-gateway.open_way_out(BRIDGE, "10.144.0.0/20")
+egress.enable_egress(BRIDGE, "10.144.0.0/20")
 netlink.delete_link("strato-0badbeef")  # its node was killed and its bridge removed by hand
-gateway.close_way_out(BRIDGE)
+egress.disable_egress(BRIDGE)
 print("none left", *state())
 """
 

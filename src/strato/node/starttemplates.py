@@ -1,8 +1,8 @@
-"""What hollow pods of one template have in common when they start: how long they run, and what their node writes first.
+"""What hollow pods with equal containers share when they start: their run plans and the text of their first status.
 
-The pods of a gang share their containers (`strato.client.specs`), and so do jobs by the thousand. Their first status
-differs by uid, addresses and the second it is written in, so it is worked out once in the second as
-`strato.node.podstatus` has it, and kept as JSON with gaps for the rest.
+Pods of a gang share their decoded containers (`strato.client.specs`). Their first statuses differ only by uid,
+addresses and the second they are written in, so one is computed a second (by `strato.node.podstatus`) and kept as JSON
+with holes for uid and addresses.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from strato.api.meta import Condition
 from strato.lru import LruCache
 from strato.node.podstatus import OUR_CONDITIONS, ContainerRecord, PodRecord, pod_status
 from strato.node.records import record_of
-from strato.node.runplan import RunPlan, has_wishes, plan_run
+from strato.node.runplan import RunPlan, has_run_annotations, plan_run
 
 _BYTES: Final = 4 << 20
-"""Of all forms, a few kilobytes for each container."""
-_GAPS: Final = {"uid": "\0uid\0", "host_ip": "\0host\0", "pod_ip": "\0pod\0"}
-"""What stands for them while a status is worked out; hardly a name holds such a text, and one that does is noticed."""
+"""Bound of all templates together; one takes a few kilobytes per container."""
+_HOLES: Final = {"uid": "\0uid\0", "host_ip": "\0host\0", "pod_ip": "\0pod\0"}
+"""Placeholders while a status is computed. If an object contains one by chance, the check in `_with_holes` finds it."""
 
 
 def container_id(uid: str, container: ContainerRecord) -> str:
@@ -40,8 +40,8 @@ def started(pod: Pod, *, uid: str, host_ip: str, pod_ip: str, since: float) -> P
     return record
 
 
-class StartForm:
-    """How the pods of one template start.
+class StartTemplate:
+    """How pods with the same containers start.
 
     Args:
         pod: One of them.
@@ -60,32 +60,32 @@ class StartForm:
         uid = pod.metadata.uid
         of = int(since), int(now), pod.status.conditions
         if of != self._of:
-            self._text = _with_gaps(pod, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)
+            self._text = _with_holes(pod, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)
             self._of = of
         if self._text is None:
             return _patch(pod, uid=uid, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)
         return _filled(self._text, uid, host_ip, pod_ip)
 
 
-class StartForms:
-    """The forms of the templates there are; a template is worth one from its second pod on.
+class StartTemplates:
+    """Start templates by containers; made when the second pod with the same containers is seen.
 
     Args:
-        rng: Goes to `strato.node.runplan.plan_run`, which draws nothing for the pods that have a form.
+        rng: Goes to `strato.node.runplan.plan_run`, which draws nothing for pods that have a template.
     """
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._forms: LruCache[tuple[int, str], tuple[Any, StartForm | None]] = LruCache(
+        self._templates: LruCache[tuple[int, str], tuple[Any, StartTemplate | None]] = LruCache(
             _BYTES, lambda _, known: 2000 + 2000 * len(known[0])
         )
         """By identity of the containers, which are kept so that it stays theirs."""
 
-    def of(self, pod: Pod, unseen_seconds: float) -> StartForm | None:
-        """Return the form of a pod that is new on its node.
+    def of(self, pod: Pod, min_seconds: float) -> StartTemplate | None:
+        """Return the template of a pod that is new on its node.
 
-        None for the first of a template, and for pods that do not just start and run: those that say themselves how
-        they run, have init containers or a deadline, end within ``unseen_seconds``, or ran before.
+        None for the first pod with its containers, and for pods that need more than a start: those with annotations
+        about their run, init containers or a deadline, that end within ``min_seconds``, or that ran before.
         """
         spec, status = pod.spec, pod.status
         if (
@@ -95,22 +95,22 @@ class StartForms:
             or status.init_container_statuses
             or status.pod_ip
             or status.start_time is not None
-            or has_wishes(pod.metadata.annotations)
+            or has_run_annotations(pod.metadata.annotations)
         ):
             return None
         for condition in status.conditions:
             if condition.type in OUR_CONDITIONS:
                 return None
         key = id(spec.containers), spec.restart_policy
-        known = self._forms.get(key)
+        known = self._templates.get(key)
         if known is None:
-            self._forms.put(key, (spec.containers, None))
+            self._templates.put(key, (spec.containers, None))
             return None
-        form = known[1]
-        if form is None:
-            form = StartForm(pod, tuple(self._plan(pod, index) for index in range(len(spec.containers))))
-            self._forms.put(key, (spec.containers, form))
-        return form if form.plans and min(plan.seconds for plan in form.plans) > unseen_seconds else None
+        template = known[1]
+        if template is None:
+            template = StartTemplate(pod, tuple(self._plan(pod, index) for index in range(len(spec.containers))))
+            self._templates.put(key, (spec.containers, template))
+        return template if template.plans and min(plan.seconds for plan in template.plans) > min_seconds else None
 
     def _plan(self, pod: Pod, index: int) -> RunPlan:
         container = pod.spec.containers[index]
@@ -122,10 +122,10 @@ def _patch(pod: Pod, *, uid: str, host_ip: str, pod_ip: str, since: float, now: 
     return msgspec.json.encode({"metadata": {"uid": uid}, "status": pod_status(record, now)})
 
 
-def _with_gaps(pod: Pod, *, host_ip: str, pod_ip: str, since: float, now: float) -> bytes | None:
+def _with_holes(pod: Pod, *, host_ip: str, pod_ip: str, since: float, now: float) -> bytes | None:
     """Return the patch with gaps; None when a pod's own texts look like one."""
-    text = _patch(pod, **_GAPS, since=since, now=now).replace(b"%", b"%%")
-    for name, gap in _GAPS.items():
+    text = _patch(pod, **_HOLES, since=since, now=now).replace(b"%", b"%%")
+    for name, gap in _HOLES.items():
         text = text.replace(msgspec.json.encode(gap)[1:-1], b"%%(%s)b" % name.encode())
     uid = pod.metadata.uid
     whole = _patch(pod, uid=uid, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)

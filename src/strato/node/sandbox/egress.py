@@ -1,9 +1,9 @@
-"""The pods' way out of the machine: address translation by nftables, and forwarding on the interface that leads out.
+"""Egress NAT of pods: address translation by nftables, and forwarding on the interface of the default route.
 
-Everything is in one table of our own per node, named like its bridge, so no other rule is read, changed or depended
-on. Where forwarding was off on the outward interface, it is switched on for that interface alone, a note in ``/run``
-remembers it, and new connections from there into anything but what somebody published stay refused. The last node to go
-switches it off again. Standard library only; call as root.
+Every node has one nftables table, named like its bridge; no other rule is read or changed. Where forwarding was off on
+that interface, it is switched on for it alone and a note is left in ``/run``; new connections from there stay refused
+unless they are to a published port. The last node to be removed switches forwarding off again. Standard library only;
+call as root.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SEARCH = "/usr/sbin:/sbin:/usr/bin:/bin"
 _TIMEOUT_SECONDS = 10.0
 
 
-class NoWayOut(OSError):
-    """The machine has no means for it, or refuses; the message says which."""
+class EgressUnavailable(OSError):
+    """The machine cannot translate the pods' addresses; the message says why."""
 
 
 def table_name(bridge: str) -> str:
@@ -32,7 +32,7 @@ def table_name(bridge: str) -> str:
     return bridge.replace("-", "_")
 
 
-def outward_device() -> str:
+def egress_device() -> str:
     """Return the interface of the default route, empty when there is none."""
     with open("/proc/net/route") as file:
         routes = [line.split() for line in list(file)[1:]]
@@ -46,7 +46,7 @@ def rules(bridge: str, network: str, device: str, *, guard: bool) -> str:
     Args:
         bridge: The pods' bridge.
         network: Their addresses.
-        device: The outward interface.
+        device: The interface of the default route.
         guard: Whether forwarding from ``device`` is on only because of us, so that others must not come through.
     """
     name = table_name(bridge)
@@ -61,15 +61,15 @@ def rules(bridge: str, network: str, device: str, *, guard: bool) -> str:
     )
 
 
-def open_way_out(bridge: str, network: str) -> None:
-    """Let the pods behind a bridge reach what the machine reaches. Again: no harm.
+def enable_egress(bridge: str, network: str) -> None:
+    """Let the pods behind a bridge reach what the machine reaches. Idempotent.
 
     Raises:
-        NoWayOut: nftables is missing or refused, or the machine itself has no default route.
+        EgressUnavailable: nftables is missing or refused, or the machine itself has no default route.
     """
-    device = outward_device()
+    device = egress_device()
     if not device:
-        raise NoWayOut("this machine has no default route")
+        raise EgressUnavailable("this machine has no default route")
     with _one_at_a_time():
         _sweep(keep=bridge)
         note = os.path.join(_NOTES, f"forwarding-{device}")
@@ -81,11 +81,11 @@ def open_way_out(bridge: str, network: str) -> None:
             _write(_FORWARDING.format(name), "1")
 
 
-def close_way_out(bridge: str) -> None:
-    """Take everything back. Without effect when there is nothing.
+def disable_egress(bridge: str) -> None:
+    """Remove the bridge's table, and forwarding with the last one. Idempotent.
 
     Raises:
-        NoWayOut: nftables refused.
+        EgressUnavailable: nftables refused.
     """
     if not os.path.isdir(_NOTES):
         return
@@ -137,15 +137,15 @@ def _one_at_a_time() -> Iterator[None]:
 def _nft(script: str) -> str:
     program = shutil.which("nft", path=_SEARCH)
     if program is None:
-        raise NoWayOut("nft is not installed; on Debian: apt-get install nftables")
+        raise EgressUnavailable("nft is not installed; on Debian: apt-get install nftables")
     try:
         done = subprocess.run(
             [program, "-f", "-"], input=script, text=True, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        raise NoWayOut(f"nft does not answer within {_TIMEOUT_SECONDS:g} s") from None
+        raise EgressUnavailable(f"nft does not answer within {_TIMEOUT_SECONDS:g} s") from None
     if done.returncode:
-        raise NoWayOut(f"nft refused: {' '.join(done.stderr.split())[:300]}")
+        raise EgressUnavailable(f"nft refused: {' '.join(done.stderr.split())[:300]}")
     return done.stdout
 
 

@@ -1,4 +1,4 @@
-"""Where things lie below the node's data directory, and how they go away."""
+"""Paths below the node's data directory, and how they are removed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.node.sandbox.removal import remove_tree
 
 
 @dataclass(frozen=True, slots=True)
-class PodPlace:
+class PodPaths:
     """Paths of one pod."""
 
     home: str
@@ -97,7 +97,7 @@ class PodPlace:
             os.unlink(os.path.join(self.home, "gpus.json"))
 
     def forget_logs(self) -> None:
-        """Remove the logs of a former life."""
+        """Remove the logs from before a restart."""
         remove_tree(os.path.join(self.home, "logs"))
 
     def keep_logs_only(self) -> None:
@@ -119,16 +119,16 @@ class PodPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NodePaths:
     """Paths of a node."""
 
     data_dir: str
     remove: Callable[[str], object] = remove_tree
     """Removes a tree of a pod's, at once or later."""
 
-    def pod(self, uid: str) -> PodPlace:
+    def pod(self, uid: str) -> PodPaths:
         """Paths of a pod."""
-        return PodPlace(os.path.join(self.data_dir, "pods", uid), self.remove)
+        return PodPaths(os.path.join(self.data_dir, "pods", uid), self.remove)
 
     @property
     def cgroups(self) -> str:
@@ -142,16 +142,16 @@ class Layout:
         except FileNotFoundError:
             return []
 
-    def memory_home(self, uid: str) -> str:
+    def memory_dir(self, uid: str) -> str:
         """Directory in memory for ``emptyDir`` volumes of medium Memory."""
         return f"/dev/shm/strato-{uid}"
 
     def remove_pod(self, uid: str) -> None:
         """Remove everything of a pod whose processes are gone."""
-        self.remove(self.memory_home(uid))
+        self.remove(self.memory_dir(uid))
         self.remove(self.pod(uid).home)
 
     def clear_pod(self, uid: str) -> None:
         """Remove all of a pod whose processes are gone but its logs, which are read as long as the API knows it."""
-        self.remove(self.memory_home(uid))
+        self.remove(self.memory_dir(uid))
         self.pod(uid).keep_logs_only()
