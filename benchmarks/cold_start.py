@@ -127,7 +127,7 @@ async def start(path: Path) -> dict[str, float]:
     assert journal is not None
     times = {"server s": time.monotonic() - began, "server cpu s": time.process_time() - cpu}
     watched = Watched(server)
-    cluster = LocalCluster(watched, User("system:admin", ("system:masters",)), ahead=True)
+    cluster = LocalCluster(watched, User("system:admin", ("system:masters",)), uncommitted=True)
     informers = Informers(cluster, clock, Random(2))
     scheduler = Scheduler(cluster, informers, clock, Random(3))
     running = asyncio.create_task(scheduler.run())

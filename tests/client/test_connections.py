@@ -266,9 +266,9 @@ async def test_client_apart_does_not_wait_behind_the_other(
     server.scripts = [silent(asked), forever]
     under_way = asyncio.create_task(client.raw("GET", "/slow"))
     await asked.wait()
-    apart = client.apart()
-    assert await apart.raw("GET", "/") == b"{}"
-    await apart.close()
+    with_own_connections = client.with_own_connections()
+    assert await with_own_connections.raw("GET", "/") == b"{}"
+    await with_own_connections.close()
     under_way.cancel()
 
 

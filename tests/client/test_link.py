@@ -83,19 +83,19 @@ async def test_writes_ahead_of_one_turn_share_a_frame_and_each_hears_its_own_ans
     handler = Counting(echo)
     asking, answering = await connect(near), await connect(far, handler)
     bodies = [b"%d" % number for number in range(35)]
-    got = await asyncio.gather(*(asking.handle(Request("POST", "/x", body=body, ahead=True)) for body in bodies))
+    got = await asyncio.gather(*(asking.handle(Request("POST", "/x", body=body, uncommitted=True)) for body in bodies))
     assert [one.body for one in got] == bodies
     assert together == [32, 3]
     together.clear()
     shares = [
-        [Request("POST", "/x", body=body, ahead=True) for body in part]
+        [Request("POST", "/x", body=body, uncommitted=True) for body in part]
         for part in (bodies[:2], bodies[2:3], bodies[3:7])
     ]
     answers = await asyncio.gather(*(asking.handle_all(share) for share in shares))
     assert [[one.body for one in part] for part in answers] == [bodies[:2], bodies[2:3], bodies[3:7]]
     assert together == [7]
-    impatient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"given up", ahead=True)))
-    patient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"kept", ahead=True)))
+    impatient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"given up", uncommitted=True)))
+    patient = asyncio.ensure_future(asking.handle(Request("POST", "/x", body=b"kept", uncommitted=True)))
     await asyncio.sleep(0)
     impatient.cancel()
     assert (await patient).body == b"kept"
@@ -111,14 +111,14 @@ async def test_all_who_asked_together_hear_that_the_other_end_is_gone() -> None:
 
     asking, answering, _ = await pair(never)
     waiting = [asyncio.ensure_future(asking.handle_all([Request("POST", "/a")]))]
-    single = asyncio.ensure_future(asking.handle(Request("POST", "/b", ahead=True)))
+    single = asyncio.ensure_future(asking.handle(Request("POST", "/b", uncommitted=True)))
     await a_few_turns()
     await answering.close()
     for one in (*waiting, single):
         with pytest.raises(Unavailable):
             await one
     with pytest.raises(Unavailable):
-        await asking.handle(Request("POST", "/b", ahead=True))
+        await asking.handle(Request("POST", "/b", uncommitted=True))
     await close(asking)
 
 

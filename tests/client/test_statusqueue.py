@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.client.statusqueue import LULL_SECONDS, Load, StatusQueue, Write
-from strato.client.workqueue import PATIENCE_SECONDS
+from strato.client.statusqueue import LOAD_WINDOW_SECONDS, Load, StatusQueue, Write
+from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Conflict, NotFound, TooManyRequests, Unavailable
 
@@ -360,7 +360,7 @@ def test_low_priority_statuses_wait_for_the_end_of_a_burst() -> None:
         w.queue.put("low", 1, low_priority=True)
         w.queue.put("high", 2)
         await w.clock.sleep(10.0)
-        assert w.api.sent == [(0.0, "high", 2), (LULL_SECONDS, "low", 1)]
+        assert w.api.sent == [(0.0, "high", 2), (LOAD_WINDOW_SECONDS, "low", 1)]
 
     play(story)
 
@@ -374,7 +374,9 @@ def test_low_priority_statuses_wait_no_longer_than_their_time_however_long_the_b
             await w.clock.sleep(0.125)
         ((at, *sent),) = w.api.sent
         assert sent == ["low", 2]
-        assert PATIENCE_SECONDS <= at <= PATIENCE_SECONDS + 0.05, "what becomes due at about one time goes together"
+        assert LOW_PRIORITY_SECONDS <= at <= LOW_PRIORITY_SECONDS + 0.05, (
+            "what becomes due at about one time goes together"
+        )
 
     play(story)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.client.workqueue import PATIENCE_SECONDS, RetryLimiter, ShutDown, WorkQueue, run_workers
+from strato.client.workqueue import LOW_PRIORITY_SECONDS, RetryLimiter, ShutDown, WorkQueue, run_workers
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import Conflict
 
@@ -58,14 +58,14 @@ def test_patient_keys_let_others_pass_until_they_are_urgent() -> None:
     async def main() -> None:
         queue: WorkQueue[str] = WorkQueue(VirtualClock())
         for key in "abc":
-            queue.add(key, patient=True)
+            queue.add(key, low_priority=True)
         queue.add("d")
-        queue.add("d", patient=True)  # as urgent as it was
+        queue.add("d", low_priority=True)  # as urgent as it was
         queue.add("b")
         assert len(queue) == 4
         assert [await queue.get() for _ in range(4)] == ["d", "b", "a", "c"]
         assert not len(queue)
-        queue.add("a", patient=True)
+        queue.add("a", low_priority=True)
         queue.add("e")
         queue.done("a")
         assert [await queue.get(), await queue.get()] == ["e", "a"]
@@ -79,7 +79,7 @@ def test_patient_keys_get_turns_when_others_never_end() -> None:
     async def main() -> None:
         queue: WorkQueue[int] = WorkQueue(clock)
         for key in range(10):
-            queue.add(key, patient=True)
+            queue.add(key, low_priority=True)
         served: dict[int, float] = {}
         for key in range(10, 2000):
             queue.add(key)
@@ -88,10 +88,10 @@ def test_patient_keys_get_turns_when_others_never_end() -> None:
             queue.done(taken)
             served[taken] = clock.monotonic()
             await clock.sleep(0.01)
-        patient = [served[key] for key in range(10)]
-        assert patient == sorted(patient)
-        assert patient[0] >= PATIENCE_SECONDS
-        assert patient[-1] < PATIENCE_SECONDS + 0.5
+        low_priority = [served[key] for key in range(10)]
+        assert low_priority == sorted(low_priority)
+        assert low_priority[0] >= LOW_PRIORITY_SECONDS
+        assert low_priority[-1] < LOW_PRIORITY_SECONDS + 0.5
 
     run_virtual(clock, main())
 
@@ -204,7 +204,7 @@ def test_key_is_never_worked_on_twice_at_once_and_never_lost(
         for key, act, pause, duration in script:
             takes[key] = duration
             if act.startswith("add"):
-                queue.add(key, patient=act == "add patiently")
+                queue.add(key, low_priority=act == "add patiently")
                 last_added[key] = clock.monotonic()
             else:
                 queue.add_after(key, pause)
@@ -224,7 +224,7 @@ async def test_keys_taken_together_come_in_order_and_are_worked_on_once() -> Non
     queue: WorkQueue[str] = WorkQueue(VirtualClock())
     for key in "abcd":
         queue.add(key)
-    queue.add("p", patient=True)
+    queue.add("p", low_priority=True)
     first = await queue.get()
     assert (first, queue.take_more(lambda key: key != "c", 9)) == ("a", ["b"])
     queue.add("b")
@@ -241,8 +241,8 @@ async def test_patient_keys_keep_their_share_among_keys_taken_together() -> None
     clock = VirtualClock()
     queue: WorkQueue[int] = WorkQueue(clock)
     for key in range(100):
-        queue.add(-key - 1, patient=True)
-    clock.advance(PATIENCE_SECONDS)
+        queue.add(-key - 1, low_priority=True)
+    clock.advance(LOW_PRIORITY_SECONDS)
     for key in range(100):
         queue.add(key)
     taken = queue.take_more(lambda _: True, 60)

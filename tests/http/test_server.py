@@ -17,7 +17,7 @@ from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Unauthorized
 from strato.http import parser, streaming
 from strato.http import server as http_server
-from strato.http.heads import Head
+from strato.http.headers import Head
 from strato.http.plain import PlainService, text
 from strato.http.server import Connection, Connections, Service
 from tests.http.badrequests import AMBIGUOUS, UNREADABLE
@@ -381,7 +381,7 @@ def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
         _, wire = connect(service)
         wire.deliver(b"GET /stream HTTP/1.1\r\nHost: h\r\n\r\n")
         for _ in range(200):
-            await asyncio.sleep(streaming.PACE_SECONDS * 1.1)
+            await asyncio.sleep(streaming.FLUSH_INTERVAL_SECONDS * 1.1)
             source.give()
             await asyncio.sleep(0)
             assert source.taken == source.chunks
@@ -391,10 +391,10 @@ def test_events_far_apart_leave_at_once_and_those_of_a_burst_together() -> None:
             before = source.taken
             await asyncio.sleep(0.001)
             flushes += source.taken != before
-            assert source.chunks - source.taken <= 22  # what comes in `GATHER_SECONDS`
-        assert flushes <= streaming.AT_ONCE + (loop.time() - began) / streaming.GATHER_SECONDS + 1
-        await asyncio.sleep(streaming.GATHER_SECONDS)
-        await asyncio.sleep(streaming.PACE_SECONDS)
+            assert source.chunks - source.taken <= 22  # what comes in `COALESCE_SECONDS`
+        assert flushes <= streaming.AT_ONCE + (loop.time() - began) / streaming.COALESCE_SECONDS + 1
+        await asyncio.sleep(streaming.COALESCE_SECONDS)
+        await asyncio.sleep(streaming.FLUSH_INTERVAL_SECONDS)
         source.give()
         await asyncio.sleep(0)
         assert source.taken == source.chunks
@@ -664,8 +664,8 @@ async def healthy(request: Request) -> Response:
 @pytest.mark.parametrize(
     ("sent", "seconds"),
     [
-        (b"", http_server.STRANGER_SECONDS),
-        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ", http_server.STRANGER_SECONDS),
+        (b"", http_server.UNAUTHENTICATED_SECONDS),
+        (b"GET / HTTP/1.1\r\nhost: x\r\nx-a: ", http_server.UNAUTHENTICATED_SECONDS),
         (
             b"GET / HTTP/1.1\r\nhost: x\r\nx-user: a\r\n\r\nGET / HTTP/1.1\r\nhost: x\r\nx-a: ",
             http_server.REQUEST_SECONDS,

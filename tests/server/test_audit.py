@@ -273,7 +273,7 @@ async def test_the_clusters_own_parts_are_recorded_too(tmp_path: Path) -> None:
     world = World(tmp_path, {"level": "Request", "omitStages": ["RequestReceived"]})
     handler = AuditedHandler(world.server, world.auditor)
     body = b'{"metadata":{"name":"n"}}'
-    asked = [Request("POST", "/api/v1/namespaces", {}, {}, body, bootstrap.CONTROLLERS, ahead=True)] * 2
+    asked = [Request("POST", "/api/v1/namespaces", {}, {}, body, bootstrap.CONTROLLERS, uncommitted=True)] * 2
     await handler.handle(asked[0])
     await handler.handle_all(asked)
     events = world.events()

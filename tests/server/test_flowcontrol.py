@@ -14,7 +14,7 @@ import pytest
 from strato.api import catalog
 from strato.api.wire import Response, User
 from strato.clock import VirtualClock, run_virtual
-from strato.http.heads import Head
+from strato.http.headers import Head
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.server.flowcontrol import defaults, dispatch

@@ -16,7 +16,7 @@ from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock
 from strato.server.api import ApiServer
 from strato.server.embedded import open_server
-from strato.server.flowcontrol.apart import Computation
+from strato.server.flowcontrol.timeslice import Computation
 
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -80,7 +80,7 @@ def test_one_that_nobody_waits_for_ends() -> None:
     computation.step()
     computation.abandon()
     for thread in threading.enumerate():
-        if thread.name == "apart":
+        if thread.name == "timeslice":
             thread.join(10)
             assert not thread.is_alive()
 

@@ -161,27 +161,27 @@ class StoreMachine(RuleBasedStateMachine):
             assert list(snapshot.keys(prefix, key)) == keys[position + 1 :]
             assert snapshot.count(prefix, key) == len(keys) - position - 1
 
-    @rule(data=st.data(), ahead=st.booleans())
-    def watch_from_any_revision(self, data: st.DataObject, ahead: bool) -> None:
+    @rule(data=st.data(), uncommitted=st.booleans())
+    def watch_from_any_revision(self, data: st.DataObject, uncommitted: bool) -> None:
         revision = data.draw(st.sampled_from(sorted(self.history)))
         try:
-            watcher, missed = self.store.watch("things", revision, ahead=ahead)
+            watcher, missed = self.store.watch("things", revision, uncommitted=uncommitted)
         except Gone:
             assert self._is_compacted(revision)
             return
         assert not self._is_compacted(revision)
-        told = list(self.written) if ahead else self.changed
+        told = list(self.written) if uncommitted else self.changed
         assert [event.revision for event in missed] == [one for one in told if one > revision]
-        self.watchers.append((watcher, ahead, replayed(self.history[revision], missed)))
+        self.watchers.append((watcher, uncommitted, replayed(self.history[revision], missed)))
 
     @precondition(lambda self: self.watchers)
     @rule(data=st.data())
     def a_watcher_reads(self, data: st.DataObject) -> None:
         position = data.draw(st.integers(0, len(self.watchers) - 1))
-        watcher, ahead, seen = self.watchers[position]
+        watcher, uncommitted, seen = self.watchers[position]
         now = replayed(seen, watcher.take())
-        self.watchers[position] = (watcher, ahead, now)
-        assert now == (self.latest if ahead else self.history[max(self.history)])
+        self.watchers[position] = (watcher, uncommitted, now)
+        assert now == (self.latest if uncommitted else self.history[max(self.history)])
 
     @precondition(lambda self: self.watchers)
     @rule(data=st.data())
@@ -189,10 +189,10 @@ class StoreMachine(RuleBasedStateMachine):
         watcher, _, _ = self.watchers.pop(data.draw(st.integers(0, len(self.watchers) - 1)))
         watcher.close()
 
-    @rule(ahead=st.integers(1, 3))
-    def a_revision_of_the_future_cannot_be_watched(self, ahead: int) -> None:
+    @rule(uncommitted=st.integers(1, 3))
+    def a_revision_of_the_future_cannot_be_watched(self, uncommitted: int) -> None:
         with pytest.raises(Gone):
-            self.store.watch("things", self.store.revision + ahead)
+            self.store.watch("things", self.store.revision + uncommitted)
 
     def _is_compacted(self, revision: int) -> bool:
         dropped = self.changed[:-EVENTS_KEPT]
@@ -214,8 +214,8 @@ class StoreMachine(RuleBasedStateMachine):
     @invariant()
     def nobody_is_kept_who_has_left(self) -> None:
         bucket = self.store.bucket("things")
-        assert bucket.watchers == {watcher for watcher, ahead, _ in self.watchers if not ahead}
-        assert bucket.ahead == {watcher for watcher, ahead, _ in self.watchers if ahead}
+        assert bucket.watchers == {watcher for watcher, uncommitted, _ in self.watchers if not uncommitted}
+        assert bucket.uncommitted == {watcher for watcher, uncommitted, _ in self.watchers if uncommitted}
 
 
 TestStoreMachine = StoreMachine.TestCase
@@ -242,7 +242,7 @@ async def test_a_journal_that_fails_refuses_writes_until_it_has_committed_what_i
     store.committed(journal.waiting)
     journal.waiting = []
     watcher, _ = store.watch("things", store.revision)
-    ahead, _ = store.watch("things", store.revision, ahead=True)
+    uncommitted, _ = store.watch("things", store.revision, uncommitted=True)
     store.write("things", "b", b"2")
     unknown = asyncio.ensure_future(store.settled())
     await asyncio.sleep(0)
@@ -254,13 +254,13 @@ async def test_a_journal_that_fails_refuses_writes_until_it_has_committed_what_i
         store.write("things", "c", b"3")
     assert "b" not in store.bucket("things").objects
     assert store.bucket("things").latest("b") == b"2"
-    assert [change.key for change in ahead.take()] == ["b"]
+    assert [change.key for change in uncommitted.take()] == ["b"]
     store.recovered()
     store.committed(journal.waiting)
     journal.waiting = []
     assert await store.settled() is None
     assert [change.key for change in watcher.take()] == ["b"], "told once, by the commit"
-    assert not ahead.is_cut_off
+    assert not uncommitted.is_cut_off
     store.write("things", "c", b"3")
     assert [change.key for change in journal.waiting] == ["c"]
 

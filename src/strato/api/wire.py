@@ -34,9 +34,9 @@ class Request(msgspec.Struct, array_like=True):
     body: bytes = b""
     user: User | None = None
     """None until the transport has authenticated; in-process clients set their identity themselves."""
-    ahead: bool = False
-    """Whether who asks dies with the server, and may run ahead of its disk: a write is answered, and a watch is told of
-    changes, before they are durable. Only clients of the server's own process and its companion set it."""
+    uncommitted: bool = False
+    """Read-uncommitted, with ``ack=async``: a write is answered, and watches show changes, before they are durable.
+    Only clients that die with the server set it: those of its own process and its companion."""
     brief: bool = False
     """Whether the body of a success is of no interest."""
     annotations: dict[str, str] | None = None

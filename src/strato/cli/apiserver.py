@@ -80,7 +80,7 @@ class Api:
 
     def client(self, user: User) -> LocalCluster:
         """Return a client for a part that lives and dies with this process."""
-        return LocalCluster(self.handler, user, ahead=True)
+        return LocalCluster(self.handler, user, uncommitted=True)
 
     async def close(self) -> None:
         """Answer what is under way, stop listening, finish the journal."""

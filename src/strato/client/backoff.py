@@ -1,4 +1,4 @@
-"""Waiting times between attempts: exponential with jitter, all randomness handed in."""
+"""Waiting times between attempts: exponential with jitter, from an injected generator."""
 
 from __future__ import annotations
 

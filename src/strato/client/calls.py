@@ -18,16 +18,16 @@ from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.api.wire import Request, Response
-from strato.client.cluster import Binding, Cluster, Created, Doomed, Json, ListPage, Patch, PatchType, WatchEvent
+from strato.client.cluster import Binding, Cluster, Created, Deletion, Json, ListPage, Patch, PatchType, WatchEvent
 from strato.client.codec import Codec, codec_of, decode_error, delete_options, encode, kind_of, query_of
 from strato.errors import ApiError, Unavailable
 
 
-class _Born(msgspec.Struct, gc=False):
+class _CreatedObject(msgspec.Struct, gc=False):
     metadata: Created
 
 
-_decode_born = msgspec.json.Decoder(_Born).decode
+_decode_created = msgspec.json.Decoder(_CreatedObject).decode
 _LONGEST_RETRY_AFTER_SECONDS = 3600.0
 _JSON_HEADERS = {"accept": "application/json"}
 _JSON_BODY_HEADERS = {"accept": "application/json", "content-type": "application/json"}
@@ -210,7 +210,7 @@ class WireCluster(Cluster):
         answers = await self.exchange_all(
             [Request("POST", path, {}, _JSON_BODY_HEADERS, encode(body)) for body in bodies]
         )
-        return [answer if isinstance(answer, ApiError) else _decode_born(answer.body).metadata for answer in answers]
+        return [answer if isinstance(answer, ApiError) else _decode_created(answer.body).metadata for answer in answers]
 
     async def bind_all(self, bindings: Sequence[Binding]) -> Sequence[ApiError | None]:
         """POST Bindings of pods to nodes."""
@@ -240,7 +240,7 @@ class WireCluster(Cluster):
         answers = await self.exchange_all(_patches(codec.kind, patches, patch_type, subresource, brief=False))
         return [answer if isinstance(answer, ApiError) else _decoded(codec, answer) for answer in answers]
 
-    async def delete_all(self, kind: type[Object], objects: Sequence[Doomed]) -> Sequence[ApiError | None]:
+    async def delete_all(self, kind: type[Object], objects: Sequence[Deletion]) -> Sequence[ApiError | None]:
         """Delete objects of one kind."""
         return _failures(await self.exchange_all([_delete_request(kind, *one) for one in objects]))
 

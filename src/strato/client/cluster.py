@@ -69,7 +69,7 @@ class Patch(NamedTuple):
     """Bytes are JSON as it is sent."""
 
 
-class Doomed(NamedTuple):
+class Deletion(NamedTuple):
     """An object to delete, if it still is the one with this uid."""
 
     namespace: str
@@ -252,7 +252,7 @@ class Cluster(Protocol):
         """Patch objects of one kind, and say what they are then."""
         ...
 
-    async def delete_all(self, kind: type[Object], objects: Sequence[Doomed]) -> Sequence[ApiError | None]:
+    async def delete_all(self, kind: type[Object], objects: Sequence[Deletion]) -> Sequence[ApiError | None]:
         """Delete objects of one kind."""
         ...
 

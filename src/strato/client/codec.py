@@ -2,7 +2,7 @@
 
 Both transports share this. A `Codec` belongs to one view class (or to a `Kind`, for plain JSON) and holds the
 msgspec decoders for an object, a list and watch frames; each decodes bytes straight into views in one pass, so
-a list of 10,000 pods builds no dicts. Objects of a kind with thousands alike share their specs (`strato.client.specs`).
+a list of 10,000 pods builds no dicts. Pods, jobs and PodGroups with equal specs share them (`strato.client.specs`).
 One object that does not fit its view (a CRD without a schema may hold anything) is left out with a warning instead of
 blocking everything else.
 """
@@ -26,7 +26,7 @@ from strato.errors import ApiError, InternalError
 
 _log = logging.getLogger(__name__)
 
-_ALIKE = frozenset((catalog.POD, catalog.VCJOB, catalog.PODGROUP))
+_SHARED_SPEC_KINDS = frozenset((catalog.POD, catalog.VCJOB, catalog.PODGROUP))
 """Kinds of which there are thousands with the same spec."""
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Codec(Generic[T]):
         self.kind = kind
         self._plain = not issubclass(target, Object)
         wanted: Any = Json if self._plain else target
-        self._shared = SpecSharing(kind, target) if kind in _ALIKE and not self._plain else None
+        self._shared = SpecSharing(kind, target) if kind in _SHARED_SPEC_KINDS and not self._plain else None
         if self._shared is not None:
             wanted = self._shared.frame
         self._object = msgspec.json.Decoder(wanted)

@@ -148,10 +148,10 @@ class _FromPlugin:
                 process.kill()
             raise
         if process.returncode != 0:
-            said = errors.decode("utf-8", "replace").strip()[-500:]
+            error_text = errors.decode("utf-8", "replace").strip()[-500:]
             raise Unauthorized(
                 f"the credential plugin {plugin.command!r} ended with status {process.returncode}: "
-                + (said or "no message")
+                + (error_text or "no message")
             )
         return output
 

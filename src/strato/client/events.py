@@ -1,12 +1,11 @@
 """Report to users what happened to an object: ``v1.Event`` objects, written in the background.
 
-Recording never waits and never fails: events go through a status queue that is bounded, repeats become a count on the
-event that is there (or is about to be), a flood of different messages is folded into one, and what is too much is
-dropped and counted. The rules and numbers are those of client-go's event correlator, so that our events look like
-everybody's.
+Recording never waits and never fails: events go through a bounded status queue. A repeated event becomes a count on the
+existing one, many similar messages are aggregated into one event, and what exceeds the rate is dropped and counted. The
+rules and numbers are those of client-go's event correlator.
 
-Nobody acts upon an event. While they come by the dozen there is work that goes first: they give way until it lets up,
-or for two seconds at most, and are written many with one call where that is cheaper.
+No component acts upon an event, so events are written with low priority: during load they wait up to two seconds, and
+several are written with one call where the transport allows.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _SPAM_PER_SECOND = 1 / 300
 _GIVE_UP_SECONDS = 3600.0
 """An outage of minutes costs no event; after an hour the server would have forgotten it."""
 _REMOTE_WRITERS = 4
-_TOGETHER = 16
+_BATCH_SIZE = 16
 """Most that are written with one call: they hold up what comes after them."""
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ class _Series:
     name: str = ""
     """Of the event; it is kept when creating it is tried again."""
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Count only what is not written yet, on a new event."""
         self.count -= self.written
         self.sent, self.written, self.name, self.first = self.count, 0, "", self.last
@@ -141,7 +140,7 @@ class EventRecorder:
             lambda _, series: Write(series),
             self._send,
             workers=writers,
-            batch=min(_TOGETHER, cluster.at_once),
+            batch=min(_BATCH_SIZE, cluster.at_once),
             load=self._load,
             low_workers=writers,
             may_retry=lambda error: is_outcome_unknown(error) or error.code == 429,  # the namespace may be going away
@@ -204,7 +203,7 @@ class EventRecorder:
             for number, error in zip(known, await self._cluster.patch_all(catalog.EVENT, patches), strict=True):
                 answers[number] = error
                 if isinstance(error, NotFound):
-                    some[number].begin_anew()
+                    some[number].reset()
         new = [number for number, series in enumerate(some) if not series.written]
         retried = {number for number in new if some[number].name}
         await self._create(some, new, answers)

@@ -27,7 +27,7 @@ from strato.lru import LruCache
 _MAX_CONNECTIONS = 192
 """More than the writes of a component that may be under way and its watches together."""
 OVERLOAD_RETRIES = 8
-_WRITE_SILENCE_SECONDS = 30.0
+_WRITE_TIMEOUT_SECONDS = 30.0
 """As `HttpCluster`'s ``idle_seconds``, for writes: whoever waits for one holds up others."""
 _STREAM_SLACK_SECONDS = 30.0
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*", re.ASCII).fullmatch
@@ -88,7 +88,7 @@ class HttpCluster(WireCluster):
             else:
                 return response
 
-    def apart(self) -> HttpCluster:
+    def with_own_connections(self) -> HttpCluster:
         """Return a client of the same cluster with connections of its own, for what must not wait behind the rest."""
         return HttpCluster(
             self.config,
@@ -122,14 +122,14 @@ class HttpCluster(WireCluster):
         message = self._message(request, credential)
         connection = (None if fresh else pool.spare()) or await pool.take(fresh=fresh)
         try:
-            answer = await connection.ask(message, self._silence_seconds(request, stream), stream=stream)
+            answer = await connection.ask(message, self._idle_timeout_seconds(request, stream), stream=stream)
             streamed = stream and answer.status < 400
             body = b"" if streamed else answer.take() if answer.complete else await answer.whole()
         except BaseException:
             connection.abort()
             pool.release(connection)
             raise
-        content_type = (answer.headers.says(b"Content-Type") or b"application/json").decode("latin-1")
+        content_type = (answer.headers.raw_value(b"Content-Type") or b"application/json").decode("latin-1")
         if streamed:
             return Response(answer.status, b"", content_type, answer.headers, self._chunks(pool, connection, answer))
         pool.release(connection)
@@ -146,11 +146,11 @@ class HttpCluster(WireCluster):
                 connection.abort()  # a stream left early cannot be reused
             pool.release(connection)
 
-    def _silence_seconds(self, request: Request, stream: bool) -> float | None:
+    def _idle_timeout_seconds(self, request: Request, stream: bool) -> float | None:
         """Return how long the server may be silent: a stream as long as it was asked to keep it open."""
         if not stream:
             reads = request.method == "GET"
-            return self._idle_seconds if reads else min(self._idle_seconds, _WRITE_SILENCE_SECONDS)
+            return self._idle_seconds if reads else min(self._idle_seconds, _WRITE_TIMEOUT_SECONDS)
         asked = request.param("timeoutSeconds")
         return float(asked) + _STREAM_SLACK_SECONDS if asked else None
 

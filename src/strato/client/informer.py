@@ -1,6 +1,6 @@
 """A local, indexed, always current copy of a collection, and the changes to it in order.
 
-An `Informer` holds the last known state of every object of a view and tells its handlers each change as
+An `Informer` holds the last known state of every object of a view and notifies its handlers of each change as
 ``Change(old, new)``, where ``old`` is exactly what the store held before. Handlers are plain functions, called
 in order on the loop's thread after the store has taken the whole batch; they must be cheap. `Informers` shares
 one informer per view and selector among all parts of a process, so that an event is decoded once.
@@ -209,16 +209,16 @@ class Informer(Generic[V]):
         are told at once as added.
         """
         if not self._by_owner:
-            self._handlers.append(self._tell_owned)
+            self._handlers.append(self._notify_owners)
         key = owner.api_version, owner.name
         self._by_owner.setdefault(key, []).append(on_change)
         known = [Change(None, item) for item in self._objects.values()]
-        self._tell_managed(known, {key: [on_change]})
+        self._notify_managed(known, {key: [on_change]})
 
-    def _tell_owned(self, changes: Sequence[Change[V]]) -> None:
-        self._tell_managed(changes, self._by_owner)
+    def _notify_owners(self, changes: Sequence[Change[V]]) -> None:
+        self._notify_managed(changes, self._by_owner)
 
-    def _tell_managed(
+    def _notify_managed(
         self, changes: Sequence[Change[V]], handlers: Mapping[tuple[str, str], Sequence[Handler[V]]]
     ) -> None:
         for change in changes:
@@ -242,7 +242,7 @@ class Informer(Generic[V]):
         """Call ``on_changes`` with everything that arrived together; never with nothing."""
         self._handlers.append(on_changes)
         if self._objects:
-            self._tell(on_changes, [Change(None, item) for item in self._objects.values()])
+            self._notify(on_changes, [Change(None, item) for item in self._objects.values()])
 
     # Running
 
@@ -348,9 +348,9 @@ class Informer(Generic[V]):
         self._resource_version = resource_version
         if changes:
             for handler in self._handlers:
-                self._tell(handler, changes)
+                self._notify(handler, changes)
 
-    def _tell(self, handler: BatchHandler[V], changes: Sequence[Change[V]]) -> None:
+    def _notify(self, handler: BatchHandler[V], changes: Sequence[Change[V]]) -> None:
         try:
             handler(changes)
         except Exception as error:  # other handlers still have to hear of it

@@ -2,7 +2,7 @@
 
 The rules are client-go's, so that our processes and others can share a lease: the holder renews every 2 s and
 steps down when it could not for 10 s; others take over when the lease has not changed for its 15 s. Instants
-written by another machine are never compared with ours: what counts is how long *we* have seen the lease unchanged.
+written by another machine are never compared with ours: what counts is how long *we* have observed no change.
 """
 
 from __future__ import annotations
@@ -97,13 +97,13 @@ class LeaderElector:
         self.identity = identity
         self._timing = timing if timing is not None else LeaseTiming()
         self._on_new_leader = on_new_leader
-        self._seen: Json | None = None
-        self._seen_at = 0.0
+        self._observed: Json | None = None
+        self._observed_at = 0.0
         self._leader = ""
 
     @property
     def leader(self) -> str:
-        """Who holds the lease as far as we have seen; empty when nobody does."""
+        """The holder in the lease as last observed; empty when nobody holds it."""
         return self._leader
 
     @property
@@ -158,42 +158,42 @@ class LeaderElector:
     async def _try(self) -> bool:
         """Take or renew the lease; return whether we hold it now."""
         try:
-            if not (self.is_leader and self._seen is not None):
-                await self._look()
+            if not (self.is_leader and self._observed is not None):
+                await self._read()
             if self._is_held_by_other():
                 return False
             await self._take()
         except ApiError as error:
             _log.info("lease not taken: lease=%s/%s: %s", self._namespace, self._name, error)
-            await self._look_again()
+            await self._reread()
             return False
         return True
 
-    async def _look(self) -> None:
+    async def _read(self) -> None:
         try:
             lease = await self._cluster.get(catalog.LEASE, self._name, self._namespace)
         except NotFound:
-            self._seen = None
+            self._observed = None
             return
         self._observe(lease)
 
-    async def _look_again(self) -> None:
+    async def _reread(self) -> None:
         try:
-            await self._look()
+            await self._read()
         except ApiError:
             return  # the next attempt reads again
 
     def _is_held_by_other(self) -> bool:
-        spec = (self._seen or {}).get("spec") or {}
+        spec = (self._observed or {}).get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder in ("", self.identity):
             return False
         duration = float(spec.get("leaseDurationSeconds") or 0)
-        return self._clock.monotonic() < self._seen_at + duration
+        return self._clock.monotonic() < self._observed_at + duration
 
     async def _take(self) -> None:
         now = format_micro_time(self._clock.now())
-        old = (self._seen or {}).get("spec") or {}
+        old = (self._observed or {}).get("spec") or {}
         spec: Json = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": int(self._timing.duration_seconds),
@@ -201,7 +201,7 @@ class LeaderElector:
             "renewTime": now,
             "leaseTransitions": int(old.get("leaseTransitions") or 0),
         }
-        if self._seen is None:
+        if self._observed is None:
             body = {
                 "apiVersion": catalog.LEASE.api_version,
                 "kind": catalog.LEASE.name,
@@ -214,7 +214,7 @@ class LeaderElector:
             spec["acquireTime"] = old.get("acquireTime") or now
         else:
             spec["leaseTransitions"] += 1
-        self._observe(await self._cluster.replace(catalog.LEASE, {**self._seen, "spec": {**old, **spec}}))
+        self._observe(await self._cluster.replace(catalog.LEASE, {**self._observed, "spec": {**old, **spec}}))
 
     async def _release(self) -> None:
         """Let others in at once; a lease that cannot be released runs out by itself."""
@@ -225,29 +225,29 @@ class LeaderElector:
             _log.info("lease not released: lease=%s/%s: %s", self._namespace, self._name, error)
 
     async def _give_back(self) -> None:
-        while self.is_leader and self._seen is not None:
+        while self.is_leader and self._observed is not None:
             try:
-                await self._write_no_holder(self._seen)
+                await self._write_no_holder(self._observed)
             except Conflict:
                 # a renewal was under way when we were stopped: it has arrived, its answer has not
-                await self._look()
+                await self._read()
 
-    async def _write_no_holder(self, seen: Json) -> None:
+    async def _write_no_holder(self, observed: Json) -> None:
         now = format_micro_time(self._clock.now())
         spec = {
-            **(seen.get("spec") or {}),
+            **(observed.get("spec") or {}),
             "holderIdentity": "",
             "leaseDurationSeconds": 1,
             "acquireTime": now,
             "renewTime": now,
         }
-        self._observe(await self._cluster.replace(catalog.LEASE, {**seen, "spec": spec}))
+        self._observe(await self._cluster.replace(catalog.LEASE, {**observed, "spec": spec}))
 
     def _observe(self, lease: Json) -> None:
-        changed = self._seen is None or self._seen.get("spec") != lease.get("spec")
-        self._seen = lease
+        changed = self._observed is None or self._observed.get("spec") != lease.get("spec")
+        self._observed = lease
         if changed:
-            self._seen_at = self._clock.monotonic()
+            self._observed_at = self._clock.monotonic()
         holder = (lease.get("spec") or {}).get("holderIdentity") or ""
         if holder != self._leader:
             self._leader = holder

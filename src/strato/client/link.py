@@ -1,8 +1,8 @@
 """A `Handler` in another process of ours: requests and answers as frames over one inherited socket.
 
-What a direct call is inside one process, this is between two on one machine: no HTTP, no TLS and no authentication.
-Whoever holds the other end says as whom it asks, so the socket must come from a fork, never from a listener. Both
-ends are the same: each may ask, and each answers when it was given a handler.
+It replaces a direct call between two processes on one machine: no HTTP, no TLS and no authentication. A frame names the
+identity it is sent as, so the socket must be inherited, never come from a listener. Both ends are the same: each may
+send requests, and each answers when it was given a handler.
 
 A frame is its length (4 bytes, little-endian) and a MessagePack array whose first element names the kind. Single
 requests are begun in the order in which they were sent, and so are frames of several; answers come in any order. Long
@@ -45,7 +45,7 @@ class _Ask(msgspec.Struct, tag=0, array_like=True, gc=False):
 class _AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
     number: int
     requests: list[Request]
-    ahead: bool
+    uncommitted: bool
     """Whether none of them waits for the disk."""
 
 
@@ -86,7 +86,7 @@ class _End(msgspec.Struct, tag=3, array_like=True, gc=False):
     error: str = ""
 
 
-class _Leave(msgspec.Struct, tag=4, array_like=True, gc=False):
+class _Cancel(msgspec.Struct, tag=4, array_like=True, gc=False):
     """Who asked no longer wants the answer, or the rest of it."""
 
     number: int
@@ -95,7 +95,7 @@ class _Leave(msgspec.Struct, tag=4, array_like=True, gc=False):
 _Share = tuple[asyncio.Future[Sequence[Response]], int]
 """Who waits for answers in a frame of them, and for how many."""
 
-_Frame = _Ask | _Answer | _Chunk | _End | _Leave | _AskAll | _AnswerAll
+_Frame = _Ask | _Answer | _Chunk | _End | _Cancel | _AskAll | _AnswerAll
 _decode = msgspec.msgpack.Decoder(_Frame).decode
 _encode_into = msgspec.msgpack.Encoder().encode_into
 
@@ -112,14 +112,14 @@ class Link(asyncio.Protocol, Handler):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._numbers = itertools.count()
-        self._leaving: list[bytearray] = []
+        self._outgoing: list[bytearray] = []
         self._parts: list[bytes] = []
         self._have = 0
         self._need = _LENGTH_BYTES
         self._asked: dict[int, asyncio.Future[Response]] = {}
         self._asked_all: dict[int, list[_Share]] = {}
-        self._gathered: list[Request] = []
-        self._gathered_for: list[_Share] = []
+        self._batch: list[Request] = []
+        self._batch_shares: list[_Share] = []
         self._streams: dict[int, _Stream] = {}
         self._serving: dict[int, asyncio.Task[None]] = {}
         self._due: deque[_AskAll] = deque()
@@ -137,7 +137,7 @@ class Link(asyncio.Protocol, Handler):
         Raises:
             Unavailable: The other end is gone.
         """
-        if request.ahead and request.method != "GET":
+        if request.uncommitted and request.method != "GET":
             return (await self._together((request,)))[0]
         number = next(self._numbers)
         self._send(_Ask(number, request))
@@ -150,7 +150,7 @@ class Link(asyncio.Protocol, Handler):
             if stream is not None:  # it was answered in the moment we gave up
                 await stream.aclose()
             elif self._asked.pop(number, None) is not None:
-                self._leave(number)
+                self._cancel(number)
             raise
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
@@ -161,48 +161,48 @@ class Link(asyncio.Protocol, Handler):
         """
         if not requests:
             return ()
-        if all(request.ahead for request in requests):
+        if all(request.uncommitted for request in requests):
             return await self._together(requests)
         self._check_open()
         answers: asyncio.Future[Sequence[Response]] = self._loop.create_future()
-        self._ask_all(list(requests), [(answers, len(requests))], ahead=False)
+        self._ask_all(list(requests), [(answers, len(requests))], uncommitted=False)
         return await answers
 
     def _together(self, requests: Sequence[Request]) -> asyncio.Future[Sequence[Response]]:
         """Ask in one frame with others of this turn of the loop and of what it wakes: such writes wait for no disk."""
         self._check_open()
         answers: asyncio.Future[Sequence[Response]] = self._loop.create_future()
-        if not self._gathered:
-            self._loop.call_soon(self._loop.call_soon, self._send_gathered)
-        self._gathered.extend(requests)
-        self._gathered_for.append((answers, len(requests)))
-        if len(self._gathered) >= _REQUESTS_AT_ONCE:
-            self._send_gathered()
+        if not self._batch:
+            self._loop.call_soon(self._loop.call_soon, self._send_batch)
+        self._batch.extend(requests)
+        self._batch_shares.append((answers, len(requests)))
+        if len(self._batch) >= _REQUESTS_AT_ONCE:
+            self._send_batch()
         return answers
 
-    def _send_gathered(self) -> None:
-        if not self._gathered or self.closed.is_set():
+    def _send_batch(self) -> None:
+        if not self._batch or self.closed.is_set():
             return
-        requests, self._gathered = self._gathered, []
-        shares, self._gathered_for = self._gathered_for, []
-        self._ask_all(requests, shares, ahead=True)
+        requests, self._batch = self._batch, []
+        shares, self._batch_shares = self._batch_shares, []
+        self._ask_all(requests, shares, uncommitted=True)
 
-    def _ask_all(self, requests: list[Request], shares: list[_Share], *, ahead: bool) -> None:
+    def _ask_all(self, requests: list[Request], shares: list[_Share], *, uncommitted: bool) -> None:
         number = next(self._numbers)
         self._asked_all[number] = shares
-        self._send(_AskAll(number, requests, ahead))
+        self._send(_AskAll(number, requests, uncommitted))
 
-    def _leave(self, number: int) -> None:
+    def _cancel(self, number: int) -> None:
         if not self.closed.is_set():
-            self._send(_Leave(number))
+            self._send(_Cancel(number))
 
     def _forget_stream(self, number: int, *, ended: bool) -> None:
         if self._streams.pop(number, None) is not None and not ended:
-            self._leave(number)
+            self._cancel(number)
 
     # Answering
 
-    async def _serve_in_turn(self) -> None:
+    async def _serve_queued(self) -> None:
         """Answer what was asked together and waits for no disk, one frame in a turn of the loop.
 
         There may be thousands of requests, and others than this link's wait for the same loop.
@@ -290,16 +290,16 @@ class Link(asyncio.Protocol, Handler):
         buffer = bytearray(_LENGTH_BYTES)
         _encode_into(frame, buffer, _LENGTH_BYTES)
         buffer[:_LENGTH_BYTES] = (len(buffer) - _LENGTH_BYTES).to_bytes(_LENGTH_BYTES, "little")
-        if not self._leaving:
+        if not self._outgoing:
             self._loop.call_soon(self._flush)
-        self._leaving.append(buffer)
-        if len(self._leaving) >= _FRAMES_AT_ONCE:
+        self._outgoing.append(buffer)
+        if len(self._outgoing) >= _FRAMES_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
-        leaving, self._leaving = self._leaving, []
-        if leaving and self._transport is not None and not self.closed.is_set():
-            self._transport.write(leaving[0] if len(leaving) == 1 else b"".join(leaving))
+        outgoing, self._outgoing = self._outgoing, []
+        if outgoing and self._transport is not None and not self.closed.is_set():
+            self._transport.write(outgoing[0] if len(outgoing) == 1 else b"".join(outgoing))
 
     def data_received(self, data: bytes) -> None:
         """Take what arrived; a large frame comes in many pieces, which are joined once."""
@@ -332,10 +332,10 @@ class Link(asyncio.Protocol, Handler):
         elif isinstance(frame, _Ask):
             self._serving[number] = self._loop.create_task(self._serve(frame))
         elif isinstance(frame, _AskAll):
-            if frame.ahead:
+            if frame.uncommitted:
                 self._due.append(frame)
                 if self._due_served is None or self._due_served.done():
-                    self._due_served = self._loop.create_task(self._serve_in_turn())
+                    self._due_served = self._loop.create_task(self._serve_queued())
             else:
                 self._serving[number] = self._loop.create_task(self._serve_all(frame))
         elif isinstance(frame, _AnswerAll):
@@ -353,7 +353,7 @@ class Link(asyncio.Protocol, Handler):
         waiting = self._asked.pop(answer.number, None)
         if waiting is None or waiting.cancelled():
             if answer.streams:
-                self._leave(answer.number)
+                self._cancel(answer.number)
             return
         stream = None
         if answer.streams:  # its first chunks may lie in the same piece of data
@@ -384,16 +384,16 @@ class Link(asyncio.Protocol, Handler):
         self.closed.set()
         self._writable.set()
         gone = Unavailable("the other process is gone")
-        everybody: list[asyncio.Future[Any]] = list(self._asked.values())
-        for shares in (*self._asked_all.values(), self._gathered_for):
-            everybody.extend(answers for answers, _ in shares)
-        for waiting in everybody:
+        waiters: list[asyncio.Future[Any]] = list(self._asked.values())
+        for shares in (*self._asked_all.values(), self._batch_shares):
+            waiters.extend(answers for answers, _ in shares)
+        for waiting in waiters:
             if not waiting.done():
                 waiting.set_exception(gone)
                 waiting.exception()  # who asked may be gone as well
         self._asked.clear()
         self._asked_all.clear()
-        self._gathered_for.clear()
+        self._batch_shares.clear()
         for stream in self._streams.values():
             stream.end(gone)
         self._streams.clear()

@@ -20,7 +20,8 @@ class LocalCluster(WireCluster):
     Args:
         handler: The server's core.
         user: The identity of every request; the server authorises it like any other.
-        ahead: Whether who asks dies with the server, and need not wait for its disk (`strato.server.store`).
+        uncommitted: Whether writes are answered and shown before they are committed; only for clients that die with
+            the server (`strato.server.store`).
     """
 
     remote: bool = False
@@ -28,16 +29,16 @@ class LocalCluster(WireCluster):
 
     at_once: int = 64
 
-    def __init__(self, handler: Handler, user: User, *, ahead: bool = False) -> None:
+    def __init__(self, handler: Handler, user: User, *, uncommitted: bool = False) -> None:
         self._handler: Handler | None = handler
         self._user = user
-        self._ahead = ahead
+        self._uncommitted = uncommitted
 
     async def exchange(self, request: Request, *, stream: bool = False) -> Response:
         """Hand the request to the server's core."""
         if self._handler is None:
             raise Unavailable("this client is closed")
-        request.user, request.ahead = self._user, self._ahead
+        request.user, request.uncommitted = self._user, self._uncommitted
         return await self._handler.handle(request)
 
     async def exchange_all(self, requests: Sequence[Request]) -> Sequence[Response | ApiError]:
@@ -45,7 +46,7 @@ class LocalCluster(WireCluster):
         if self._handler is None:
             return [Unavailable("this client is closed")] * len(requests)
         for request in requests:
-            request.user, request.ahead = self._user, self._ahead
+            request.user, request.uncommitted = self._user, self._uncommitted
         try:
             return [answered(response) for response in await self._handler.handle_all(requests)]
         except Unavailable as error:

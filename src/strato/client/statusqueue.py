@@ -7,7 +7,7 @@ Guarantees:
 - The write is built when its turn comes, from what is known then; if there is nothing left to write, nothing is sent.
 - Only what the API confirmed counts as written. What failed is retried with back-off until it is superseded, or until
   the API answers that it will never accept it (the object is gone, the status is invalid).
-- A low-priority status gives way while much else is to be done (`Load`), but not for longer than `PATIENCE_SECONDS`.
+- A low-priority status waits while there is load (`Load`), but not for longer than `LOW_PRIORITY_SECONDS`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from msgspec import Struct
 
 from strato.client.retry import delay_seconds, in_time, may_succeed_later
-from strato.client.workqueue import PATIENCE_SECONDS
+from strato.client.workqueue import LOW_PRIORITY_SECONDS
 from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import ApiError, InternalError, TooManyRequests
@@ -32,11 +32,11 @@ K = TypeVar("K", bound=Hashable)
 D = TypeVar("D")
 R = TypeVar("R")
 
-LULL_SECONDS: Final = 0.25
+LOAD_WINDOW_SECONDS: Final = 0.25
 """How long after the last work a burst is over."""
 _BURST: Final = 16
 """Work within a lull's time from which on it is a burst; work that comes more slowly, however long, is none."""
-_PER_SECOND: Final = _BURST / LULL_SECONDS
+_PER_SECOND: Final = _BURST / LOAD_WINDOW_SECONDS
 _LOW_STEP_SECONDS: Final = 0.05
 """Shortest time between two looks at what gives way: what becomes due meanwhile is written with one call."""
 _NEVER: Final = float("-inf")
@@ -296,26 +296,26 @@ class StatusQueue(Generic[K, D, R]):
             entry.place = _LOW
             self._low[entry.key] = entry
             if self._low_looks < self._low_workers:
-                self._look_at_low(now)
+                self._schedule_low(now)
         else:
             entry.place = _QUEUED
             self._writes.add(entry)
 
-    def _look_at_low(self, now: float) -> None:
+    def _schedule_low(self, now: float) -> None:
         """Have a worker look at what gives way, once it need not."""
         if self._low and self._low_looks < self._low_workers:
             self._low_looks += 1
-            due = min(self._patience_ends(), self._load.over_at) if self._gives_way(now) else now
+            due = min(self._low_expires(), self._load.over_at) if self._defers_low(now) else now
             self._writes.add_after(None, max(due - now, _LOW_STEP_SECONDS) if due > now else 0.0)
 
-    def _gives_way(self, now: float) -> bool:
+    def _defers_low(self, now: float) -> bool:
         """Whether low-priority statuses wait, unless they have waited too long."""
         is_crowded = self._capacity and len(self._entries) > self._capacity // 2
         return not is_crowded and self._drained is None and self._load.is_high(now)
 
-    def _patience_ends(self) -> float:
+    def _low_expires(self) -> float:
         """Return when the low-priority status that waits longest need not give way any more; there is one."""
-        return next(iter(self._low.values())).since + PATIENCE_SECONDS
+        return next(iter(self._low.values())).since + LOW_PRIORITY_SECONDS
 
     def _remove(self, entry: _Entry[K, D, R]) -> None:
         del self._entries[entry.key]
@@ -334,7 +334,7 @@ class StatusQueue(Generic[K, D, R]):
         looks = entries.count(None)
         if looks:
             self._low_looks -= looks
-            self._look_at_low(self._clock.monotonic())
+            self._schedule_low(self._clock.monotonic())
 
     def _due(self, entries: Sequence[_Entry[K, D, R] | None], now: float) -> Iterator[_Entry[K, D, R]]:
         """Yield what is to be written now."""
@@ -349,9 +349,9 @@ class StatusQueue(Generic[K, D, R]):
 
     def _low_due(self, now: float) -> Iterator[_Entry[K, D, R]]:
         """Take a batch of what need not give way any more."""
-        gives_way = self._gives_way(now)
+        defers_low = self._defers_low(now)
         for _ in range(self._batch):
-            if not self._low or (gives_way and self._patience_ends() > now):
+            if not self._low or (defers_low and self._low_expires() > now):
                 break
             yield self._low.popitem(last=False)[1]
 

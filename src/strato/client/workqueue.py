@@ -1,8 +1,8 @@
 """A queue of keys to work on: each at most once in the queue and never worked on twice at once.
 
-A key added while it is being worked on runs again afterwards. Failures come back later: an exponential delay per
-key, and a bucket over all keys so that a broken server is not hammered. Work that only reports what happened may be
-patient: it lets work pass that others wait for, but not for ever.
+A key added while it is being worked on is dirty and runs again afterwards. Failed keys come back after an exponential
+delay, and a token bucket bounds the retries of all keys. Keys of work that only reports may be of low priority: they
+run after all others, but have a share of the workers after `LOW_PRIORITY_SECONDS`.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ K = TypeVar("K", bound=Hashable)
 
 _SERVER_DELAY_SECONDS = 30.0
 
-_TURNS_BEFORE_YIELD = 16
+_ITEMS_BEFORE_YIELD = 16
 """Items a worker takes before it lets others run, in case reconciling never waits."""
 
-PATIENCE_SECONDS = 2.0
-"""How long a patient key lets all others pass; from then on it has its share of the turns."""
+LOW_PRIORITY_SECONDS = 2.0
+"""For so long a low-priority key runs after all others; from then on it has `_LOW_PRIORITY_SHARE`."""
 
-_PATIENT_SHARE = 3
-"""Of this many turns, patient keys that have waited long enough get one."""
+_LOW_PRIORITY_SHARE = 3
+"""Every n-th key handed out is a low-priority one that has waited long enough."""
 
 
 _WOKEN_AT_FIRST = 4
 _WOKEN_BY_EACH = 2
-"""How many workers are called when keys come: a few, and by each of them who leaves keys behind a few more. One may
-take all (`WorkQueue.take_more`); who is called in vain costs as much as working on a key."""
+"""How many workers are woken when keys arrive, and how many more by each that leaves keys in the queue. One worker may
+take all keys (`WorkQueue.take_more`), and waking a worker in vain costs as much as working on a key."""
 
 
 class ShutDown(StratoError):
@@ -114,8 +114,8 @@ class WorkQueue(Generic[K]):
         self.clock = clock
         self._limiter = limiter if limiter is not None else RetryLimiter(clock)
         self._ready: deque[K] = deque()
-        self._patient: OrderedDict[K, float] = OrderedDict()  # ready too, since when; never in _ready as well
-        self._turns = 0
+        self._low_priority: OrderedDict[K, float] = OrderedDict()  # ready too, since when; never in _ready as well
+        self._gets = 0
         self._dirty: dict[K, bool] = {}  # wanted (patiently?): ready, or to be when their present work is done
         self._working: set[K] = set()
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -129,38 +129,38 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys are ready now."""
-        return len(self._ready) + len(self._patient)
+        return len(self._ready) + len(self._low_priority)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is ready and nothing is being worked on (delayed keys do not count)."""
         return not len(self) and not self._working
 
-    def add(self, key: K, *, patient: bool = False) -> None:
-        """Ask for work on ``key``; no effect while it already waits for it, unless that was patient and this is not."""
+    def add(self, key: K, *, low_priority: bool = False) -> None:
+        """Mark ``key`` dirty; without effect on a waiting key, but that a low-priority one can be raised."""
         if self._closed:
             return
         known = self._dirty.get(key)
-        if known is not None and (patient or not known):
+        if known is not None and (low_priority or not known):
             return
-        self._dirty[key] = patient
+        self._dirty[key] = low_priority
         if key not in self._working:
-            self._patient.pop(key, None)
-            self._push(key, patient)
+            self._low_priority.pop(key, None)
+            self._push(key, low_priority)
 
-    def add_after(self, key: K, seconds: float, *, patient: bool = False) -> None:
+    def add_after(self, key: K, seconds: float, *, low_priority: bool = False) -> None:
         """Add ``key`` after a delay; of several delays the earliest counts."""
         if self._closed:
             return
         if seconds <= 0:
-            self.add(key, patient=patient)
+            self.add(key, low_priority=low_priority)
             return
         due = self.clock.monotonic() + seconds
         known = self._due.get(key)
         if known is not None and known <= due:
             return
         self._due[key] = due
-        heapq.heappush(self._later, (due, next(self._order), key, patient))
+        heapq.heappush(self._later, (due, next(self._order), key, low_priority))
         if self._timer is None or due < self._timer_at:
             self._set_timer()
 
@@ -189,7 +189,7 @@ class WorkQueue(Generic[K]):
         Raises:
             ShutDown: The queue is shut down and has been worked off.
         """
-        while not self._ready and not self._patient:
+        while not self._ready and not self._low_priority:
             if self._closed:
                 raise ShutDown("the work queue is shut down")
             waiter = asyncio.get_running_loop().create_future()
@@ -208,19 +208,19 @@ class WorkQueue(Generic[K]):
             self._wake()
         return key
 
-    def take_more(self, joins: Callable[[K], bool], limit: int) -> list[K]:
+    def take_more(self, matches: Callable[[K], bool], limit: int) -> list[K]:
         """Take keys that may be worked on together with the one a worker has; `done` must follow for each.
 
-        They come in the order in which `get` would hand them out; the first that does not join ends it.
+        They come in the order in which `get` would hand them out; the first that does not match ends it.
 
         Args:
-            joins: Asked of each key in turn, once; it must change nothing here.
+            matches: Asked of each key in turn, once; it must change nothing here.
             limit: Keys to take at most.
         """
         taken: list[K] = []
-        while len(taken) < limit and (self._ready or self._patient):
+        while len(taken) < limit and (self._ready or self._low_priority):
             key = self._next()
-            if not joins(key):
+            if not matches(key):
                 break
             self._take(key)
             taken.append(key)
@@ -229,9 +229,9 @@ class WorkQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Say that the work on ``key`` is over; it runs again if it was added meanwhile."""
         self._working.discard(key)
-        patient = self._dirty.get(key)
-        if patient is not None:
-            self._push(key, patient)
+        low_priority = self._dirty.get(key)
+        if low_priority is not None:
+            self._push(key, low_priority)
 
     def shutdown(self) -> None:
         """Take nothing more; what is ready is still handed out, delayed keys are dropped."""
@@ -247,9 +247,9 @@ class WorkQueue(Generic[K]):
                 self._woken += 1
         self._waiters.clear()
 
-    def _push(self, key: K, patient: bool) -> None:
-        if patient:
-            self._patient[key] = self.clock.monotonic()
+    def _push(self, key: K, low_priority: bool) -> None:
+        if low_priority:
+            self._low_priority[key] = self.clock.monotonic()
         else:
             self._ready.append(key)
         if self._woken < _WOKEN_AT_FIRST:
@@ -257,16 +257,16 @@ class WorkQueue(Generic[K]):
 
     def _next(self) -> K:
         """Return the key whose turn it is; there is one."""
-        if not self._patient:
+        if not self._low_priority:
             return self._ready[0]
-        self._turns += 1
-        oldest, since = next(iter(self._patient.items()))
-        has_turn = self._turns % _PATIENT_SHARE == 0 and self.clock.monotonic() - since >= PATIENCE_SECONDS
-        return self._ready[0] if self._ready and not has_turn else oldest
+        self._gets += 1
+        oldest, since = next(iter(self._low_priority.items()))
+        is_low_due = self._gets % _LOW_PRIORITY_SHARE == 0 and self.clock.monotonic() - since >= LOW_PRIORITY_SECONDS
+        return self._ready[0] if self._ready and not is_low_due else oldest
 
     def _take(self, key: K) -> None:
-        if key in self._patient:
-            del self._patient[key]
+        if key in self._low_priority:
+            del self._low_priority[key]
         else:
             self._ready.popleft()
         del self._dirty[key]
@@ -292,10 +292,10 @@ class WorkQueue(Generic[K]):
             await self.clock.sleep(max(0.0, self._timer_at - self.clock.monotonic()))
             now = self.clock.monotonic()
             while self._later and self._later[0][0] <= now:
-                due, _, key, patient = heapq.heappop(self._later)
+                due, _, key, low_priority = heapq.heappop(self._later)
                 if self._due.get(key) == due:
                     del self._due[key]
-                    self.add(key, patient=patient)
+                    self.add(key, low_priority=low_priority)
         self._timer = None
 
 
@@ -325,7 +325,7 @@ def log_failure(worker: str, key: Hashable, error: Exception) -> None:
 
 
 async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None:
-    turns = 0
+    taken = 0
     while True:
         try:
             key = await queue.get()
@@ -342,6 +342,6 @@ async def _work(queue: WorkQueue[K], reconcile: Reconcile[K], name: str) -> None
                 queue.add_after(key, again_after_seconds)
         finally:
             queue.done(key)
-        turns += 1
-        if turns % _TURNS_BEFORE_YIELD == 0:
+        taken += 1
+        if taken % _ITEMS_BEFORE_YIELD == 0:
             await queue.clock.sleep(0)

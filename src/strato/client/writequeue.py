@@ -104,7 +104,7 @@ class WriteQueue(Generic[T]):
         """
         self._closed = False
         self._failed = asyncio.get_running_loop().create_future()
-        self._look_later(self._clock.monotonic())
+        self._schedule_timer(self._clock.monotonic())
         try:
             await self._failed
         finally:
@@ -160,9 +160,9 @@ class WriteQueue(Generic[T]):
     async def _ring(self, seconds: float) -> None:
         await self._clock.sleep(seconds)
         self._timer, self._timer_at = None, float("inf")
-        self._look_later(self._clock.monotonic())
+        self._schedule_timer(self._clock.monotonic())
 
-    def _look_later(self, now: float) -> None:
+    def _schedule_timer(self, now: float) -> None:
         while self._later and self._later[0][0] <= now:
             self._ready.append(heapq.heappop(self._later)[2])
         if self._later:

@@ -55,7 +55,7 @@ class Headers(Mapping[str, str]):
     def __len__(self) -> int:
         return len(self._all())
 
-    def says(self, canonical: bytes) -> bytes | None:
+    def raw_value(self, canonical: bytes) -> bytes | None:
         """Return a header's value; cheap where a server writes the name the usual way, ``Content-Type``."""
         value = self._fields.get(canonical)
         if value is None and (known := self.get(canonical.decode("latin-1").lower())) is not None:
@@ -153,8 +153,8 @@ class Connection(asyncio.Protocol):
         self._until_end = False  # the body has neither a length nor chunks
         self._usable = True
         self._head_bytes = 0
-        self._silence_seconds: float | None = None
-        self._heard_at = 0.0
+        self._idle_timeout_seconds: float | None = None
+        self._last_data_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -162,12 +162,12 @@ class Connection(asyncio.Protocol):
         """Whether it can take another request."""
         return self._usable and self._transport is not None and not self._transport.is_closing()
 
-    async def ask(self, request: bytes, silence_seconds: float | None, *, stream: bool) -> Answer:
+    async def ask(self, request: bytes, idle_timeout_seconds: float | None, *, stream: bool) -> Answer:
         """Send a request; return its answer when it is complete, or of a stream when its head is there.
 
         Args:
             request: Head and body.
-            silence_seconds: How long the server may stand still; None is for ever.
+            idle_timeout_seconds: How long the server may stand still; None is for ever.
             stream: Whether the body is read as it arrives.
 
         Raises:
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
         """
         assert self._transport is not None, "asked before it was connected"
         answer = self._answer = Answer(self, stream)
-        self._silence_seconds, self._heard_at, self._head_bytes = silence_seconds, self.loop.time(), 0
+        self._idle_timeout_seconds, self._last_data_at, self._head_bytes = idle_timeout_seconds, self.loop.time(), 0
         self._listen()
         try:
             self._transport.write(request)
@@ -199,9 +199,9 @@ class Connection(asyncio.Protocol):
 
     def _listen(self) -> None:
         """Have the silence looked at when it may have lasted too long; a look serves all answers until then."""
-        if self._silence_seconds is None:
+        if self._idle_timeout_seconds is None:
             return
-        at = self._heard_at + self._silence_seconds
+        at = self._last_data_at + self._idle_timeout_seconds
         if self._timer is not None:
             if self._timer.when() <= at:
                 return
@@ -211,11 +211,11 @@ class Connection(asyncio.Protocol):
     def _look(self) -> None:
         self._timer = None
         answer = self._answer
-        if answer is None or answer.complete or self._silence_seconds is None:
+        if answer is None or answer.complete or self._idle_timeout_seconds is None:
             return
         if answer.size >= _BUFFER_BYTES:  # it is the reader who stands still
-            self._heard_at = self.loop.time()
-        if self.loop.time() >= self._heard_at + self._silence_seconds:
+            self._last_data_at = self.loop.time()
+        if self.loop.time() >= self._last_data_at + self._idle_timeout_seconds:
             self._fail(TimeoutError("it did not answer in time"))
         else:
             self._listen()
@@ -239,7 +239,7 @@ class Connection(asyncio.Protocol):
         if answer is None or answer.complete:
             self.abort()  # nobody asked; a server that is about to close may say so
             return
-        self._heard_at = self.loop.time()
+        self._last_data_at = self.loop.time()
         self._head_bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -283,7 +283,9 @@ class Connection(asyncio.Protocol):
         self._fields.clear()
         if status < 200:
             return
-        self._until_end = headers.says(b"Content-Length") is None and headers.says(b"Transfer-Encoding") is None
+        self._until_end = (
+            headers.raw_value(b"Content-Length") is None and headers.raw_value(b"Transfer-Encoding") is None
+        )
         answer.headers, answer.status = headers, status
 
     def on_body(self, body: bytes) -> None:

@@ -74,9 +74,9 @@ async def serve(
     bound = listener if listener is not None else bind(host, port)
     connections = Connections(service, clock or SystemClock(), most=_descriptors())
     loop = asyncio.get_running_loop()
-    patience = HANDSHAKE_SECONDS if tls is not None else None
+    handshake_timeout = HANDSHAKE_SECONDS if tls is not None else None
     listening = await loop.create_server(
-        connections.make, sock=bound, ssl=tls, backlog=_BACKLOG, ssl_handshake_timeout=patience
+        connections.make, sock=bound, ssl=tls, backlog=_BACKLOG, ssl_handshake_timeout=handshake_timeout
     )
     return HttpServer(connections, listening, grace_seconds)
 

@@ -16,7 +16,7 @@ import httptools
 
 from strato.api.wire import Response, User
 from strato.errors import ApiError, TooLarge
-from strato.http.heads import NAMES, Head, read_target
+from strato.http.headers import NAMES, Head, read_target
 
 MAX_BODY_BYTES = 3 * 1024 * 1024
 """Largest request body, as in kube-apiserver."""
@@ -89,7 +89,7 @@ class RequestReader:
         self.address = ""
         """The other end of the connection."""
         """The client's certificate."""
-        self.is_deaf = False
+        self.is_discarding = False
         """Whether what still comes is ignored: the connection ends with the last answer."""
         self._answerer, self._waiting, self._refusal = answerer, waiting, refusal
         self._parser = httptools.HttpRequestParser(self)
@@ -121,7 +121,7 @@ class RequestReader:
                 self._waiting.append(exchange)
                 return
         self._parse(data)
-        if is_between and self._incoming is None and not (self._is_in_head or self.is_deaf):
+        if is_between and self._incoming is None and not (self._is_in_head or self.is_discarding):
             self._remember(data)
 
     def _parse(self, data: bytes) -> None:
@@ -130,17 +130,17 @@ class RequestReader:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             # No other protocol is spoken here: the request is answered as it is, and what follows is not understood.
-            self.is_deaf = True
+            self.is_discarding = True
             if self._waiting:
                 self._waiting[-1].keeps_alive = False
                 self._waiting[-1].complete = True
         except httptools.HttpParserError as error:
-            if not self.is_deaf:
+            if not self.is_discarding:
                 _log.debug("a client sent what is not HTTP: %s", error)
                 self._refuse(400, b"Invalid HTTP request received.")
         if self._is_in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self.is_deaf:
+            if self._head_bytes > MAX_HEAD_BYTES and not self.is_discarding:
                 self._refuse(431, b"Request header fields too large.")
 
     def _refuse(self, status: int, why: bytes) -> None:
@@ -151,7 +151,7 @@ class RequestReader:
             self._waiting.append(exchange)
         exchange.keeps_alive = False
         exchange.refusal = Response(status, why, "text/plain; charset=utf-8")
-        exchange.complete = self.is_deaf = True
+        exchange.complete = self.is_discarding = True
 
     def _remember(self, data: bytes) -> None:
         """Remember the head of a request that came in one piece, and alone."""
@@ -202,7 +202,7 @@ class RequestReader:
 
     def on_headers_complete(self) -> None:
         """Have the request wait for its turn; its body may still be coming."""
-        if self.is_deaf:
+        if self.is_discarding:
             return
         head, headers, parser = self._head, self._head.headers, self._parser
         problem = self._problem(parser.get_http_version())
@@ -259,7 +259,7 @@ class RequestReader:
         if exchange is not None:
             exchange.complete = True
             if not exchange.keeps_alive:
-                self.is_deaf = True
+                self.is_discarding = True
 
 
 def too_large() -> TooLarge:

@@ -10,7 +10,7 @@ from strato.http.client import Connection, Disconnected, Origin, connect
 _KEEP_SECONDS = 75.0
 """How long a connection without work is trusted; API servers close theirs after 90."""
 
-_FAREWELL_SECONDS = 1.0
+_CLOSE_SECONDS = 1.0
 
 
 class Pool:
@@ -97,7 +97,7 @@ class Pool:
         for connection in known:
             connection.abort()
         try:
-            async with asyncio.timeout(_FAREWELL_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 for connection in known:
                     await connection.lost.wait()
         except TimeoutError:

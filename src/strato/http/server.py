@@ -1,8 +1,8 @@
-"""An HTTP/1.1 connection of a client: requests in (`strato.http.parser`), each answered in its turn.
+"""An HTTP/1.1 connection of a client: requests in (`strato.http.parser`), responses out in the same order.
 
-What an API server needs: answers in one write, streams that stop where their reader does not keep up, requests sent
-ahead (pipelining) answered in order. A request costs no task, no event and no future, unless its answer lies elsewhere:
-of 100 µs that a small POST over TLS took behind a general ASGI server, 40 went into those.
+Responses are one write; streams stop while their reader does not keep up; pipelined requests are answered in order. A
+request costs no task, event or future unless its answer has to be waited for: of 100 µs that a small POST over TLS took
+behind a general ASGI server, 40 went into those.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Protocol, cast
 from strato.api.wire import Pushed, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError, TooManyRequests
-from strato.http.heads import AnswerHeads, Head, header_lines
+from strato.http.headers import Head, ResponseHeaders, header_lines
 from strato.http.parser import MAX_BODY_BYTES, Exchange, RequestReader, too_large
-from strato.http.streaming import GZIP_LEVEL, Pulling, Pushing, close_stream, pieces, squeezed
+from strato.http.streaming import GZIP_LEVEL, Pulling, Pushing, chunks_of, close_stream, gzipped
 
 GZIP_FROM_BYTES = 128 * 1024
 """Smallest body worth compressing, as in kube-apiserver."""
@@ -36,9 +36,9 @@ MOST_CONNECTIONS = 8192
 """Connections at the same time; then those of whoever has most make room."""
 _USERS_PART = 4
 """One user has at most one in so many of them."""
-MOST_STRANGERS = 512
+MAX_UNAUTHENTICATED = 512
 """Connections on which nobody has proved yet who they are; then the oldest makes room."""
-STRANGER_SECONDS = 30.0
+UNAUTHENTICATED_SECONDS = 30.0
 """How long that may take."""
 STALLED_SECONDS = 60.0
 """How long a client may take nothing of what it has been sent."""
@@ -46,13 +46,13 @@ LOOK_SECONDS = 15.0
 """How often a connection is looked at for all of these."""
 _TOO_MANY = 'user "{}" has too many connections; use fewer, or close those that are not needed'
 _BUFFER_BYTES = 64 * 1024
-"""What a transport holds before it says that its client does not keep up."""
-PIECE_BYTES = 256 * 1024
+"""Unsent bytes from which on a client counts as one that does not keep up."""
+CHUNK_BYTES = 256 * 1024
 """What is written of a larger body before its reader has taken some of it."""
 _GZIP_LINES = "content-encoding: gzip\r\nvary: Accept-Encoding\r\n"
 _MOST_WAITING = 64
 _WAITING_BYTES = 1 << 20
-"""Requests sent ahead, and bytes of their bodies, after which reading stops."""
+"""Pipelined requests, and bytes of their bodies, after which reading stops."""
 
 
 class Service(Protocol):
@@ -94,12 +94,12 @@ class Connections:
         self.most = most
         self.most_of_one = max(1, most // _USERS_PART)
         self.open: set[Connection] = set()
-        self.strangers: dict[Connection, None] = {}
+        self.unauthenticated: dict[Connection, None] = {}
         """Those of whoever has not said yet who they are, the oldest first."""
         self.of_users: dict[str, dict[Connection, None]] = {}
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self._loop = asyncio.get_running_loop()
-        self.heads = AnswerHeads(clock, self._loop)
+        self.response_headers = ResponseHeaders(clock, self._loop)
         self._tasks: set[asyncio.Task[None]] = set()
         self._all_closed = asyncio.Event()
 
@@ -109,24 +109,24 @@ class Connections:
 
     def opened(self, connection: Connection) -> None:
         """Take a new connection; where there are too many, another one makes room."""
-        if len(self.strangers) >= min(MOST_STRANGERS, self.most_of_one):
-            next(iter(self.strangers)).abort()
+        if len(self.unauthenticated) >= min(MAX_UNAUTHENTICATED, self.most_of_one):
+            next(iter(self.unauthenticated)).abort()
         elif len(self.open) >= self.most:
             self._make_room()
         self.open.add(connection)
-        self.strangers[connection] = None
+        self.unauthenticated[connection] = None
 
     def _make_room(self) -> None:
         """End the oldest connection of a stranger, or one of the user who has most, one that waits for its client."""
-        if self.strangers:
-            next(iter(self.strangers)).abort()
+        if self.unauthenticated:
+            next(iter(self.unauthenticated)).abort()
         elif self.of_users:
             most = max(self.of_users.values(), key=len)
             next((one for one in most if one.is_idle), next(iter(most))).abort()
 
     def admitted(self, connection: Connection, user: User) -> bool:
         """Note whose a connection is; return False where that user has too many."""
-        self.strangers.pop(connection, None)
+        self.unauthenticated.pop(connection, None)
         if connection.owner:
             self._forget(connection)
         connection.owner = user.name
@@ -144,7 +144,7 @@ class Connections:
     def closed(self, connection: Connection) -> None:
         """Forget a connection that has ended."""
         self.open.discard(connection)
-        self.strangers.pop(connection, None)
+        self.unauthenticated.pop(connection, None)
         self._forget(connection)
         if not self.open:
             self._all_closed.set()
@@ -159,7 +159,7 @@ class Connections:
     async def close(self, seconds: float) -> None:
         """Let connections end, those with something under way with its answer; cut what lasts longer than that."""
         for connection in tuple(self.open):
-            connection.leave()
+            connection.close_gracefully()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self.open:
@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_busy = False
         """Whether the first one's answer is under way."""
         self._is_advancing = False
-        self._is_leaving = False
+        self._is_closing = False
         self._is_reading = True
         self.is_writable = True
         """Whether the client keeps up."""
@@ -199,7 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         self._stream: Pulling | Pushing | None = None
         self._in_chunks = True
         """Whether the stream is sent in chunks of HTTP; otherwise it is written as it is."""
-        self._heard_at = self._begun_at = self._made_at = self._stalled_at = loop.time()
+        self._last_data_at = self._begun_at = self._made_at = self._stalled_at = loop.time()
         self._under_way = 0
         self._timer: asyncio.TimerHandle | None = None
         self.owner = ""
@@ -238,12 +238,12 @@ class Connection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what arrived."""
-        self._heard_at = self._loop.time()
-        if not self._reader.is_deaf:
+        self._last_data_at = self._loop.time()
+        if not self._reader.is_discarding:
             self._reader.feed(bytes(self._buffer[:nbytes]))
             under_way = self._reader.under_way
             if under_way != self._under_way:
-                self._under_way, self._begun_at = under_way, self._heard_at
+                self._under_way, self._begun_at = under_way, self._last_data_at
             self._advance()
 
     def pause_writing(self) -> None:
@@ -254,7 +254,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Go on."""
         self.is_writable = True
-        self._tell_drained()
+        self._notify_drained()
         if isinstance(self._stream, Pushing):
             self._stream.flush()
         self._advance()
@@ -262,12 +262,12 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End, and with it what is being sent."""
         del exc
-        self._reader.is_deaf = True
+        self._reader.is_discarding = True
         self._transport = None
         self._server.closed(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._tell_drained()
+        self._notify_drained()
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.stop()
@@ -291,8 +291,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _read_or_not(self) -> None:
         waiting, transport = self._waiting, self._transport
-        ahead = sum(exchange.size for exchange in waiting) - (waiting[0].size if waiting else 0)
-        wanted = len(waiting) <= _MOST_WAITING and ahead <= _WAITING_BYTES
+        queued_bytes = sum(exchange.size for exchange in waiting) - (waiting[0].size if waiting else 0)
+        wanted = len(waiting) <= _MOST_WAITING and queued_bytes <= _WAITING_BYTES
         if transport is None or wanted is self._is_reading or transport.is_closing():
             return
         self._is_reading = wanted
@@ -352,15 +352,15 @@ class Connection(asyncio.BufferedProtocol):
                 self._server.spawn(close_stream(response.stream))
         elif response.stream is not None:
             if response.is_text and _takes_gzip(exchange):
-                self._send_stream(exchange, response, squeezed(response.stream), _GZIP_LINES)
+                self._send_stream(exchange, response, gzipped(response.stream), _GZIP_LINES)
             else:
                 self._send_stream(exchange, response, response.stream, "")
         elif len(body) >= GZIP_FROM_BYTES and _takes_gzip(exchange):
-            self._server.spawn(self._squeeze(exchange, response))
+            self._server.spawn(self._gzip(exchange, response))
         else:
             self._send(exchange, response, body, "")
 
-    async def _squeeze(self, exchange: Exchange, response: Response) -> None:
+    async def _gzip(self, exchange: Exchange, response: Response) -> None:
         body = await asyncio.to_thread(gzip.compress, response.body, GZIP_LEVEL, mtime=0)
         self._send(exchange, response, body, _GZIP_LINES)
 
@@ -378,9 +378,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.write(head + body)
         else:
             transport.write(head)
-            if len(body) > PIECE_BYTES:  # what the reader has not taken is not copied into its buffers
+            if len(body) > CHUNK_BYTES:  # what the reader has not taken is not copied into its buffers
                 self._in_chunks = False
-                self._pull(pieces(body, PIECE_BYTES), is_text=True)
+                self._pull(chunks_of(body, CHUNK_BYTES), is_text=True)
                 return
             transport.write(body)
         self._next(exchange)
@@ -405,9 +405,11 @@ class Connection(asyncio.BufferedProtocol):
         self._stream.task = self._server.spawn(self._stream.run())
 
     def _first_lines(self, exchange: Exchange, response: Response, more: str) -> bytes:
-        if self._is_leaving or not exchange.keeps_alive:
+        if self._is_closing or not exchange.keeps_alive:
             more += "connection: close\r\n"
-        return self._server.heads.first_lines(response.status, response.content_type, exchange.head.answer_lines + more)
+        return self._server.response_headers.first_lines(
+            response.status, response.content_type, exchange.head.answer_lines + more
+        )
 
     def write(self, chunk: bytes) -> None:
         """Write a piece of the stream."""
@@ -433,7 +435,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.write(b"0\r\n\r\n")
             self._next(exchange)
 
-    def _tell_drained(self) -> None:
+    def _notify_drained(self) -> None:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
@@ -441,9 +443,9 @@ class Connection(asyncio.BufferedProtocol):
         """Go on after an answer."""
         self._waiting.popleft()
         self._is_busy = False
-        self._heard_at = self._loop.time()
-        if self._is_leaving or not exchange.keeps_alive:
-            self._reader.is_deaf = True
+        self._last_data_at = self._loop.time()
+        if self._is_closing or not exchange.keeps_alive:
+            self._reader.is_discarding = True
             self._waiting.clear()
             if self._transport is not None:
                 self._transport.close()
@@ -452,16 +454,16 @@ class Connection(asyncio.BufferedProtocol):
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
-    def leave(self) -> None:
+    def close_gracefully(self) -> None:
         """End as soon as what is under way has its answer; a stream that is no text ends now."""
-        self._is_leaving = True
+        self._is_closing = True
         stream = self._stream
         if stream is not None:
             if not stream.is_text:
                 stream.stop()
                 self.finish()
         elif not self._waiting and self._transport is not None:
-            self._reader.is_deaf = True
+            self._reader.is_discarding = True
             self._transport.close()
 
     def abort(self) -> None:
@@ -477,12 +479,12 @@ class Connection(asyncio.BufferedProtocol):
         if not self.is_writable and now - self._stalled_at >= STALLED_SECONDS:
             transport.abort()
             return
-        is_clients_turn = not self._is_busy and self.is_writable
-        is_silent = is_clients_turn and now - self._heard_at >= KEEP_ALIVE_SECONDS
-        is_stranger = is_clients_turn and not self.owner and now - self._made_at >= STRANGER_SECONDS
+        awaits_client = not self._is_busy and self.is_writable
+        has_timed_out = awaits_client and now - self._last_data_at >= KEEP_ALIVE_SECONDS
+        is_unauthenticated = awaits_client and not self.owner and now - self._made_at >= UNAUTHENTICATED_SECONDS
         is_slow = self._under_way > 0 and self._is_reading and now - self._begun_at >= REQUEST_SECONDS
-        if is_silent or is_stranger or is_slow:
-            self._reader.is_deaf = True
+        if has_timed_out or is_unauthenticated or is_slow:
+            self._reader.is_discarding = True
             transport.close()
             return
         self._timer = self._loop.call_later(LOOK_SECONDS, self._look)

@@ -1,4 +1,4 @@
-"""How a streamed answer gets to its reader: at the reader's pace, and the events of a burst together."""
+"""Write streamed responses: no faster than their readers take them, and the events of a burst in one write."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Protocol
 
 from strato.api.wire import Pushed
 
-PACE_SECONDS = 0.01
-"""A reader that is told of changes no more often than this, on average, is told without delay."""
+FLUSH_INTERVAL_SECONDS = 0.01
+"""A stream with no more chunks than one per interval, on average, is written without delay (a token bucket)."""
 AT_ONCE = 8
-"""How many may come faster than that, what one small job makes happen among them."""
-GATHER_SECONDS = 2 * PACE_SECONDS
-"""What comes faster still leaves together, so far apart: for one event alone a TLS record, a call of the system and a
-wake-up of the reader cost ten times what is done for the event; with 20 ms that is half of what it is with 10."""
+"""Capacity of that bucket: the changes that one small job causes fit in."""
+COALESCE_SECONDS = 2 * FLUSH_INTERVAL_SECONDS
+"""Faster chunks are coalesced for so long: a TLS record, a system call and a wake-up of the reader cost ten times what
+one event does. With 20 ms they cost half of what they do with 10."""
 GZIP_LEVEL = 1
 FLUSH_BYTES = 256 * 1024
-"""How much of one stream is written before others have their turn."""
+"""Bytes of one stream that are written before other streams are."""
 LARGE_BYTES = 64 * 1024
-"""So much at once has been gathered already: it takes nothing of what may be written without delay."""
+"""A chunk this large has been coalesced already: it takes no token."""
 
 _log = logging.getLogger(__name__)
 
 
-class Outlet(Protocol):
+class StreamWriter(Protocol):
     """Where a stream goes: a connection."""
 
     is_writable: bool
@@ -50,14 +50,14 @@ class Outlet(Protocol):
 
 
 class Pushing:
-    """A stream that says when there is something: no task waits for it."""
+    """A stream that notifies its writer when there is something: no task waits for it."""
 
     is_text = False
 
-    def __init__(self, outlet: Outlet, source: Pushed, loop: asyncio.AbstractEventLoop) -> None:
-        self._outlet, self._source, self._loop = outlet, source, loop
+    def __init__(self, writer: StreamWriter, source: Pushed, loop: asyncio.AbstractEventLoop) -> None:
+        self._writer, self._source, self._loop = writer, source, loop
         self._due: asyncio.Handle | None = None
-        self._credit = float(AT_ONCE)
+        self._tokens = float(AT_ONCE)
         """How often it may still write at once, as of the last time it wrote."""
         self._price = 1
         """What the next writing takes of that."""
@@ -67,12 +67,12 @@ class Pushing:
     def flush(self) -> None:
         """Write what there is, as far as the reader keeps up; a stream that breaks breaks the connection."""
         self._due = None
-        outlet, source = self._outlet, self._source
+        writer, source = self._writer, self._source
         has_written, written = False, 0
         try:
-            while outlet.is_writable and (chunk := source.take()):
+            while writer.is_writable and (chunk := source.take()):
                 has_written = True
-                outlet.write(chunk)
+                writer.write(chunk)
                 written += len(chunk)
                 if written >= FLUSH_BYTES:  # others are waiting for the loop
                     self._due = self._loop.call_soon(self.flush)
@@ -80,13 +80,13 @@ class Pushing:
         except Exception:
             _log.exception("a stream broke")
             self.stop()
-            outlet.abort()
+            writer.abort()
             return
         if source.ended:
             self.stop()
-            outlet.finish()
+            writer.finish()
         elif has_written:
-            self._credit = self._credit_now() - (self._price if written < LARGE_BYTES else 0)
+            self._tokens = self._tokens_now() - (self._price if written < LARGE_BYTES else 0)
             self._price = 1
             self._written_at = self._loop.time()
 
@@ -98,24 +98,24 @@ class Pushing:
 
     def _ready(self) -> None:
         """Flush soon; with a reader that does not keep up, `flush` is called when it does."""
-        if self._due is not None or not self._outlet.is_writable:
+        if self._due is not None or not self._writer.is_writable:
             return
-        credit = self._credit_now()
-        if credit >= 1:
+        tokens = self._tokens_now()
+        if tokens >= 1:
             self._due = self._loop.call_soon(self.flush)
         else:
             self._price = 2
-            self._due = self._loop.call_later(GATHER_SECONDS - credit * PACE_SECONDS, self.flush)
+            self._due = self._loop.call_later(COALESCE_SECONDS - tokens * FLUSH_INTERVAL_SECONDS, self.flush)
 
-    def _credit_now(self) -> float:
-        return min(AT_ONCE, self._credit + (self._loop.time() - self._written_at) / PACE_SECONDS)
+    def _tokens_now(self) -> float:
+        return min(AT_ONCE, self._tokens + (self._loop.time() - self._written_at) / FLUSH_INTERVAL_SECONDS)
 
 
 class Pulling:
     """A stream that has to be waited for."""
 
-    def __init__(self, outlet: Outlet, stream: AsyncIterator[bytes], *, is_text: bool) -> None:
-        self._outlet, self._stream = outlet, stream
+    def __init__(self, writer: StreamWriter, stream: AsyncIterator[bytes], *, is_text: bool) -> None:
+        self._writer, self._stream = writer, stream
         self.is_text = is_text
         """Whether only all of it is of use."""
         self.task: asyncio.Task[None] | None = None
@@ -125,15 +125,15 @@ class Pulling:
         """Write chunks as they come; a stream that breaks breaks the connection, so that its reader knows."""
         try:
             async for chunk in self._stream:
-                self._outlet.write(chunk)
-                await self._outlet.drained()
+                self._writer.write(chunk)
+                await self._writer.drained()
         except Exception:
             _log.exception("a stream broke")
-            self._outlet.abort()
+            self._writer.abort()
             return
         finally:
             await close_stream(self._stream)
-        self._outlet.finish()
+        self._writer.finish()
 
     def stop(self) -> None:
         """Free what is behind the stream."""
@@ -148,14 +148,14 @@ async def close_stream(stream: AsyncIterator[bytes]) -> None:
         await close()
 
 
-async def pieces(body: bytes, size: int) -> AsyncIterator[bytes]:
+async def chunks_of(body: bytes, size: int) -> AsyncIterator[bytes]:
     """Yield a body piece by piece."""
     view = memoryview(body)
     for start in range(0, len(body), size):
         yield bytes(view[start : start + size])
 
 
-async def squeezed(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def gzipped(stream: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield a stream compressed; the work is done in threads."""
     compressor = zlib.compressobj(GZIP_LEVEL, wbits=zlib.MAX_WBITS | 16)
     try:

@@ -131,10 +131,10 @@ class ApiServer(Handler):
     async def handle(self, request: Request) -> Response:
         """Answer one request; every error becomes a ``Status``.
 
-        What a write answers could be taken back by a crash until it is durable: here, and only here, answers wait for
-        the disk. Who runs ahead of it waits before reading instead, to find what was answered already.
+        A crash could roll back a write until it is durable: here, and only here, answers wait for the disk. An
+        uncommitted read waits before it reads instead, to find every write that was acknowledged.
         """
-        if request.ahead and request.method in _READING:
+        if request.uncommitted and request.method in _READING:
             failure = await self.store.settled()
             if failure is not None:
                 return error_response(failure)
@@ -148,7 +148,7 @@ class ApiServer(Handler):
 
     def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
         """Answer one request as `handle` does, by calling ``answered``; return what has to be awaited instead."""
-        if request.ahead:
+        if request.uncommitted:
             return self.handle(request)
         response = self._answer(request)
         if not isinstance(response, Response):
@@ -165,7 +165,7 @@ class ApiServer(Handler):
         for request in requests:
             answer = self._answer(request)
             responses.append(answer if isinstance(answer, Response) else await self._whole(request, answer))
-        if all(request.ahead for request in requests):
+        if all(request.uncommitted for request in requests):
             return responses
         failure = await self.store.settled()
         if failure is None:
@@ -345,11 +345,11 @@ class ApiServer(Handler):
 
 
 def _holds(request: Request, response: Response) -> bool:
-    """Tell whether an answer waits for no disk: who asks only reads, or runs ahead.
+    """Tell whether an answer need not wait for the disk: the request only reads, or is uncommitted.
 
     A refusal waits too: what already exists or is gone must be so after a crash.
     """
-    return request.ahead or request.method in _READING
+    return request.uncommitted or request.method in _READING
 
 
 def _held(response: Response, failure: ApiError | None) -> Response:

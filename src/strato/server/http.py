@@ -19,14 +19,14 @@ import msgspec
 from strato.api.status import to_status
 from strato.api.wire import Handler, Request, Response, User
 from strato.errors import ApiError, BadRequest, UnsupportedMedia
-from strato.http.heads import Head
+from strato.http.headers import Head
 from strato.http.parser import MAX_BODY_BYTES, too_large
 from strato.http.server import Service
 from strato.metrics import Registry
 from strato.server.bodies import INLINE_BYTES, is_slow, parsing
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import at_once
-from strato.server.ownpaths import OwnPaths, Ready
+from strato.server.healthendpoints import OwnPaths, Ready
 
 _STORING = frozenset(("POST", "PUT", "PATCH"))
 """What keeps its seat until it is answered; other work on what a body says takes seats of its own."""

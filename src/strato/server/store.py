@@ -4,9 +4,9 @@ A write is decided against the newest state (`latest`), made durable by the jour
 readers and watchers never see what a crash could take back, and whoever waits for the write (`settled`) is answered
 after its commit. Without a journal publishing follows at once.
 
-Watchers that die with this process (the cluster's own controllers, scheduler and nodes) may run ahead: they are told
-of a change when it is written. What they do in consequence is written after it, and the journal keeps the order: what
-a crash takes back it takes back with all that came of it.
+Watchers that die with this process (the cluster's own controllers, scheduler and nodes) may read uncommitted: they see
+a change when it is written. What they write because of it comes later in the journal, so a crash that rolls back a
+change rolls back everything that followed from it.
 
 Bodies are JSON bytes with their ``resourceVersion`` inside, shared by readers, watchers and the journal.
 """
@@ -253,7 +253,7 @@ class Bucket:
         """Revision of the newest change, durable or not. While this and ``newest`` stay, so does all there is."""
         self.watchers: set[Watcher] = set()
         """Those who are told what is durable."""
-        self.ahead: set[Watcher] = set()
+        self.uncommitted: set[Watcher] = set()
         """Those who are told what is written."""
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._events_bytes = 0
@@ -461,8 +461,8 @@ class Store:
         bucket.pending[key] = change
         self._undurable.append(change)
         self._journal.append(change)
-        if bucket.ahead:
-            for watcher in tuple(bucket.ahead):
+        if bucket.uncommitted:
+            for watcher in tuple(bucket.uncommitted):
                 watcher.tell(change)
 
     async def settled(self) -> ApiError | None:
@@ -537,8 +537,8 @@ class Store:
             for watcher in tuple(self._buckets[resource].watchers):
                 watcher.offer(events)
 
-    def watch(self, resource: str, revision: int, *, ahead: bool = False) -> tuple[Watcher, list[Change]]:
-        """Return a watcher and the changes it missed since ``revision``; ``ahead``: of what is written, durable or not.
+    def watch(self, resource: str, revision: int, *, uncommitted: bool = False) -> tuple[Watcher, list[Change]]:
+        """Return a watcher and the changes it missed since ``revision``; ``uncommitted``: those not yet durable too.
 
         Raises:
             Gone: Those are no longer kept, or the revision has never been given out.
@@ -547,7 +547,7 @@ class Store:
             raise Gone(f"too large resource version: {revision} ({self.published})")
         bucket = self.bucket(resource)
         missed = bucket.events_after(revision)
-        if not ahead or self._journal is None:
+        if not uncommitted or self._journal is None:
             return Watcher(bucket.watchers, bucket), missed
         missed += [change for change in self._undurable if change.resource == resource and change.revision > revision]
-        return Watcher(bucket.ahead, bucket), missed
+        return Watcher(bucket.uncommitted, bucket), missed

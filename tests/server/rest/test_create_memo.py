@@ -321,7 +321,7 @@ class Delayed(Side):
 
     async def send(self, method: str, path: str, body: dict[str, Any], media: str) -> Response:
         sent = json.dumps(body, separators=self.separators).encode()
-        return self.server.write(Request(method, path, {}, {"content-type": media}, sent, ADMIN, ahead=True))
+        return self.server.write(Request(method, path, {}, {"content-type": media}, sent, ADMIN, uncommitted=True))
 
     async def take(self, step: tuple[Any, Any, Any]) -> Response:
         if step != COMMIT:

@@ -170,7 +170,7 @@ async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None
 
     collect_hardly()
     built = build(
-        options, lambda user: LocalCluster(server, user, ahead=True), SystemClock(), make_random(), parts.metrics
+        options, lambda user: LocalCluster(server, user, uncommitted=True), SystemClock(), make_random(), parts.metrics
     )
 
     async def announce() -> None:

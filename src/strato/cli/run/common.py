@@ -233,7 +233,7 @@ async def _run_member(cluster: Cluster, random: Random, common: Common, member: 
 async def _lead(cluster: Cluster, random: Random, common: Common, member: Member) -> None:
     clock = SystemClock()
     # connections of its own: a renewal that stands in line behind thousands of pods may come too late
-    own = cluster.apart() if isinstance(cluster, HttpCluster) else cluster
+    own = cluster.with_own_connections() if isinstance(cluster, HttpCluster) else cluster
     await ensure_namespace(own, clock, common.lease_namespace, common.timing.retry_seconds)
     elector = LeaderElector(
         own,

@@ -248,7 +248,7 @@ class JobController:
                 return
         if not counted:
             # what has become of a pod that is there starts no other, unless one depends on it: that can wait
-            self._sync_later(record, patient=new is not None and not record.form.has_dependencies)
+            self._sync_later(record, low_priority=new is not None and not record.form.has_dependencies)
 
     def _max_retry(self, record: JobRecord, task: str) -> int:
         for spec in record.job.spec.tasks if record.job is not None else ():
@@ -295,11 +295,11 @@ class JobController:
         record.agenda.dirty = True
         self._queue.add(record.key)
 
-    def _sync_later(self, record: JobRecord, *, patient: bool) -> None:
+    def _sync_later(self, record: JobRecord, *, low_priority: bool) -> None:
         """Ask for a sync with what else happens within the coalescing time."""
         delay = record.agenda.stir(self._clock.monotonic())
         if delay is not None:
-            self._queue.add_after(record.key, delay, patient=patient)
+            self._queue.add_after(record.key, delay, low_priority=low_priority)
 
     def _forget_if_empty(self, record: JobRecord) -> None:
         if record.is_empty:
@@ -311,15 +311,15 @@ class JobController:
         """Carry out the plan of a job, and with it those of the small jobs that are next in the queue."""
         keys, pods = [key], 0
 
-        def joins(key: Key) -> bool:
+        def matches(key: Key) -> bool:
             nonlocal pods
             form = self._records[key].form if key in self._records else None
             if form is not None:
                 pods += form.facts.replicas
             return pods <= self._executor.batch and (form is None or form.is_small)
 
-        if joins(key):
-            keys += self._queue.take_more(joins, self._executor.batch - 1)
+        if matches(key):
+            keys += self._queue.take_more(matches, self._executor.batch - 1)
         outcome, *others = await self._executor.run([self._plan(key) for key in keys])
         for other, found in zip(keys[1:], others, strict=True):
             if isinstance(found, Exception):

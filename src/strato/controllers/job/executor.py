@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from strato.client.cluster import Cluster, Doomed, Patch
+from strato.client.cluster import Cluster, Deletion, Patch
 from strato.clock import Clock
 from strato.controllers.job.calls import Call, Change, Compute, Create, Delete, Get, Plan, Set, T
 from strato.controllers.parallel import for_each, off_loop
@@ -89,8 +89,8 @@ class Executor:
             case Change(view, _, _, _, patch_type, subresource):
                 return await cluster.change_all(view, _patches(calls), patch_type=patch_type, subresource=subresource)
             case Delete():
-                doomed = [Doomed(call.namespace, call.name, call.uid) for call in calls]
-                return await cluster.delete_all(first.view, doomed)
+                deletions = [Deletion(call.namespace, call.name, call.uid) for call in calls]
+                return await cluster.delete_all(first.view, deletions)
             case Get(view, namespace, name):
                 return [await cluster.get(view, name, namespace)]
             case Compute(work):

@@ -67,7 +67,7 @@ def preempt_for_pod(ssn: Session, stmt: Statement, queue: Queue, task: Task) -> 
 def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets) -> _Choice | None:
     """Return whose place the task would take on a row; None when nobody's would do."""
     nodes, mine = ssn.world.nodes, task.pod.spec.priority or 0
-    lower = [t for t in nodes.tasks[row].values() if _gives_way(ssn, t, queue) and _priority(t) < mine]
+    lower = [t for t in nodes.tasks[row].values() if _defers_low(ssn, t, queue) and _priority(t) < mine]
     lower = ssn.movable(task, lower) if lower else []
     if not lower or not choice.suffices(task, nodes.free(row), lower):
         return None
@@ -99,7 +99,7 @@ def _on_row(ssn: Session, queue: Queue, task: Task, row: int, budgets: Budgets) 
         trial.discard(remember=False)
 
 
-def _gives_way(ssn: Session, task: Task, queue: Queue) -> bool:
+def _defers_low(ssn: Session, task: Task, queue: Queue) -> bool:
     job = task.job
     return task.status in _EVICTABLE and job is not None and job.queue is queue and choice.may_go(ssn, task)
 

@@ -12,7 +12,7 @@ import msgspec
 from strato.api.wire import Handler, Pushed, Request, Response, User
 from strato.clock import Clock
 from strato.errors import ApiError
-from strato.http.heads import Head
+from strato.http.headers import Head
 from strato.http.server import Service
 from strato.server.audit.events import Body, Record, base_of
 from strato.server.audit.log import AuditLog

@@ -66,7 +66,7 @@ class FlowControl:
 
     def flow_of(self, request: Request) -> Flow:
         """Return the flow that work on a collection belongs to; the cluster's own parts come before all others."""
-        if request.ahead:
+        if request.uncommitted:
             return self.own
         return self.assigned(request.user, request.method, request.path, request.flag("watch")).flow
 

@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 from strato.clock import work_timer
-from strato.server.flowcontrol.apart import Computation
+from strato.server.flowcontrol.timeslice import Computation
 
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any] | None, Any, T]

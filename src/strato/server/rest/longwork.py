@@ -55,9 +55,9 @@ def answered(
     if isinstance(request.body, ParsedBody):  # which holds a seat
         return _in_turn(state, request, kind, name, begin)
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
-    if is_long and not request.ahead:
+    if is_long and not request.uncommitted:
         return _seated(state, request, kind, name, begin)
-    if request.ahead or not has_rules(served):
+    if request.uncommitted or not has_rules(served):
         return at_once(begin())
     with cel.budget(INLINE_UNITS) as meter:
         try:

@@ -72,7 +72,7 @@ def patched(
 
     None means that the general path has to be taken, among others because rules in CEL cost much.
     """
-    if request.ahead or not has_rules(served):
+    if request.uncommitted or not has_rules(served):
         return _patched(state, request, target, served, media, body)
     with cel.budget(INLINE_UNITS):
         return _patched(state, request, target, served, media, body)

@@ -143,7 +143,7 @@ class Reader:
         elif asked not in ("", "0"):
             revision = _revision(asked)
         try:
-            watcher, missed = store.watch(kind.resource, revision, ahead=request.ahead)
+            watcher, missed = store.watch(kind.resource, revision, uncommitted=request.uncommitted)
         except Gone as error:  # as a real server: the watch begins, and this is all there is on it
             return Response(200, stream=ended_with(error))
         flows = self._state.flows

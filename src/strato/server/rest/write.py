@@ -291,7 +291,7 @@ class Writer:
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
         """Tell whether many objects are counted for a write of somebody who takes turns."""
-        return not request.ahead and quotas.looks_at_many(self._state, served.kind, target.namespace)
+        return not request.uncommitted and quotas.looks_at_many(self._state, served.kind, target.namespace)
 
     def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
         mode = request.param("fieldValidation") or "Warn"

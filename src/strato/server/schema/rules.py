@@ -18,7 +18,7 @@ from strato.api.crds.rules import all_rules
 from strato.api.status import DUPLICATE, FORBIDDEN, INVALID, REQUIRED
 from strato.errors import Cause
 from strato.lru import memoised
-from strato.server.flowcontrol import apart
+from strato.server.flowcontrol import timeslice
 from strato.server.schema.violations import json_type
 
 Schema = Mapping[str, Any]
@@ -67,7 +67,7 @@ def unsupported(schema: Schema) -> list[str]:
 def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
     """Return a cause for every rule that does not hold; what is over the cost limit ends the evaluation."""
     causes: list[Cause] = []
-    computation = apart.current()
+    computation = timeslice.current()
     with (
         nullcontext() if computation is None else computation.pausing_itself(),
         cel.budget(cel.OBJECT_LIMIT, None if computation is None else computation.pause) as meter,

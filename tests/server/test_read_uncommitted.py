@@ -1,4 +1,4 @@
-"""Clients that die with the server run ahead of its disk; nobody else sees what a crash could take back."""
+"""Clients that die with the server read uncommitted writes; others see only what a crash cannot roll back."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from strato.api import catalog
 from strato.api.core import ConfigMap, Pod
 from strato.api.wire import Request, Response, User
-from strato.client.cluster import Binding, Created, Doomed, Json, Patch, WatchEvent
+from strato.client.cluster import Binding, Created, Deletion, Json, Patch, WatchEvent
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock
 from strato.errors import AlreadyExists, Conflict, Invalid, NotFound, Unavailable
@@ -33,13 +33,13 @@ class Slow:
 
 
 class World:
-    """A server on such a journal, a client that runs ahead of it and one that does not."""
+    """A server on such a journal, a client that reads uncommitted writes and one that does not."""
 
     def __init__(self) -> None:
         self.server: ApiServer = in_memory_server(VirtualClock(), random.Random(1))
         self.journal = Slow()
         self.server.store.use_journal(self.journal)
-        self.ahead = LocalCluster(self.server, ADMIN, ahead=True)
+        self.uncommitted = LocalCluster(self.server, ADMIN, uncommitted=True)
         self.other = LocalCluster(self.server, ADMIN)
 
     def commit(self) -> None:
@@ -67,7 +67,7 @@ def names(events: Sequence[WatchEvent[ConfigMap]]) -> list[str]:
 
 async def test_a_write_ahead_is_answered_before_it_is_durable_and_any_other_after_it() -> None:
     world = World()
-    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("a"), "default")
     other = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("b"), "default"))
     await a_few_turns()
     assert not other.done()
@@ -79,13 +79,15 @@ async def test_a_write_ahead_is_answered_before_it_is_durable_and_any_other_afte
 async def test_a_watch_ahead_tells_what_is_written_and_any_other_what_is_durable() -> None:
     world = World()
     revision = str(world.server.store.revision)
-    watches = [cluster.watch(ConfigMap, "default", resource_version=revision) for cluster in (world.ahead, world.other)]
-    ahead, other = (asyncio.ensure_future(anext(watch)) for watch in watches)
+    watches = [
+        cluster.watch(ConfigMap, "default", resource_version=revision) for cluster in (world.uncommitted, world.other)
+    ]
+    uncommitted, other = (asyncio.ensure_future(anext(watch)) for watch in watches)
     await a_few_turns()
-    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
-    await world.ahead.patch(catalog.CONFIGMAP, "a", "default", {"data": {"k": "v"}})
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("a"), "default")
+    await world.uncommitted.patch(catalog.CONFIGMAP, "a", "default", {"data": {"k": "v"}})
     await a_few_turns()
-    assert names(await ahead) == ["ADDED a", "MODIFIED a"]
+    assert names(await uncommitted) == ["ADDED a", "MODIFIED a"]
     assert not other.done()
     world.commit()
     assert names(await other) == ["ADDED a", "MODIFIED a"]
@@ -96,21 +98,21 @@ async def test_a_watch_ahead_tells_what_is_written_and_any_other_what_is_durable
 async def test_a_watch_ahead_that_begins_late_hears_of_what_is_not_durable_yet() -> None:
     world = World()
     revision = str(world.server.store.revision)
-    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
-    begun = asyncio.ensure_future(anext(world.ahead.watch(ConfigMap, "default", resource_version=revision)))
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("a"), "default")
+    begun = asyncio.ensure_future(anext(world.uncommitted.watch(ConfigMap, "default", resource_version=revision)))
     await a_few_turns()
     world.commit()
-    await world.ahead.create(catalog.CONFIGMAP, config_map("b"), "default")
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("b"), "default")
     assert names(await begun)[0] == "ADDED a"
 
 
 async def test_who_runs_ahead_reads_what_it_was_answered_once_that_is_durable() -> None:
     world = World()
-    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("a"), "default")
     with pytest.raises(NotFound):
         await world.other.get(catalog.CONFIGMAP, "a", "default")
-    reading = asyncio.ensure_future(world.ahead.get(catalog.CONFIGMAP, "a", "default"))
-    listing = asyncio.ensure_future(world.ahead.list(catalog.CONFIGMAP, "default"))
+    reading = asyncio.ensure_future(world.uncommitted.get(catalog.CONFIGMAP, "a", "default"))
+    listing = asyncio.ensure_future(world.uncommitted.list(catalog.CONFIGMAP, "default"))
     await a_few_turns()
     assert not reading.done()
     assert not listing.done()
@@ -122,18 +124,18 @@ async def test_who_runs_ahead_reads_what_it_was_answered_once_that_is_durable() 
 async def test_a_bulk_delete_takes_what_is_not_durable_yet() -> None:
     world = World()
     for name in ("a", "b"):
-        await world.ahead.create(catalog.CONFIGMAP, config_map(name), "default")
-    await world.ahead.raw("DELETE", "/api/v1/namespaces/default/configmaps")
+        await world.uncommitted.create(catalog.CONFIGMAP, config_map(name), "default")
+    await world.uncommitted.raw("DELETE", "/api/v1/namespaces/default/configmaps")
     world.commit()
     assert list((await world.other.list(catalog.CONFIGMAP, "default")).items) == []
 
 
 async def test_a_journal_that_fails_answers_503_and_goes_on_where_it_was() -> None:
     world = World()
-    watch = world.ahead.watch(ConfigMap, "default", resource_version=str(world.server.store.revision))
+    watch = world.uncommitted.watch(ConfigMap, "default", resource_version=str(world.server.store.revision))
     told = asyncio.ensure_future(anext(watch))
     await a_few_turns()
-    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("a"), "default")
     assert names(await told) == ["ADDED a"]
     writing = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("b"), "default"))
     again = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("a"), "default"))
@@ -143,31 +145,31 @@ async def test_a_journal_that_fails_answers_503_and_goes_on_where_it_was() -> No
         with pytest.raises(Unavailable, match="the disk is full") as refused:
             await answer
         assert refused.value.retry_after_seconds == 2
-    for cluster in (world.ahead, world.other):
+    for cluster in (world.uncommitted, world.other):
         with pytest.raises(Unavailable, match="the disk is full"):
             await cluster.create(catalog.CONFIGMAP, config_map("c"), "default")
     with pytest.raises(Unavailable, match="the disk is full"):
-        await world.ahead.get(catalog.CONFIGMAP, "a", "default")  # it would not find what it was answered
+        await world.uncommitted.get(catalog.CONFIGMAP, "a", "default")  # it would not find what it was answered
     assert list((await world.other.list(catalog.CONFIGMAP, "default")).items) == []
     world.server.store.recovered()
     world.commit()
     assert names(await anext(watch)) == ["ADDED b"], "the watch was not cut off"
-    assert len((await world.ahead.list(catalog.CONFIGMAP, "default")).items) == 2
+    assert len((await world.uncommitted.list(catalog.CONFIGMAP, "default")).items) == 2
     await watch.aclose()  # type: ignore[attr-defined]  # it is a generator
 
 
 async def test_writes_together_are_each_answered_for_themselves() -> None:
     world = World()
     for name in ("m", "n"):
-        await world.ahead.create(catalog.CONFIGMAP, config_map(name), "default")
-    made = await world.ahead.create_all(catalog.POD, [pod("a"), pod("b"), pod("a"), pod("-")], "default")
+        await world.uncommitted.create(catalog.CONFIGMAP, config_map(name), "default")
+    made = await world.uncommitted.create_all(catalog.POD, [pod("a"), pod("b"), pod("a"), pod("-")], "default")
     assert [type(one) for one in made] == [Created, Created, AlreadyExists, Invalid]
     first = made[0]
     assert isinstance(first, Created)
     world.commit()
     stored = await world.other.get(catalog.POD, "a", "default")
     assert (stored["metadata"]["uid"], stored["metadata"]["resourceVersion"]) == (first.uid, first.resource_version)
-    bound = await world.ahead.bind_all(
+    bound = await world.uncommitted.bind_all(
         [
             Binding("default", "a", "n", first.uid, {"why": "so"}),
             Binding("default", "b", "n", "another"),
@@ -175,7 +177,7 @@ async def test_writes_together_are_each_answered_for_themselves() -> None:
         ]
     )
     assert [type(one) for one in bound] == [type(None), Conflict, NotFound]
-    patched = await world.ahead.patch_all(
+    patched = await world.uncommitted.patch_all(
         catalog.POD,
         [Patch("default", "a", {"status": {"phase": "Running"}}), Patch("default", "c", {})],
         subresource="status",
@@ -185,14 +187,14 @@ async def test_writes_together_are_each_answered_for_themselves() -> None:
     stored = await world.other.get(catalog.POD, "a", "default")
     assert (stored["spec"]["nodeName"], stored["status"]["phase"]) == ("n", "Running")
     assert stored["metadata"]["annotations"] == {"why": "so"}
-    changed = await world.ahead.change_all(
+    changed = await world.uncommitted.change_all(
         Pod,
         [Patch("default", "b", b'{"metadata":{"labels":{"x":"y"}}}'), Patch("default", "c", {})],
     )
     assert [type(one) for one in changed] == [Pod, NotFound]
     assert changed[0].metadata.label("x") == "y"
-    deleted = await world.ahead.delete_all(
-        ConfigMap, [Doomed("default", name, uid) for name, uid in [("m", ""), ("n", "another"), ("c", "")]]
+    deleted = await world.uncommitted.delete_all(
+        ConfigMap, [Deletion("default", name, uid) for name, uid in [("m", ""), ("n", "another"), ("c", "")]]
     )
     assert [type(one) for one in deleted] == [type(None), Conflict, NotFound]
 
@@ -271,7 +273,7 @@ async def test_an_answer_that_is_started_is_the_one_that_is_waited_for(
 async def test_a_refusal_that_rests_on_what_is_not_durable_waits_for_the_disk() -> None:
     """Who is told that an object exists must find it, and must find it after a crash."""
     world = World()
-    await world.ahead.create(catalog.CONFIGMAP, config_map("a"), "default")
+    await world.uncommitted.create(catalog.CONFIGMAP, config_map("a"), "default")
     refused = asyncio.ensure_future(world.other.create(catalog.CONFIGMAP, config_map("a"), "default"))
     await a_few_turns()
     assert not refused.done()
@@ -279,7 +281,7 @@ async def test_a_refusal_that_rests_on_what_is_not_durable_waits_for_the_disk() 
     with pytest.raises(AlreadyExists):
         await refused
     await world.other.get(catalog.CONFIGMAP, "a", "default")
-    await world.ahead.delete(catalog.CONFIGMAP, "a", "default")
+    await world.uncommitted.delete(catalog.CONFIGMAP, "a", "default")
     gone = asyncio.ensure_future(world.other.delete(catalog.CONFIGMAP, "a", "default"))
     await a_few_turns()
     assert not gone.done()

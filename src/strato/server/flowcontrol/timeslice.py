@@ -42,7 +42,7 @@ class Computation(Generic[T]):
         """Calls and returns of functions so far."""
         self._until = 0.0
         self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
-        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="apart", daemon=True)
+        self._thread = threading.Thread(target=copy_context().run, args=(self._run,), name="timeslice", daemon=True)
         self._thread.start()
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""The heads of requests and of answers."""
+"""The header sections of requests and of responses."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Head:
         """Whether the client waits for a word before it sends the body."""
 
 
-class AnswerHeads:
+class ResponseHeaders:
     """Makes the heads of answers.
 
     Args:
