@@ -37,7 +37,7 @@ PROBES = 25
 """How often the other user asks beside each attack."""
 MOST_TURNS = 30
 """Turns, of requests and slices of others, between a request and its answer. Each takes some milliseconds at most."""
-MOST_UNREAD = http_server.PIECE_BYTES + (128 << 10) + OBJECT_BYTES
+MOST_UNREAD = http_server.CHUNK_BYTES + (128 << 10) + OBJECT_BYTES
 """Bytes a connection may hold for its reader: a piece, and what the transport takes before it says stop."""
 USERS = {name: User(name, ("system:authenticated",)) for name in ("mallory", "alice")}
 

@@ -719,7 +719,7 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
             def answer(
                 self, head: Head, user: User, body: bytes, answered: Callable[[Response], None]
             ) -> Awaitable[Response] | None:
-                answered(Response(200, bytes(4 * http_server.PIECE_BYTES + 7)))
+                answered(Response(200, bytes(4 * http_server.CHUNK_BYTES + 7)))
                 return None
 
         _, wire = connect(Large())
@@ -727,14 +727,14 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
 
         def paused(data: Any) -> None:
             write(data)
-            if len(data) >= http_server.PIECE_BYTES:
+            if len(data) >= http_server.CHUNK_BYTES:
                 wire.protocol.pause_writing()
 
         wire.write = paused  # type: ignore[method-assign]
         wire.deliver(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
         for pieces in range(1, 5):
             await settle()
-            assert http_server.PIECE_BYTES * pieces < len(wire.written) < http_server.PIECE_BYTES * pieces + 1000
+            assert http_server.CHUNK_BYTES * pieces < len(wire.written) < http_server.PIECE_BYTES * pieces + 1000
             wire.protocol.resume_writing()
         await settle()
         assert wire.written.count(b"HTTP/1.1 200") == 2  # the next one begins when this one has been taken

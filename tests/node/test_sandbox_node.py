@@ -330,7 +330,7 @@ async def test_limits_are_in_the_groups_of_a_running_container_and_go_with_the_p
         "memory": {"memory.limit_in_bytes": "67108864"},
         "pids": {"pids.max": str(PROCESSES)},
     }
-    groups = {hierarchy: Path(home) / uid for hierarchy, home in cgroups._homes.items()}
+    groups = {hierarchy: Path(home) / uid for hierarchy, home in cgroups._roots.items()}
     for hierarchy, group in groups.items():
         assert {name: (group / "main" / name).read_text().strip() for name in want[hierarchy]} == want[hierarchy]
     assert cgroups.processes(f"{uid}/main")
