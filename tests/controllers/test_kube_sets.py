@@ -44,10 +44,12 @@ def workload(kind: str, **spec: Any) -> dict[str, Any]:
 
 
 def slot(
-    ordinal: int, revision: str = "new", *, healthy: bool = True, going: bool = False, phase: str = "Running"
+    ordinal: int, revision: str = "new", *, healthy: bool = True, is_terminating: bool = False, phase: str = "Running"
 ) -> Slot:
     meta = ObjectMeta(name=f"s-{ordinal}", uid=f"u{ordinal}", labels={REVISION_LABEL: revision})
-    return Slot(ordinal, Pod(metadata=meta, status=PodStatus(phase=phase)), going, healthy and not going)
+    return Slot(
+        ordinal, Pod(metadata=meta, status=PodStatus(phase=phase)), is_terminating, healthy and not is_terminating
+    )
 
 
 def spec(
@@ -65,7 +67,9 @@ def spec(
         pytest.param(spec(), [slot(0), slot(2)], [1], [], id="a gap is filled"),
         pytest.param(spec(policy="Parallel"), [slot(1, healthy=False)], [0, 2], [], id="parallel ones do not wait"),
         pytest.param(spec(1), [slot(0), slot(1), slot(2)], [], [2], id="the last goes first"),
-        pytest.param(spec(1), [slot(0), slot(1), slot(2, going=True)], [], [], id="the next waits until it is gone"),
+        pytest.param(
+            spec(1), [slot(0), slot(1), slot(2, is_terminating=True)], [], [], id="the next waits until it is gone"
+        ),
         pytest.param(spec(1, "Parallel"), [slot(0), slot(1), slot(2)], [], [2, 1], id="parallel ones go together"),
         pytest.param(
             spec(2), [slot(0), slot(1, phase="Failed", healthy=False)], [], [1], id="a failed one is replaced"

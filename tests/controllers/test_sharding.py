@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from strato.api import catalog
 from strato.api.volcano.shard import NodeShard
-from strato.controllers.parts import ControllerSettings
+from strato.controllers.context import ControllerSettings
 from strato.controllers.sharding.assign import assign, is_worth_writing
-from strato.controllers.sharding.policies import AllocationRate, NodeFacts, NodeLimit, ShardPolicy, Warmup
+from strato.controllers.sharding.policies import AllocationRate, NodeLimit, NodeMetrics, ShardPolicy, Warmup
 from strato.controllers.sharding.settings import SchedulerShare, parse_flags, parse_sharding
 from strato.errors import InvalidInput
 from tests.controllers.world import World, play
@@ -20,8 +20,8 @@ from tests.controllers.world import World, play
 ENABLED = ("sharding-controller",)
 
 
-def facts(name: str, ratio: float | None = 0.0, **labels: str) -> NodeFacts:
-    return NodeFacts(name, {"node.volcano.sh/warmup": "true"} if "warm" in labels else {}, ratio)
+def facts(name: str, ratio: float | None = 0.0, **labels: str) -> NodeMetrics:
+    return NodeMetrics(name, {"node.volcano.sh/warmup": "true"} if "warm" in labels else {}, ratio)
 
 
 NODES = [

@@ -15,11 +15,11 @@ from strato.api import catalog
 from strato.api.core import Node
 from strato.api.meta import ObjectMeta
 from strato.api.volcano.topology import HyperNode
+from strato.controllers.topology.desired import WantedHyperNode
 from strato.controllers.topology.label_source import TopologyType, discover, parse_types
 from strato.controllers.topology.settings import BadDiscovery, parse_discovery
 from strato.controllers.topology.ufm_source import FabricPort, HttpsFabric, UfmConfig
 from strato.controllers.topology.ufm_source import discover as discover_fabric
-from strato.controllers.topology.wanted import WantedHyperNode
 from tests.controllers.world import World, play
 
 ENABLED = ("hyperNode-controller",)

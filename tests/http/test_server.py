@@ -734,7 +734,7 @@ def test_of_a_large_answer_no_more_is_written_than_the_reader_takes() -> None:
         wire.deliver(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 4)
         for pieces in range(1, 5):
             await settle()
-            assert http_server.CHUNK_BYTES * pieces < len(wire.written) < http_server.PIECE_BYTES * pieces + 1000
+            assert http_server.CHUNK_BYTES * pieces < len(wire.written) < http_server.CHUNK_BYTES * pieces + 1000
             wire.protocol.resume_writing()
         await settle()
         assert wire.written.count(b"HTTP/1.1 200") == 2  # the next one begins when this one has been taken

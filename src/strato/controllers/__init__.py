@@ -7,6 +7,7 @@ needs. Each decides in pure functions and writes at one place. They talk to any 
 `strato.client.cluster.Cluster` and never see the server.
 """
 
+from strato.controllers.context import ControllerSettings
 from strato.controllers.manager import (
     DEFAULT,
     EMBEDDED,
@@ -14,7 +15,6 @@ from strato.controllers.manager import (
     UnknownController,
     choose_controllers,
 )
-from strato.controllers.parts import ControllerSettings
 
 __all__ = [
     "DEFAULT",

@@ -16,19 +16,19 @@ from strato.client.events import EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock
 from strato.controllers.colocation import ColocationController
+from strato.controllers.context import ControllerContext, ControllerSettings, Factory
 from strato.controllers.cron import VolcanoCronController
 from strato.controllers.flow import JobFlowController, JobTemplateController, NetworkProber
 from strato.controllers.gc import JobGarbageCollector
 from strato.controllers.job import JobController, JobControllerOptions
 from strato.controllers.kube.registry import KUBE
-from strato.controllers.noted import NotedInformers
-from strato.controllers.parts import ControllerSettings, Factory, Parts
 from strato.controllers.podgroup import PodGroupController
 from strato.controllers.queue import QueueController
 from strato.controllers.reconcile import Controller
 from strato.controllers.recorder import Recorder
 from strato.controllers.sharding import ShardingController
 from strato.controllers.topology import HttpsFabric, HyperNodeController
+from strato.controllers.trackedinformers import TrackedInformers
 from strato.errors import UsageError
 from strato.metrics import Registry
 
@@ -36,80 +36,80 @@ COMPONENT = "vc-controller-manager"
 """Source of the events the controllers record."""
 
 
-def _job(parts: Parts) -> Controller:
+def _job(context: ControllerContext) -> Controller:
     return JobController(
-        parts.cluster,
-        parts.informers,
-        parts.clock,
-        parts.random,
-        recorder=parts.recorder,
-        metrics=parts.metrics,
-        options=JobControllerOptions(max_requeue=parts.max_requeue),
+        context.cluster,
+        context.informers,
+        context.clock,
+        context.random,
+        recorder=context.recorder,
+        metrics=context.metrics,
+        options=JobControllerOptions(max_requeue=context.max_requeue),
     )
 
 
-def _queue(parts: Parts) -> Controller:
+def _queue(context: ControllerContext) -> Controller:
     return QueueController(
-        parts.cluster,
-        parts.informers,
-        parts.clock,
-        recorder=parts.recorder,
-        metrics=parts.metrics,
-        max_requeue=parts.max_requeue,
+        context.cluster,
+        context.informers,
+        context.clock,
+        recorder=context.recorder,
+        metrics=context.metrics,
+        max_requeue=context.max_requeue,
     )
 
 
-def _podgroup(parts: Parts) -> Controller:
+def _podgroup(context: ControllerContext) -> Controller:
     return PodGroupController(
-        parts.cluster,
-        parts.informers,
-        parts.clock,
-        scheduler_names=tuple(parts.scheduler_names),
-        inherit_owner_annotations=parts.settings.inherit_owner_annotations,
+        context.cluster,
+        context.informers,
+        context.clock,
+        scheduler_names=tuple(context.scheduler_names),
+        inherit_owner_annotations=context.settings.inherit_owner_annotations,
     )
 
 
-def _gc(parts: Parts) -> Controller:
-    return JobGarbageCollector(parts.cluster, parts.informers, parts.clock)
+def _gc(context: ControllerContext) -> Controller:
+    return JobGarbageCollector(context.cluster, context.informers, context.clock)
 
 
-def _cron(parts: Parts) -> Controller:
-    return VolcanoCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+def _cron(context: ControllerContext) -> Controller:
+    return VolcanoCronController(context.cluster, context.informers, context.clock, recorder=context.recorder)
 
 
-def _jobflow(parts: Parts) -> Controller:
+def _jobflow(context: ControllerContext) -> Controller:
     return JobFlowController(
-        parts.cluster,
-        parts.informers,
-        parts.clock,
-        recorder=parts.recorder,
-        metrics=parts.metrics,
+        context.cluster,
+        context.informers,
+        context.clock,
+        recorder=context.recorder,
+        metrics=context.metrics,
         prober=NetworkProber(),
-        max_requeue=parts.max_requeue,
+        max_requeue=context.max_requeue,
     )
 
 
-def _jobtemplate(parts: Parts) -> Controller:
-    return JobTemplateController(parts.cluster, parts.informers, parts.clock)
+def _jobtemplate(context: ControllerContext) -> Controller:
+    return JobTemplateController(context.cluster, context.informers, context.clock)
 
 
-def _hypernode(parts: Parts) -> Controller:
+def _hypernode(context: ControllerContext) -> Controller:
     return HyperNodeController(
-        parts.cluster,
-        parts.informers,
-        parts.clock,
-        parts.random,
-        configmap=parts.settings.topology_configmap,
+        context.cluster,
+        context.informers,
+        context.clock,
+        context.random,
+        configmap=context.settings.topology_configmap,
         fabric=HttpsFabric(),
     )
 
 
-def _colocation(parts: Parts) -> Controller:
-    return ColocationController(parts.cluster, parts.informers, parts.clock)
+def _colocation(context: ControllerContext) -> Controller:
+    return ColocationController(context.cluster, context.informers, context.clock)
 
 
-def _sharding(parts: Parts) -> Controller:
-    return ShardingController(parts.cluster, parts.informers, parts.clock, settings=parts.settings)
+def _sharding(context: ControllerContext) -> Controller:
+    return ShardingController(context.cluster, context.informers, context.clock, settings=context.settings)
 
 
 VOLCANO: Mapping[str, Factory] = {
@@ -146,7 +146,7 @@ class UnknownController(UsageError):
         super().__init__(f"unknown controller {name!r}; known are: {', '.join(_FACTORIES)}")
 
 
-def choose_controllers(words: Iterable[str]) -> tuple[str, ...]:
+def choose_controllers(names: Iterable[str]) -> tuple[str, ...]:
     """Read a list like ``*,-gc-controller``: ``*`` is all of Volcano's, ``+name`` or ``name`` adds, ``-name`` removes.
 
     No word at all is what runs by default. The stock controllers (``kube-…``) run only when they are named.
@@ -157,7 +157,7 @@ def choose_controllers(words: Iterable[str]) -> tuple[str, ...]:
     """
     asked: dict[str, bool] = {}
     everything = False
-    for word in (text.strip() for text in words):
+    for word in (text.strip() for text in names):
         if word in ("", "*"):
             everything = everything or word == "*"
             continue
@@ -206,7 +206,7 @@ class ControllerManager:
         for name in enabled:
             if name not in _FACTORIES:
                 raise UnknownController(name)
-        common = Parts(
+        common = ControllerContext(
             cluster=cluster,
             informers=informers,
             clock=clock,
@@ -219,7 +219,7 @@ class ControllerManager:
         )
         made = []
         for name in enabled:
-            used = NotedInformers(informers)
+            used = TrackedInformers(informers)
             made.append((_FACTORIES[name](replace(common, informers=used)), used))
         self._made = tuple(made)
         self.controllers: tuple[Controller, ...] = tuple(controller for controller, _ in made)
@@ -232,6 +232,6 @@ class ControllerManager:
                 group.create_task(_run(controller, used), name=controller.name)
 
 
-async def _run(controller: Controller, used: NotedInformers) -> None:
+async def _run(controller: Controller, used: TrackedInformers) -> None:
     await used.wait_synced()
     await controller.run()

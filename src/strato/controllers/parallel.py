@@ -1,4 +1,4 @@
-"""Do one thing to many objects at once, within a bound, without a task per object; and long computations aside."""
+"""Run one function over many objects, with bounded concurrency and no task per object; computations in slices."""
 
 from __future__ import annotations
 

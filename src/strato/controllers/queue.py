@@ -20,7 +20,7 @@ from strato.client.informer import Change, Informers
 from strato.client.retry import is_server_trouble
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
-from strato.controllers.orders import Orders
+from strato.controllers.commands import Commands
 from strato.controllers.recorder import Recorder
 from strato.errors import StratoError
 from strato.metrics import Registry, Sample
@@ -94,7 +94,7 @@ class QueueController:
         metrics.collect_gauges(self._samples)
         self._queues.add_handler(self._on_queue)
         informers.informer(PodGroup).add_batch_handler(self._on_groups)
-        self._orders = Orders(
+        self._commands = Commands(
             cluster,
             informers,
             clock,
@@ -107,7 +107,7 @@ class QueueController:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(run_workers(self._work, self._reconcile, 2, name=self.name))
-            group.create_task(self._orders.run(workers=1, name=f"{self.name} commands"))
+            group.create_task(self._commands.run(workers=1, name=f"{self.name} commands"))
 
     # Events
 

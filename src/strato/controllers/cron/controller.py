@@ -18,7 +18,6 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock, format_time, parse_time
 from strato.controllers.cron import plan
-from strato.controllers.cron.flavours import KUBERNETES, VOLCANO, Flavour
 from strato.controllers.cron.plan import CronStatus, Due, OwnedJob
 from strato.controllers.cron.schedule import (
     InvalidSchedule,
@@ -27,10 +26,11 @@ from strato.controllers.cron.schedule import (
     find_zone,
     names_its_zone,
 )
+from strato.controllers.cron.variants import KUBERNETES, VOLCANO, CronVariant
 from strato.controllers.owners import controller_reference
+from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
-from strato.controllers.written import OwnWrites
 from strato.errors import AlreadyExists, ApiError, Conflict, NotFound, StratoError
 
 _BY_CONTROLLER = "controller"
@@ -47,18 +47,18 @@ class CronController(KeyedController):
     """
 
     workers: ClassVar[int] = 3
-    flavour: ClassVar[Flavour]
+    variant: ClassVar[CronVariant]
 
     def __init__(self, cluster: Cluster, informers: Informers, clock: Clock, *, recorder: Recorder) -> None:
         super().__init__(clock)
-        flavour = self.flavour
+        variant = self.variant
         self._cluster = cluster
         self._recorder = recorder
-        self._flavour = flavour
+        self._variant = variant
         self._written: OwnWrites[Any] = OwnWrites()
-        self._owner = (flavour.cron_kind.api_version, flavour.cron_kind.name)
-        self._crons: Any = informers.informer(flavour.cron)
-        self._jobs: Any = informers.informer(flavour.job)
+        self._owner = (variant.cron_kind.api_version, variant.cron_kind.name)
+        self._crons: Any = informers.informer(variant.cron)
+        self._jobs: Any = informers.informer(variant.job)
         self._jobs.add_index(_BY_CONTROLLER, _controller_uid)
         self._crons.add_handler(self._on_cron)
         self._jobs.add_handler(self._on_job, among=lambda changes: changes if len(self._crons) else ())
@@ -92,7 +92,7 @@ class CronController(KeyedController):
         if owner is None or (owner.api_version, owner.kind) != self._owner:
             return
         old, new = change.old, change.new
-        if old is None or new is None or self._flavour.end_of(old) != self._flavour.end_of(new):
+        if old is None or new is None or self._variant.end_of(old) != self._variant.end_of(new):
             self.queue.add(Key(change.key.namespace, owner.name))
 
     # Work
@@ -115,7 +115,7 @@ class CronController(KeyedController):
         return again
 
     async def _pass(self, cron: Any, status: CronStatus) -> float | None:
-        jobs = [OwnedJob(job, self._flavour.end_of(job)) for job in self._jobs.index(_BY_CONTROLLER, cron.metadata.uid)]
+        jobs = [OwnedJob(job, self._variant.end_of(job)) for job in self._jobs.index(_BY_CONTROLLER, cron.metadata.uid)]
         await self._tidy(cron, status, jobs)
         if cron.spec.suspend:
             return None
@@ -127,7 +127,7 @@ class CronController(KeyedController):
             else:
                 zone = find_zone(spec.time_zone)
         except InvalidTimeZone as error:
-            self._warn(cron, self._flavour.reasons.bad_zone, f"invalid timeZone: {error}")
+            self._warn(cron, self._variant.reasons.bad_zone, f"invalid timeZone: {error}")
             return None
         try:
             due = plan.find_due(
@@ -145,13 +145,13 @@ class CronController(KeyedController):
 
     async def _tidy(self, cron: Any, status: CronStatus, jobs: Sequence[OwnedJob]) -> None:
         """Bring the list of active jobs and the history up to date."""
-        kind = self._flavour.job_kind
+        kind = self._variant.job_kind
         for job in jobs:
             if job.end is not None:
                 self._note_end(cron, status, job)
             elif not status.holds(job.uid):
                 self._warn(
-                    cron, self._flavour.reasons.orphaned, f"saw a job that the controller did not create: {job.name}"
+                    cron, self._variant.reasons.orphaned, f"saw a job that the controller did not create: {job.name}"
                 )
                 if await self._still_runs(job):
                     status.active.append(plan.reference(job.object, kind.api_version, kind.name))
@@ -169,7 +169,7 @@ class CronController(KeyedController):
             words = {plan.Outcome.SUCCEEDED: "Complete", plan.Outcome.FAILED: "Failed"}.get(
                 job.end.outcome, "Terminated"
             )
-            self._tell(cron, "SawCompletedJob", f"Saw completed job: {job.name}, condition: {words}")
+            self._report(cron, "SawCompletedJob", f"Saw completed job: {job.name}, condition: {words}")
         if job.end.outcome is plan.Outcome.SUCCEEDED and job.end.at:
             known = status.last_successful_time
             if known is None or parse_time(known) < parse_time(job.end.at):
@@ -178,29 +178,29 @@ class CronController(KeyedController):
     async def _still_runs(self, job: OwnedJob) -> bool:
         meta = job.object.metadata
         try:
-            fresh = await self._cluster.get(self._flavour.job, meta.name, meta.namespace)
+            fresh = await self._cluster.get(self._variant.job, meta.name, meta.namespace)
         except NotFound:
             return False
-        return fresh.metadata.uid == meta.uid and self._flavour.end_of(fresh) is None
+        return fresh.metadata.uid == meta.uid and self._variant.end_of(fresh) is None
 
     async def _drop_stale(self, cron: Any, status: CronStatus, owned: set[str]) -> None:
         for one in list(status.active):
             if one["uid"] in owned:
                 continue
             try:
-                fresh = await self._cluster.get(self._flavour.job, one["name"], cron.metadata.namespace)
+                fresh = await self._cluster.get(self._variant.job, one["name"], cron.metadata.namespace)
             except NotFound:
                 gone = True
             else:
                 gone = fresh.metadata.uid != one["uid"]
             if gone:
-                self._warn(cron, self._flavour.reasons.stale, f"active job went missing: {one['name']}")
+                self._warn(cron, self._variant.reasons.stale, f"active job went missing: {one['name']}")
                 status.drop(one["uid"])
 
     async def _delete(self, cron: Any, status: CronStatus, name: str, uid: str) -> None:
         namespace = cron.metadata.namespace
         try:
-            await self._cluster.delete(self._flavour.job, name, namespace, uid=uid, propagation="Background")
+            await self._cluster.delete(self._variant.job, name, namespace, uid=uid, propagation="Background")
         except NotFound:
             pass
         except Conflict as error:
@@ -210,12 +210,12 @@ class CronController(KeyedController):
             self._warn(cron, "FailedDelete", f"Deleted job: {error}")
             raise
         else:
-            self._tell(cron, "SuccessfulDelete", f"Deleted job {name}")
+            self._report(cron, "SuccessfulDelete", f"Deleted job {name}")
         status.drop(uid)
 
     async def _is_there(self, name: str, namespace: str, uid: str) -> bool:
         try:
-            found = await self._cluster.get(self._flavour.job, name, namespace)
+            found = await self._cluster.get(self._variant.job, name, namespace)
         except NotFound:
             return False
         return bool(found.metadata.uid == uid)
@@ -239,7 +239,7 @@ class CronController(KeyedController):
 
     async def _may_run(self, cron: Any, status: CronStatus) -> bool:
         """Apply the concurrency policy."""
-        policy, reasons = cron.spec.concurrency_policy, self._flavour.reasons
+        policy, reasons = cron.spec.concurrency_policy, self._variant.reasons
         if not status.active:
             return True
         if policy == "Forbid":
@@ -254,7 +254,7 @@ class CronController(KeyedController):
                 self._warn(cron, reasons.replaced, "Replacing the jobs that still run")
             for one in list(status.active):
                 try:
-                    await self._cluster.get(self._flavour.job, one["name"], cron.metadata.namespace)
+                    await self._cluster.get(self._variant.job, one["name"], cron.metadata.namespace)
                 except NotFound:
                     status.drop(one["uid"])
                     continue
@@ -265,12 +265,12 @@ class CronController(KeyedController):
         return True
 
     async def _create(self, cron: Any, status: CronStatus, at: float, zone: tzinfo) -> None:
-        meta, kind = cron.metadata, self._flavour.job_kind
-        whole = await self._cluster.get(self._flavour.cron_kind, meta.name, meta.namespace)
+        meta, kind = cron.metadata, self._variant.job_kind
+        whole = await self._cluster.get(self._variant.cron_kind, meta.name, meta.namespace)
         template = whole["spec"]["jobTemplate"]
         labels = (template.get("metadata") or {}).get("labels")
         annotations = dict((template.get("metadata") or {}).get("annotations") or {})
-        annotations[self._flavour.scheduled_annotation] = _in_zone(at, zone)
+        annotations[self._variant.scheduled_annotation] = _in_zone(at, zone)
         metadata: dict[str, Any] = {
             "name": plan.job_name(meta.name, at),
             "namespace": meta.namespace,
@@ -287,7 +287,7 @@ class CronController(KeyedController):
         }
         job: Object
         try:
-            job = await self._cluster.create(self._flavour.job, body, meta.namespace)
+            job = await self._cluster.create(self._variant.job, body, meta.namespace)
         except AlreadyExists:
             found = await self._adoptable(cron, metadata["name"])
             status.last_schedule_time = format_time(at)
@@ -301,27 +301,27 @@ class CronController(KeyedController):
             self._warn(cron, "FailedCreate", f"Error creating job: {error}")
             raise
         else:
-            self._tell(cron, "SuccessfulCreate", f"Created job {job.metadata.name}")
+            self._report(cron, "SuccessfulCreate", f"Created job {job.metadata.name}")
         status.active.append(plan.reference(job, kind.api_version, kind.name))
         status.last_schedule_time = format_time(at)
 
     async def _adoptable(self, cron: Any, name: str) -> Object | None:
         """Return the job that has the name of ours when it is ours and runs."""
-        job = await self._cluster.get(self._flavour.job, name, cron.metadata.namespace)
+        job = await self._cluster.get(self._variant.job, name, cron.metadata.namespace)
         owner = job.metadata.controller
         if owner is None or owner.uid != cron.metadata.uid:
             self._warn(cron, "ForeignJob", f"job {name} exists and belongs to somebody else")
             return None
-        return None if self._flavour.end_of(job) is not None else job
+        return None if self._variant.end_of(job) is not None else job
 
     async def _write_status(self, cron: Any, status: CronStatus) -> None:
         meta = cron.metadata
         body = {"metadata": {"resourceVersion": meta.resource_version}, "status": status.to_json()}
-        written = await self._cluster.patch(self._flavour.cron, meta.name, meta.namespace, body, subresource="status")
+        written = await self._cluster.patch(self._variant.cron, meta.name, meta.namespace, body, subresource="status")
         if cron.key in self._crons:
             self._written.note(written)
 
-    def _tell(self, cron: Any, reason: str, message: str) -> None:
+    def _report(self, cron: Any, reason: str, message: str) -> None:
         self._recorder.event(cron, "Normal", reason, message)
 
     def _warn(self, cron: Any, reason: str, message: str) -> None:
@@ -332,14 +332,14 @@ class VolcanoCronController(CronController):
     """Cron jobs of batch.volcano.sh."""
 
     name: ClassVar[str] = "cronjob-controller"
-    flavour: ClassVar[Flavour] = VOLCANO
+    variant: ClassVar[CronVariant] = VOLCANO
 
 
 class KubeCronController(CronController):
     """Cron jobs of batch."""
 
     name: ClassVar[str] = "kube-cronjob-controller"
-    flavour: ClassVar[Flavour] = KUBERNETES
+    variant: ClassVar[CronVariant] = KUBERNETES
 
 
 def _controller_uid(item: Object) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""The JobFlow controller: make the jobs whose time has come, and say how the flow stands.
+"""The JobFlow controller: create the jobs whose dependencies are met, and write the flow's status.
 
 Source: volcano-controllers Part F.
 """
@@ -20,9 +20,9 @@ from strato.clock import Clock
 from strato.controllers.flow import build, probes
 from strato.controllers.flow import status as statuses
 from strato.controllers.flow.probes import Prober, Target
+from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
-from strato.controllers.written import OwnWrites
 from strato.errors import AlreadyExists, Conflict, NotFound, StratoError
 from strato.metrics import Registry
 

@@ -28,6 +28,7 @@ from strato.client.informer import Change, Informers
 from strato.client.retry import is_server_trouble
 from strato.client.workqueue import RetryLimiter, WorkQueue, log_failure, run_workers
 from strato.clock import Clock
+from strato.controllers.commands import Commands
 from strato.controllers.job.calls import Plan
 from strato.controllers.job.delays import Delayed
 from strato.controllers.job.executor import Executor
@@ -52,7 +53,6 @@ from strato.controllers.job.terms import (
     Action,
     JobEvent,
 )
-from strato.controllers.orders import Orders
 from strato.controllers.recorder import Recorder
 from strato.errors import StratoError
 from strato.metrics import Registry
@@ -131,7 +131,7 @@ class JobController:
         self._jobs.add_handler(self._on_job)
         self._pods.add_owned_handler(catalog.VCJOB, self._on_pod)
         groups.add_handler(self._on_group)
-        self._orders = Orders(
+        self._commands = Commands(
             cluster,
             informers,
             clock,
@@ -145,7 +145,7 @@ class JobController:
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(run_workers(self._queue, self._work, self._options.workers, name=self.name))
-                group.create_task(self._orders.run(workers=2, name=f"{self.name} commands"))
+                group.create_task(self._commands.run(workers=2, name=f"{self.name} commands"))
         finally:
             for timer in self._timers:
                 timer.cancel()

@@ -61,8 +61,8 @@ def fits(spec: PodSpec, node: Node) -> tuple[bool, bool]:
         return False, False
     if not _affine(spec, node):
         return False, False
-    bears = [*spec.tolerations, *msgspec.convert(_tolerations(spec), list[Toleration])]
-    refused = [taint for taint in node.spec.taints if not any(tolerates(t, taint) for t in bears)]
+    pod_tolerations = [*spec.tolerations, *msgspec.convert(_tolerations(spec), list[Toleration])]
+    refused = [taint for taint in node.spec.taints if not any(tolerates(t, taint) for t in pod_tolerations)]
     return (
         not any(taint.effect in ("NoSchedule", "NoExecute") for taint in refused),
         not any(taint.effect == "NoExecute" for taint in refused),
@@ -206,7 +206,7 @@ class DaemonSetController(KeyedController):
     def _by_node(self, uid: str) -> dict[str, list[Pod]]:
         found: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in self._owned.all_of(uid):
-            if not self._owned.is_going(pod):
+            if not self._owned.is_terminating(pod):
                 found[node_of(pod)].append(pod)
         return found
 

@@ -209,8 +209,8 @@ class DeploymentController(KeyedController):
         present = {item.metadata.name: item.spec.replicas for item in (new, *old)}
         for name, count in changes.items():
             await self._cluster.patch(ReplicaSet, name, deployment.metadata.namespace, {"spec": {"replicas": count}})
-            word = "up" if count > present[name] else "down"
-            message = f"Scaled {word} replica set {name} from {present[name]} to {count}"
+            direction = "up" if count > present[name] else "down"
+            message = f"Scaled {direction} replica set {name} from {present[name]} to {count}"
             self._recorder.event(deployment, "Normal", "ScalingReplicaSet", message)
 
     async def _write_status(self, deployment: Deployment, new: ReplicaSet | None, old: Sequence[ReplicaSet]) -> None:

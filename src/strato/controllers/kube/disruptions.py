@@ -147,12 +147,12 @@ class DisruptionController(KeyedController):
         disrupted: Mapping[str, str],
     ) -> None:
         meta, old = budget.metadata, budget.status
-        word, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
+        value, reason = ("True", "SufficientPods") if allowed else ("False", "InsufficientPods")
         known = next((c for c in old.conditions if c.type == "DisruptionAllowed"), None)
-        changed = known is None or known.status != word
+        changed = known is None or known.status != value
         condition: dict[str, Any] = {
             "type": "DisruptionAllowed",
-            "status": word,
+            "status": value,
             "reason": reason,
             "message": "",
             "observedGeneration": meta.generation,

@@ -1,8 +1,8 @@
 """Endpoints and EndpointSlices: the addresses behind every Service that selects pods.
 
-Which pods a service has is kept up to date from pod events, not searched: services are found by one pair of their
-selector (the rarest), so a pod's event costs the services it is in. Writes of one service are batched, because the
-pods of a job become ready together.
+The pods of a service are kept up to date from pod events. An index finds services by one pair of their selector (the
+rarest), so a pod's event costs only the services it is in. Writes of one service are batched, because the pods of a job
+become ready together.
 """
 
 from __future__ import annotations

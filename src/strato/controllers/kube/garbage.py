@@ -1,4 +1,4 @@
-"""The garbage collector: what is owned goes when its owners are gone.
+"""The garbage collector: deletes objects whose owners are gone.
 
 An index from owner uid to dependents is kept from watch events, so that a deletion costs its dependents and nothing
 else. Three ways of deleting an owner: in the background (dependents go once it is gone), in the foreground (it waits

@@ -61,16 +61,16 @@ class Steps:
     delete: list[Pod] = field(default_factory=list)
 
 
-def tally(job: Job, pods: Iterable[Pod], going: Iterable[str], lost: Lost) -> Tally:
+def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: Lost) -> Tally:
     """Count a job's pods.
 
     Args:
         job: The job; its status remembers what was counted before.
         pods: Its pods.
-        going: Uids of pods on their way out.
+        terminating_uids: Uids of pods on their way out.
         lost: Pods that ended and are gone.
     """
-    leaving = frozenset(going)
+    is_leaving = frozenset(terminating_uids)
     active: list[Pod] = []
     terminating = ready = restarts = 0
     succeeded, failed = lost.succeeded, lost.failed
@@ -83,7 +83,7 @@ def tally(job: Job, pods: Iterable[Pod], going: Iterable[str], lost: Lost) -> Ta
                 done.add(index)
         elif pod.status.phase == "Failed":
             failed += 1
-        elif pod.metadata.uid in leaving:
+        elif pod.metadata.uid in is_leaving:
             terminating += 1
         else:
             active.append(pod)

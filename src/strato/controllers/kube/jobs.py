@@ -1,7 +1,7 @@
 """batch/v1 Jobs on the embedded cluster: completions, indexes, backoff, deadlines, suspension, and their removal.
 
-Pods are counted where they lie; those that ended and were removed are remembered while we run, and the status never
-counts back. Not supported: pod failure and success policies, limits per index.
+Pods in the cache are counted; finished pods that were removed are remembered while this process runs, and counts in the
+status never decrease. Not supported: pod failure and success policies, limits per index.
 
 Source: batch/v1 Job.
 """
@@ -26,9 +26,9 @@ from strato.clock import Clock, format_time, parse_time
 from strato.controllers.kube import jobplan
 from strato.controllers.kube.jobplan import Lost, Tally, Verdict
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
+from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.recorder import Recorder
-from strato.controllers.written import OwnWrites
 from strato.errors import NotFound
 
 _LETTERS: Final = string.ascii_lowercase + string.digits
@@ -102,8 +102,8 @@ class KubeJobController(KeyedController):
 
     def _tally(self, job: Job) -> Tally:
         pods = self._owned.all_of(job.metadata.uid)
-        going = [pod.metadata.uid for pod in pods if self._owned.is_going(pod)]
-        return jobplan.tally(job, pods, going, self._lost[job.metadata.uid])
+        terminating_uids = [pod.metadata.uid for pod in pods if self._owned.is_terminating(pod)]
+        return jobplan.tally(job, pods, terminating_uids, self._lost[job.metadata.uid])
 
     def _started(self, job: Job, now: float) -> float | None:
         if job.spec.suspend:
@@ -127,15 +127,15 @@ class KubeJobController(KeyedController):
         return None
 
     def _backoff(self, job: Job, now: float) -> float:
-        seen = self._failures[job.metadata.uid]
+        observed = self._failures[job.metadata.uid]
         since_success = 0
         for pod in self._owned.all_of(job.metadata.uid):
             if pod.status.phase == "Failed":
-                seen.setdefault(pod.metadata.uid, now)
+                observed.setdefault(pod.metadata.uid, now)
                 since_success += 1
         if not since_success:
             return 0.0
-        return max(seen.values()) + jobplan.backoff_seconds(since_success) - now
+        return max(observed.values()) + jobplan.backoff_seconds(since_success) - now
 
     def _body(self, job: Job, template: Mapping[str, Any], index: int | None) -> dict[str, Any]:
         meta = job.metadata

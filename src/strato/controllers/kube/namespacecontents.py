@@ -48,12 +48,12 @@ def conditions(contents: Contents, known: Mapping[str, tuple[str, str]], now: st
     return [
         {
             "type": kind,
-            "status": "True" if trouble else "False",
-            "reason": reason if trouble else fine_reason,
-            "message": f"{text}{trouble}" if trouble else fine,
-            "lastTransitionTime": _since(known.get(kind), "True" if trouble else "False", now),
+            "status": "True" if problem else "False",
+            "reason": reason if problem else fine_reason,
+            "message": f"{text}{problem}" if problem else fine,
+            "lastTransitionTime": _since(known.get(kind), "True" if problem else "False", now),
         }
-        for kind, trouble, reason, text, fine_reason, fine in (
+        for kind, problem, reason, text, fine_reason, fine in (
             (
                 "NamespaceDeletionDiscoveryFailure",
                 failed_discovery,

@@ -1,8 +1,8 @@
 """Node lifecycle: a node that stops renewing its lease becomes Unknown, is tainted, and loses its pods.
 
-Liveness is judged by our own clock at which a lease was seen to change, so that clocks of nodes do not matter. Each
-node is looked at when its lease would run out, not on a scan. Pods on a node with a NoExecute taint go when their
-tolerations say so; pods of a node that no longer exists go after a quarantine.
+A lease counts from when we observed its last change, so that clocks of nodes do not matter. Each node is checked when
+its lease would run out; there is no periodic scan. Pods on a node with a NoExecute taint are evicted as their
+tolerations say; pods of a node that no longer exists are deleted after a quarantine.
 
 Source: Kubernetes' node lifecycle, taint eviction and pod garbage collection controllers.
 """
@@ -47,7 +47,7 @@ class NodeLifecycleController:
         self._cluster = cluster
         self._clock = clock
         self._queue: WorkQueue[str] = WorkQueue(clock)
-        self._heard: dict[str, float] = {}
+        self._renewed_at: dict[str, float] = {}
         """Monotonic instant at which each node last showed life."""
         self._planned: dict[str, float] = {}
         """Monotonic instant at which each node is looked at next, while it counts as alive."""
@@ -71,13 +71,13 @@ class NodeLifecycleController:
     def _on_node(self, change: Change[Node]) -> None:
         name, new = change.key.name, change.new
         if new is None:
-            self._heard.pop(name, None)
+            self._renewed_at.pop(name, None)
             self._planned.pop(name, None)
             self._queue.add_after(name, QUARANTINE_SECONDS)
             return
         old = change.old
         if old is None or _heartbeat(old) != _heartbeat(new):
-            self._heard[name] = self._clock.monotonic()
+            self._renewed_at[name] = self._clock.monotonic()
         if old is None or wanted_taints(new) != present_taints(new) or old.spec.taints != new.spec.taints:
             self._queue.add(name)
 
@@ -87,7 +87,7 @@ class NodeLifecycleController:
             return
         if change.old is None or change.old.spec.renew_time != lease.spec.renew_time:
             name = lease.metadata.name
-            self._heard[name] = self._clock.monotonic()
+            self._renewed_at[name] = self._clock.monotonic()
 
     def _on_pod(self, change: Change[Pod]) -> None:
         old, new = change.old, change.new
@@ -121,9 +121,9 @@ class NodeLifecycleController:
         lease = self._leases.get(Key(LEASE_NAMESPACE, name))
         grace = float(lease.spec.lease_duration_seconds) if lease is not None else GRACE_SECONDS
         if now - self._planned.pop(name, now) > LATE_SECONDS:
-            self._heard[name] = now
-        silent_after = self._heard.setdefault(name, now) + (grace or GRACE_SECONDS)
-        if now >= silent_after:
+            self._renewed_at[name] = now
+        unknown_after = self._renewed_at.setdefault(name, now) + (grace or GRACE_SECONDS)
+        if now >= unknown_after:
             await self._mark_unknown(node)
             return await self._evict(node, again=grace)
         if wanted_taints(node) != present_taints(node):
@@ -133,7 +133,7 @@ class NodeLifecycleController:
                 return None
             except Conflict:
                 return 0.05
-        again = await self._evict(node, again=silent_after - now)
+        again = await self._evict(node, again=unknown_after - now)
         if again is not None:
             self._planned[name] = now + again
         return again

@@ -1,7 +1,6 @@
-"""The pods of workloads: as the watch shows them, together with what we did that it has not shown yet.
+"""The pods of workloads: those in the cache, corrected by our own creates and deletes that the watch has not shown yet.
 
-Who counts pods to decide how many to make must count those just made, and must not count those just deleted, or it
-does everything twice.
+A controller that decides by a count of pods would otherwise create or delete twice.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class OwnedPods:
             del made[key]  # the watch is past it: shown, or gone again
         return [*shown, *made.values()]
 
-    def is_going(self, pod: Pod) -> bool:
+    def is_terminating(self, pod: Pod) -> bool:
         """Return whether a pod is being deleted, by us or by others."""
         owner = pod.metadata.controller
         return pod.metadata.deletion_timestamp is not None or (
@@ -116,7 +115,7 @@ class OwnedPods:
 
     def live(self, owner: str) -> list[Pod]:
         """Return the pods that run or will: neither finished nor on their way out."""
-        return [pod for pod in self.all_of(owner) if not pod.is_finished and not self.is_going(pod)]
+        return [pod for pod in self.all_of(owner) if not pod.is_finished and not self.is_terminating(pod)]
 
     async def create(self, owner: ObjectMeta, bodies: Sequence[Mapping[str, Any]]) -> None:
         """Create pods of an owner concurrently; one of the owner's own that exists is fine.
@@ -158,7 +157,7 @@ class OwnedPods:
                 self._forget_deleted(owner, pod.metadata.uid)
                 raise
 
-        failures = await for_each([pod for pod in pods if not self.is_going(pod)], delete, _CONCURRENT)
+        failures = await for_each([pod for pod in pods if not self.is_terminating(pod)], delete, _CONCURRENT)
         if failures:
             raise failures[0]
 

@@ -1,7 +1,7 @@
 """ResourceQuotas: what a namespace uses of what it may.
 
 Pods are counted from the watch, soon after they change; other objects are counted by listing them, every half
-minute. The server charges what it lets in at once (`strato.server.rest.quotas`); here is found out what is gone.
+minute. The server charges new objects at once (`strato.server.rest.quotas`); this controller notices what is gone.
 
 Source: v1 ResourceQuota.
 """

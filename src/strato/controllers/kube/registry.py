@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock
+from strato.controllers.context import ControllerContext, Factory
 from strato.controllers.cron import KubeCronController
 from strato.controllers.kube.daemonsets import DaemonSetController
 from strato.controllers.kube.deployments import DeploymentController
@@ -23,25 +24,26 @@ from strato.controllers.kube.nodes import NodeLifecycleController
 from strato.controllers.kube.quotas import QuotaController
 from strato.controllers.kube.replicasets import ReplicaSetController
 from strato.controllers.kube.statefulsets import StatefulSetController
-from strato.controllers.parts import Factory, Parts
 from strato.controllers.reconcile import Controller
 
 
 def _simple(controller: Callable[[Cluster, Informers, Clock], Controller]) -> Factory:
     """Return the factory of a controller that needs nothing but the cluster and time."""
-    return lambda parts: controller(parts.cluster, parts.informers, parts.clock)
+    return lambda context: controller(context.cluster, context.informers, context.clock)
 
 
-def _cron(parts: Parts) -> Controller:
-    return KubeCronController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+def _cron(context: ControllerContext) -> Controller:
+    return KubeCronController(context.cluster, context.informers, context.clock, recorder=context.recorder)
 
 
-def _deployment(parts: Parts) -> Controller:
-    return DeploymentController(parts.cluster, parts.informers, parts.clock, recorder=parts.recorder)
+def _deployment(context: ControllerContext) -> Controller:
+    return DeploymentController(context.cluster, context.informers, context.clock, recorder=context.recorder)
 
 
-def _job(parts: Parts) -> Controller:
-    return KubeJobController(parts.cluster, parts.informers, parts.clock, random=parts.random, recorder=parts.recorder)
+def _job(context: ControllerContext) -> Controller:
+    return KubeJobController(
+        context.cluster, context.informers, context.clock, random=context.random, recorder=context.recorder
+    )
 
 
 KUBE: Mapping[str, Factory] = {

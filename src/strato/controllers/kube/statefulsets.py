@@ -36,7 +36,7 @@ class Slot:
 
     ordinal: int
     pod: Pod
-    going: bool
+    is_terminating: bool
     healthy: bool
     """Ready for long enough, and staying."""
 
@@ -60,7 +60,7 @@ def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> 
         slot = by_ordinal.get(ordinal)
         if slot is None:
             planned.create.append(ordinal)
-        elif slot.pod.is_finished and not slot.going:
+        elif slot.pod.is_finished and not slot.is_terminating:
             planned.delete.append(slot.pod)  # its successor takes the name
         elif slot.healthy or parallel:
             continue
@@ -68,9 +68,9 @@ def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> 
             return planned
     surplus = sorted((slot for slot in slots if slot.ordinal not in wanted), key=lambda slot: -slot.ordinal)
     if parallel:
-        planned.delete += [slot.pod for slot in surplus if not slot.going]
+        planned.delete += [slot.pod for slot in surplus if not slot.is_terminating]
     elif surplus:
-        if not surplus[0].going:
+        if not surplus[0].is_terminating:
             planned.delete.append(surplus[0].pod)
         return planned
     if not planned.create and not planned.delete:
@@ -88,7 +88,7 @@ def _outdated(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str
         if slot.ordinal < partition:
             break
         if slot.pod.metadata.label(REVISION_LABEL) != update_revision:
-            return [] if slot.going else [slot.pod]
+            return [] if slot.is_terminating else [slot.pod]
         if not slot.healthy:
             break
     return []
@@ -143,10 +143,10 @@ class StatefulSetController(KeyedController):
             tail = pod.metadata.name.rpartition("-")[2]
             if not tail.isdecimal():
                 continue
-            going = self._owned.is_going(pod)
+            is_terminating = self._owned.is_terminating(pod)
             available, left = available_count([pod], wanted.spec.min_ready_seconds, self.clock.now())
-            healthy = pod.status.phase == "Running" and bool(available) and not going
-            slots.append(Slot(int(tail), pod, going, healthy))
+            healthy = pod.status.phase == "Running" and bool(available) and not is_terminating
+            slots.append(Slot(int(tail), pod, is_terminating, healthy))
             if left is not None:
                 soonest = left if soonest is None else min(soonest, left)
         return sorted(slots, key=lambda slot: slot.ordinal), soonest
@@ -212,7 +212,7 @@ class StatefulSetController(KeyedController):
 
     async def _write_status(self, wanted: StatefulSet, slots: Sequence[Slot], current: str, update: str) -> None:
         meta, spec = wanted.metadata, wanted.spec
-        staying = [slot for slot in slots if not slot.going]
+        staying = [slot for slot in slots if not slot.is_terminating]
         updated = sum(slot.pod.metadata.label(REVISION_LABEL) == update for slot in staying)
         rolled_out = updated == spec.replicas == len(staying) and all(slot.healthy for slot in staying)
         if rolled_out:
@@ -220,7 +220,7 @@ class StatefulSetController(KeyedController):
         status: dict[str, Any] = {
             "observedGeneration": meta.generation,
             "replicas": len(slots),
-            "readyReplicas": sum(slot.pod.is_ready and not slot.going for slot in slots),
+            "readyReplicas": sum(slot.pod.is_ready and not slot.is_terminating for slot in slots),
             "availableReplicas": sum(slot.healthy for slot in slots),
             "currentReplicas": sum(slot.pod.metadata.label(REVISION_LABEL) == current for slot in staying),
             "updatedReplicas": updated,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.controllers.sharding.policies import NodeFacts
+from strato.controllers.sharding.policies import NodeMetrics
 from strato.controllers.sharding.settings import SchedulerShare
 
 
-def assign(shares: Sequence[SchedulerShare], nodes: Sequence[NodeFacts]) -> dict[str, list[str]]:
+def assign(shares: Sequence[SchedulerShare], nodes: Sequence[NodeMetrics]) -> dict[str, list[str]]:
     """Give every node to at most one scheduler, in the order of the configuration; returns sorted names.
 
     Limits count over all nodes; Volcano counts anew for every fifty.
@@ -19,7 +19,7 @@ def assign(shares: Sequence[SchedulerShare], nodes: Sequence[NodeFacts]) -> dict
     free = list(nodes)
     given: dict[str, list[str]] = {}
     for share in shares:
-        chosen: Sequence[NodeFacts] = [node for node in free if all(policy.passes(node) for policy in share.policies)]
+        chosen: Sequence[NodeMetrics] = [node for node in free if all(policy.passes(node) for policy in share.policies)]
         scorers = [policy for policy in share.policies if policy.scores]
         if scorers:
             chosen = sorted(chosen, key=lambda node: -sum(p.weight * p.score(node) for p in scorers))

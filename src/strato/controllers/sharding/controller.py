@@ -17,10 +17,10 @@ from strato.api.volcano.shard import NodeShard
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock
-from strato.controllers.parts import ControllerSettings
+from strato.controllers.context import ControllerSettings
 from strato.controllers.reconcile import KeyedController
 from strato.controllers.sharding.assign import assign, is_worth_writing
-from strato.controllers.sharding.policies import NodeFacts
+from strato.controllers.sharding.policies import NodeMetrics
 from strato.controllers.sharding.settings import (
     CONFIG_KEY,
     ShardingSettings,
@@ -124,12 +124,12 @@ class ShardingController(KeyedController):
     async def reconcile(self, key: Key) -> float | None:
         """Divide all nodes and write what differs enough; returns the time until the next pass."""
         settings = self._settings()
-        facts = []
+        metrics = []
         for node in self._nodes.list():
             name = node.metadata.name
             ratios = self._divided[name] = self._usage.ratios(name)
-            facts.append(NodeFacts(name, node.metadata.labels or {}, ratios[0] if ratios is not None else None))
-        given = assign(settings.shares, facts)
+            metrics.append(NodeMetrics(name, node.metadata.labels or {}, ratios[0] if ratios is not None else None))
+        given = assign(settings.shares, metrics)
         for name, nodes in given.items():
             await self._write(name, nodes)
         for shard in self._shards.list():

@@ -13,7 +13,7 @@ import msgspec
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeMetrics:
     """What policies know of a node."""
 
     name: str
@@ -41,15 +41,15 @@ class ShardPolicy:
         except msgspec.ValidationError as error:
             raise ValueError(str(error)) from error
 
-    def passes(self, node: NodeFacts) -> bool:
+    def passes(self, node: NodeMetrics) -> bool:
         """Return whether the scheduler may have the node."""
         return True
 
-    def score(self, node: NodeFacts) -> float:
+    def score(self, node: NodeMetrics) -> float:
         """Return how much it wants the node."""
         return 0.0
 
-    def select(self, nodes: Sequence[NodeFacts]) -> Sequence[NodeFacts]:
+    def select(self, nodes: Sequence[NodeMetrics]) -> Sequence[NodeMetrics]:
         """Return those of the nodes, best first, that it gets."""
         return nodes
 
@@ -68,11 +68,11 @@ class AllocationRate(ShardPolicy):
         if not 0 <= self.minCPUUtil <= self.maxCPUUtil <= 1:
             raise ValueError(f"minCPUUtil {self.minCPUUtil} to maxCPUUtil {self.maxCPUUtil} is no range within 0 and 1")
 
-    def passes(self, node: NodeFacts) -> bool:
+    def passes(self, node: NodeMetrics) -> bool:
         """Return whether the ratio, rounded to two decimals, lies in the range."""
         return node.cpu_ratio is not None and self.minCPUUtil <= round(node.cpu_ratio, 2) <= self.maxCPUUtil
 
-    def score(self, node: NodeFacts) -> float:
+    def score(self, node: NodeMetrics) -> float:
         """Return the place in the range, 0 to 1."""
         width = self.maxCPUUtil - self.minCPUUtil
         if width <= 0:
@@ -90,7 +90,7 @@ class Warmup(ShardPolicy):
     warmupLabelValue: str = "true"
     weight: float = 1.0
 
-    def score(self, node: NodeFacts) -> float:
+    def score(self, node: NodeMetrics) -> float:
         """Return 1 for a warm node."""
         return float(node.labels.get(self.warmupLabel) == self.warmupLabelValue)
 
@@ -113,7 +113,7 @@ class NodeLimit(ShardPolicy):
             raise ValueError("minNodes and maxNodes are whole numbers") from None
         return cls(min_nodes=low, max_nodes=high, weight=weight)
 
-    def select(self, nodes: Sequence[NodeFacts]) -> Sequence[NodeFacts]:
+    def select(self, nodes: Sequence[NodeMetrics]) -> Sequence[NodeMetrics]:
         """Return the best ones."""
         return nodes[: self.max_nodes] if self.max_nodes > 0 else nodes
 

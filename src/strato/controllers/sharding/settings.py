@@ -172,9 +172,9 @@ def _policy(
         return None
     if weight < 0:
         problems.append(Problem(f"{where}.weight", f"{weight} is negative"))
-    misplaced = sorted(NODE_LIMIT_ARGUMENTS & set(arguments)) if kind is not NodeLimit else []
-    if misplaced:
-        problems.append(Problem(f"{where}.arguments", f"{', '.join(misplaced)}: only the policy node-limit takes them"))
+    unknown = sorted(NODE_LIMIT_ARGUMENTS & set(arguments)) if kind is not NodeLimit else []
+    if unknown:
+        problems.append(Problem(f"{where}.arguments", f"{', '.join(unknown)}: only the policy node-limit takes them"))
         return None
     try:
         return kind.from_arguments(arguments, float(weight or 1))

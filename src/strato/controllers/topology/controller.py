@@ -23,10 +23,10 @@ from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.job.pods import revision_of
 from strato.controllers.topology import label_source, ufm_source
+from strato.controllers.topology.desired import SOURCE_LABEL, WantedHyperNode, plan_changes
 from strato.controllers.topology.members import is_dynamic, node_count
 from strato.controllers.topology.settings import CONFIG_KEY, BadDiscovery, Discovery, parse_discovery
 from strato.controllers.topology.ufm_source import Fabric
-from strato.controllers.topology.wanted import SOURCE_LABEL, WantedHyperNode, plan_changes
 from strato.errors import AlreadyExists, NotFound
 
 SETTLE_SECONDS: Final = 0.1
@@ -156,12 +156,12 @@ class HyperNodeController:
         return settings.interval_seconds
 
     def _present(self, source: str) -> list[HyperNode]:
-        seen = revision_of(self._hyper_nodes.resource_version)
+        observed = revision_of(self._hyper_nodes.resource_version)
         self._created = {
-            name: made for name, made in self._created.items() if revision_of(made.metadata.resource_version) > seen
+            name: made for name, made in self._created.items() if revision_of(made.metadata.resource_version) > observed
         }
-        unseen = [made for made in self._created.values() if made.metadata.label(SOURCE_LABEL) == source]
-        return [*self._hyper_nodes.index(SOURCE_LABEL, source), *unseen]
+        unobserved = [made for made in self._created.values() if made.metadata.label(SOURCE_LABEL) == source]
+        return [*self._hyper_nodes.index(SOURCE_LABEL, source), *unobserved]
 
     async def _ask_fabric(self, settings: Discovery) -> list[WantedHyperNode]:
         config, reference = ufm_source.parse_config(settings.config), settings.credentials

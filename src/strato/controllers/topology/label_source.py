@@ -17,8 +17,8 @@ import msgspec
 
 from strato.api.core import Node
 from strato.api.volcano.topology import HyperNode
+from strato.controllers.topology.desired import SOURCE_LABEL, WantedHyperNode
 from strato.controllers.topology.settings import BadDiscovery, NodeLabel
-from strato.controllers.topology.wanted import SOURCE_LABEL, WantedHyperNode
 
 SOURCE: Final = "label"
 TYPE_NAME_MAX: Final = 20

@@ -13,8 +13,8 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from strato.api.core import Secret
+from strato.controllers.topology.desired import SOURCE_LABEL, WantedHyperNode
 from strato.controllers.topology.settings import BadDiscovery
-from strato.controllers.topology.wanted import SOURCE_LABEL, WantedHyperNode
 from strato.http.fetch import fetch
 from strato.http.tls import client_context
 

@@ -32,7 +32,7 @@ class Reasons:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flavour:
+class CronVariant:
     """One kind of cron job."""
 
     cron: type[Object]
@@ -60,7 +60,7 @@ def _kube_end(job: kube.Job) -> End | None:
     return None
 
 
-VOLCANO = Flavour(
+VOLCANO = CronVariant(
     cron=volcano.CronJob,
     cron_kind=catalog.VCCRONJOB,
     job=volcano.Job,
@@ -77,7 +77,7 @@ VOLCANO = Flavour(
 )
 """batch.volcano.sh CronJobs, which make Volcano Jobs."""
 
-KUBERNETES = Flavour(
+KUBERNETES = CronVariant(
     cron=kube.CronJob,
     cron_kind=catalog.CRONJOB,
     job=kube.Job,

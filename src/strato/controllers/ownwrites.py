@@ -11,7 +11,7 @@ V = TypeVar("V", bound=Object)
 
 
 class OwnWrites(Generic[V]):
-    """The answers to our writes. Who decides on an old state would do again what was done."""
+    """The results of our writes, so that a decision on a stale cache does not repeat them."""
 
     def __init__(self) -> None:
         self._written: dict[Key, V] = {}

@@ -1,4 +1,4 @@
-"""What controllers are made of, and the settings that only some of them read."""
+"""`ControllerContext`: what controllers are built from, and the settings that only some of them read."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class ControllerSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
-    """What a controller is made of."""
+class ControllerContext:
+    """What a controller is built from."""
 
     cluster: Cluster
     informers: Informers
@@ -54,5 +54,5 @@ class Parts:
     settings: ControllerSettings = field(default_factory=ControllerSettings)
 
 
-Factory = Callable[[Parts], Controller]
+Factory = Callable[[ControllerContext], Controller]
 """Makes one controller."""

@@ -18,7 +18,7 @@ from strato.clock import Clock
 from strato.errors import NotFound
 
 
-class Orders:
+class Commands:
     """The commands to objects of one kind.
 
     Args:

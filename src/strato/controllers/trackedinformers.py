@@ -1,4 +1,4 @@
-"""Shared informers that note which of them one controller uses, so that it waits for those and no others."""
+"""Shared informers, tracked per controller: each waits only for the caches it reads."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from strato.client.informer import Informer, Informers
 V = TypeVar("V", bound=Object)
 
 
-class NotedInformers(Informers):
-    """Informers of somebody else, seen by one controller.
+class TrackedInformers(Informers):
+    """A controller's view of shared informers; it notes which ones the controller asked for.
 
     A cluster may lack a kind (JobFlow comes in a chart of its own): then only the controllers that read it wait.
 
