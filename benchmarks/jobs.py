@@ -27,8 +27,8 @@ from strato.clock import SystemClock
 from strato.controllers import EMBEDDED
 from strato.controllers.job.terms import FINISHED_PHASES
 from strato.server.path import parse_path
+from strato.sim.cluster import ClusterOptions, World
 from strato.sim.nodes import parse_nodes
-from strato.sim.world import World, WorldOptions
 from strato.testing import vcjob
 
 CREATORS = 64
@@ -61,7 +61,7 @@ class Counted:
 async def live(name: str, jobs: int, tasks: int, nodes: str) -> dict[str, object]:
     """Run ``jobs`` jobs of ``tasks`` pods to their end."""
     world = World(
-        SystemClock(), Random(1), WorldOptions(nodes=parse_nodes(nodes), controllers=EMBEDDED, max_lease_rate=0.0)
+        SystemClock(), Random(1), ClusterOptions(nodes=parse_nodes(nodes), controllers=EMBEDDED, max_lease_rate=0.0)
     )
     ended: set[str] = set()
     all_ended = asyncio.Event()

@@ -7,7 +7,7 @@ import pytest
 
 from strato.admission import Denied
 from strato.api import catalog
-from tests.admission.world import FakeWorld, admit
+from tests.admission.reader import FakeWorld, admit
 
 Json = dict[str, Any]
 
@@ -21,13 +21,13 @@ def job(*tasks: Json, **spec: Any) -> Json:
     return {"metadata": {"name": "x"}, "spec": {"tasks": list(tasks), **spec}}
 
 
-def world() -> FakeWorld:
+def reader() -> FakeWorld:
     w = FakeWorld().queue("default").queue("shut", "Closed").queue("new", "").queue("root")
     return w.queue("parent").queue("child", parent="parent")
 
 
 def test_a_bare_job_gets_every_default() -> None:
-    spec = admit(catalog.VCJOB, job(task(replicas=2), task("b", 3, minAvailable=1)), world())["spec"]
+    spec = admit(catalog.VCJOB, job(task(replicas=2), task("b", 3, minAvailable=1)), reader())["spec"]
     assert (spec["queue"], spec["schedulerName"], spec["maxRetry"], spec["minAvailable"]) == (
         "default",
         "volcano",
@@ -39,18 +39,18 @@ def test_a_bare_job_gets_every_default() -> None:
 
 def test_partitions_count_for_the_default_of_min_available() -> None:
     policy = {"totalPartitions": 4, "partitionSize": 2, "minPartitions": 3}
-    spec = admit(catalog.VCJOB, job(task("a", 8, partitionPolicy=policy)), world())["spec"]
+    spec = admit(catalog.VCJOB, job(task("a", 8, partitionPolicy=policy)), reader())["spec"]
     assert (spec["minAvailable"], spec["tasks"][0]["minAvailable"]) == (6, 6)
 
 
 def test_distributed_plugins_pull_in_svc_and_mpi_ssh() -> None:
-    plugins = admit(catalog.VCJOB, job(task("master"), plugins={"mpi": []}), world())["spec"]["plugins"]
+    plugins = admit(catalog.VCJOB, job(task("master"), plugins={"mpi": []}), reader())["spec"]["plugins"]
     assert plugins == {"mpi": [], "svc": [], "ssh": []}
 
 
 def test_host_network_gets_cluster_dns() -> None:
     template = {"spec": {"hostNetwork": True, "containers": [{"name": "c", "image": "i"}]}}
-    spec = admit(catalog.VCJOB, job(task("a", template=template)), world())["spec"]
+    spec = admit(catalog.VCJOB, job(task("a", template=template)), reader())["spec"]
     assert spec["tasks"][0]["template"]["spec"]["dnsPolicy"] == "ClusterFirstWithHostNet"
 
 
@@ -66,12 +66,12 @@ def test_paths_that_lead_out_of_a_volume_are_refused_in_templates_too(volume: Js
     containers = [{"name": "c", "image": "i", "volumeMounts": [{"name": "v", "mountPath": "/v", **mount}]}]
     template = {"spec": {"containers": containers, "volumes": [{"name": "v", **volume}]}}
     with pytest.raises(Denied, match=want):
-        admit(catalog.VCJOB, job(task("a", template=template)), world())
+        admit(catalog.VCJOB, job(task("a", template=template)), reader())
 
 
 def test_templates_are_judged_defaulted_but_stored_untouched() -> None:
     template = {"spec": {"containers": [{"name": "c", "image": "i"}]}}
-    admitted = admit(catalog.VCJOB, job(task("a", template=copy.deepcopy(template))), world())
+    admitted = admit(catalog.VCJOB, job(task("a", template=copy.deepcopy(template))), reader())
     assert admitted["spec"]["tasks"][0]["template"] == template
 
 
@@ -139,7 +139,7 @@ BAD: list[tuple[str, Json, list[str]]] = [
 @pytest.mark.parametrize(("body", "want"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
 def test_bad_jobs_are_refused(body: Json, want: list[str]) -> None:
     with pytest.raises(Denied) as caught:
-        admit(catalog.VCJOB, body, world())
+        admit(catalog.VCJOB, body, reader())
     assert caught.value.message.startswith('admission webhook "validatejob.volcano.sh" denied the request: ')
     for text in want:
         assert text in caught.value.message
@@ -147,23 +147,23 @@ def test_bad_jobs_are_refused(body: Json, want: list[str]) -> None:
 
 def test_a_queue_without_a_state_yet_takes_jobs() -> None:
     """A queue and its first job may come in one manifest."""
-    assert admit(catalog.VCJOB, job(task("a"), queue="new"), world())["spec"]["queue"] == "new"
+    assert admit(catalog.VCJOB, job(task("a"), queue="new"), reader())["spec"]["queue"] == "new"
 
 
 def test_all_problems_come_at_once() -> None:
     with pytest.raises(Denied) as caught:
         admit(
-            catalog.VCJOB, job(task("a", 1, minAvailable=2), queue="nope", plugins={"zz": []}, minAvailable=7), world()
+            catalog.VCJOB, job(task("a", 1, minAvailable=2), queue="nope", plugins={"zz": []}, minAvailable=7), reader()
         )
     for text in ("greater than 'replicas'", "nope", "zz", "total replicas"):
         assert text in caught.value.message
 
 
 def test_exit_code_policies_take_any_action() -> None:
-    admit(catalog.VCJOB, job(task("a", policies=[{"exitCode": 3, "action": "whatever"}])), world())
+    admit(catalog.VCJOB, job(task("a", policies=[{"exitCode": 3, "action": "whatever"}])), reader())
 
 
-OLD = admit(catalog.VCJOB, job(task("a", 2), volumes=[{"mountPath": "/v", "volumeClaim": {}}]), world())
+OLD = admit(catalog.VCJOB, job(task("a", 2), volumes=[{"mountPath": "/v", "volumeClaim": {}}]), reader())
 
 
 def test_scaling_and_what_the_controller_fills_in_may_change() -> None:
@@ -172,7 +172,7 @@ def test_scaling_and_what_the_controller_fills_in_may_change() -> None:
     new["spec"]["minAvailable"] = 1
     new["spec"]["priorityClassName"] = "high"
     new["spec"]["volumes"][0]["volumeClaimName"] = "made-by-controller"
-    admit(catalog.VCJOB, new, world(), old=OLD, operation="UPDATE")
+    admit(catalog.VCJOB, new, reader(), old=OLD, operation="UPDATE")
 
 
 UPDATES: list[tuple[str, Json, str]] = [
@@ -189,11 +189,11 @@ def test_updates_are_refused(change: Json, want: str) -> None:
     new = copy.deepcopy(OLD)
     new["spec"].update(change)
     with pytest.raises(Denied, match=want):
-        admit(catalog.VCJOB, new, world(), old=OLD, operation="UPDATE")
+        admit(catalog.VCJOB, new, reader(), old=OLD, operation="UPDATE")
 
 
 def test_status_writes_bypass_every_rule() -> None:
     from strato.admission import AdmissionRequest, Chain
 
     request = AdmissionRequest("UPDATE", catalog.VCJOB, "default", "x", job(), OLD, subresource="status")
-    Chain().admit(request, world())
+    Chain().admit(request, reader())

@@ -12,7 +12,7 @@ from strato.admission.pods import GATE, ResourceGroup
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.errors import BadRequest, Forbidden
-from tests.admission.world import FakeWorld, admit
+from tests.admission.reader import FakeWorld, admit
 
 Json = dict[str, Any]
 
@@ -30,10 +30,10 @@ def test_queue_defaults() -> None:
 
 
 def tree() -> FakeWorld:
-    world = FakeWorld().queue("root").queue("default")
-    world.queue("top", capability={"cpu": 10}, deserved={"cpu": 8}, guarantee={"resource": {"cpu": 4}})
-    world.queue("mid", parent="top", capability={"cpu": 6}, deserved={"cpu": 5}, guarantee={"resource": {"cpu": 2}})
-    return world.queue("busy", allocated={"pods": "3"})
+    reader = FakeWorld().queue("root").queue("default")
+    reader.queue("top", capability={"cpu": 10}, deserved={"cpu": 8}, guarantee={"resource": {"cpu": 4}})
+    reader.queue("mid", parent="top", capability={"cpu": 6}, deserved={"cpu": 5}, guarantee={"resource": {"cpu": 2}})
+    return reader.queue("busy", allocated={"pods": "3"})
 
 
 QUEUES: list[tuple[str, Json, str]] = [
@@ -83,12 +83,12 @@ def test_bad_queues_are_refused(body: Json, want: str) -> None:
 
 
 def test_queues_may_not_grow_too_deep() -> None:
-    world = FakeWorld().queue("q1")
+    reader = FakeWorld().queue("q1")
     for level in range(2, 6):
-        world.queue(f"q{level}", parent=f"q{level - 1}")
-    admit(catalog.QUEUE, queue(parent="q4"), world)
+        reader.queue(f"q{level}", parent=f"q{level - 1}")
+    admit(catalog.QUEUE, queue(parent="q4"), reader)
     with pytest.raises(Denied, match="queue x exceeds the maximum allowed depth of 5"):
-        admit(catalog.QUEUE, queue(parent="q5"), world)
+        admit(catalog.QUEUE, queue(parent="q5"), reader)
 
 
 def test_a_parent_may_not_shrink_below_its_children() -> None:
@@ -124,8 +124,8 @@ def test_other_queues_may_be_deleted() -> None:
 
 def test_groups_of_the_default_queue_follow_their_namespace() -> None:
     annotations = {"scheduling.volcano.sh/queue-name": "team"}
-    world = FakeWorld().queue("team").add(catalog.NAMESPACE, "default", metadata={"annotations": annotations})
-    made = admit(catalog.PODGROUP, {"metadata": {"name": "x"}, "spec": {"queue": "default"}}, world)
+    reader = FakeWorld().queue("team").add(catalog.NAMESPACE, "default", metadata={"annotations": annotations})
+    made = admit(catalog.PODGROUP, {"metadata": {"name": "x"}, "spec": {"queue": "default"}}, reader)
     assert made["spec"]["queue"] == "team"
 
 
@@ -240,13 +240,13 @@ def test_a_pod_gets_what_a_real_server_gives_it() -> None:
 
 
 def test_priority_comes_from_the_class_or_the_global_default() -> None:
-    world = FakeWorld().add(catalog.PRIORITYCLASS, "high", value=7, preemptionPolicy="Never")
-    spec = admit(catalog.POD, pod(priorityClassName="high"), world)["spec"]
+    reader = FakeWorld().add(catalog.PRIORITYCLASS, "high", value=7, preemptionPolicy="Never")
+    spec = admit(catalog.POD, pod(priorityClassName="high"), reader)["spec"]
     assert (spec["priority"], spec["preemptionPolicy"]) == (7, "Never")
-    world.add(catalog.PRIORITYCLASS, "usual", value=3, globalDefault=True)
-    spec = admit(catalog.POD, pod(), world)["spec"]
+    reader.add(catalog.PRIORITYCLASS, "usual", value=3, globalDefault=True)
+    spec = admit(catalog.POD, pod(), reader)["spec"]
     assert (spec["priority"], spec["priorityClassName"]) == (3, "usual")
-    spec = admit(catalog.POD, pod(priorityClassName="system-node-critical"), world)["spec"]
+    spec = admit(catalog.POD, pod(priorityClassName="system-node-critical"), reader)["spec"]
     assert spec["priority"] == 2_000_001_000
 
 
@@ -270,12 +270,12 @@ def test_tolerations_of_the_pods_own_win() -> None:
 
 def test_limit_ranges_default_and_bound() -> None:
     item = {"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "1"}, "max": {"cpu": "3"}}
-    world = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [item]})
-    resources = admit(catalog.POD, pod(), world)["spec"]["containers"][0]["resources"]
+    reader = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [item]})
+    resources = admit(catalog.POD, pod(), reader)["spec"]["containers"][0]["resources"]
     assert resources == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
     big = [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "4"}}}]
     with pytest.raises(Forbidden, match="maximum cpu usage per Container is 3, but limit is 4"):
-        admit(catalog.POD, pod(containers=big), world)
+        admit(catalog.POD, pod(containers=big), reader)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_limit_ranges_default_and_bound() -> None:
 )
 def test_limit_ranges_bound_the_whole_of_a_pod(item: Json, wants: list[str]) -> None:
     """Two containers and a smaller one before them ask for 2 and may use 3."""
-    world = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [{"type": "Pod", **item}]})
+    reader = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [{"type": "Pod", **item}]})
     containers = [
         {"name": name, "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1500m"}}}
         for name in ("a", "b")
@@ -315,10 +315,10 @@ def test_limit_ranges_bound_the_whole_of_a_pod(item: Json, wants: list[str]) -> 
     init = [{"name": "i", "image": "i", "resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "1"}}}]
     body = pod(containers=containers, initContainers=init)
     if not wants:
-        admit(catalog.POD, body, world)
+        admit(catalog.POD, body, reader)
         return
     with pytest.raises(Forbidden) as caught:
-        admit(catalog.POD, body, world)
+        admit(catalog.POD, body, reader)
     for want in wants:
         assert want in str(caught.value)
 
@@ -333,13 +333,13 @@ def test_limit_ranges_bound_the_whole_of_a_pod(item: Json, wants: list[str]) -> 
 )
 def test_limit_ranges_bound_claims(asked: str, want: str) -> None:
     item = {"type": "PersistentVolumeClaim", "max": {"storage": "2Gi"}, "min": {"storage": "1Gi"}}
-    world = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [item]})
+    reader = FakeWorld().add(catalog.LIMITRANGE, "l", "default", spec={"limits": [item]})
     body = {"metadata": {"name": "x"}, "spec": {"resources": {"requests": {"storage": asked}}}}
     if not want:
-        admit(catalog.PERSISTENTVOLUMECLAIM, body, world)
+        admit(catalog.PERSISTENTVOLUMECLAIM, body, reader)
         return
     with pytest.raises(Forbidden, match=want):
-        admit(catalog.PERSISTENTVOLUMECLAIM, body, world)
+        admit(catalog.PERSISTENTVOLUMECLAIM, body, reader)
 
 
 def test_tokens_are_mounted_when_asked() -> None:
@@ -349,8 +349,8 @@ def test_tokens_are_mounted_when_asked() -> None:
 
 def test_claims_get_the_default_class() -> None:
     mark = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
-    world = FakeWorld().add(catalog.STORAGECLASS, "fast", metadata=mark)
-    made = admit(catalog.PERSISTENTVOLUMECLAIM, {"metadata": {"name": "x"}, "spec": {}}, world)
+    reader = FakeWorld().add(catalog.STORAGECLASS, "fast", metadata=mark)
+    made = admit(catalog.PERSISTENTVOLUMECLAIM, {"metadata": {"name": "x"}, "spec": {}}, reader)
     assert made["spec"]["storageClassName"] == "fast"
 
 

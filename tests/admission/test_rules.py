@@ -16,15 +16,15 @@ from strato.api.crds.rules import without_rules
 from strato.api.kinds import Kind
 from strato.server.schema import rules as cel_rules
 from strato.server.schema.structural import StructuralSchema
+from tests.admission.reader import FakeWorld, admit
 from tests.admission.rules import FINE, VIOLATIONS, Json, Violation
-from tests.admission.world import FakeWorld, admit
 from tests.e2e.worlds import KubeWorld
 from tests.server.rest.servers import Remote
 
 SCHEMAS = {kind: StructuralSchema(crds.schema(kind)) for kind in catalog.VOLCANO}
 
 
-def world() -> FakeWorld:
+def reader() -> FakeWorld:
     return FakeWorld().queue("default").queue("root").queue("other")
 
 
@@ -37,7 +37,7 @@ def by_chain(kind: Kind, body: Json, old: Json | None) -> str:
         admit(
             kind,
             copy.deepcopy(body),
-            world(),
+            reader(),
             old=copy.deepcopy(old),
             operation="CREATE" if old is None else "UPDATE",
             name=body["metadata"]["name"],
@@ -88,8 +88,8 @@ def test_kinds_that_admission_covers_cost_no_evaluation() -> None:
 class ApiServer:
     """A real API server with our definitions and nothing else of ours: no webhook, no controllers."""
 
-    def __init__(self, world: KubeWorld) -> None:
-        config = json.loads(world.kubeconfig.read_text())
+    def __init__(self, reader: KubeWorld) -> None:
+        config = json.loads(reader.kubeconfig.read_text())
         port = urlsplit(config["clusters"][0]["cluster"]["server"]).port
         assert port is not None
         self._remote = Remote(port, config["users"][0]["user"]["token"])

@@ -46,7 +46,7 @@ from strato.metrics import Registry
 from strato.pki import Authority
 from strato.server.embedded import in_memory_server
 from strato.server.patch.json_patch import apply_json_patch
-from tests.admission.world import FakeWorld
+from tests.admission.reader import FakeWorld
 from tests.http.badrequests import wrongly_answered
 
 Json = dict[str, Any]
@@ -97,9 +97,9 @@ def question(
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def ask(path: str, body: bytes, world: FakeWorld | None = None) -> Json:
+def ask(path: str, body: bytes, reader: FakeWorld | None = None) -> Json:
     chain = Chain(ChainOptions(enabled=frozenset({path}), built_in_plugins=False))
-    review = answer(SERVICES[path], chain, read_review(body), world or FakeWorld().queue("default"))
+    review = answer(SERVICES[path], chain, read_review(body), reader or FakeWorld().queue("default"))
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
     response: Json = review["response"]
     assert response["uid"] == "u-1"
@@ -202,8 +202,8 @@ def test_groups_are_sent_to_be_changed_unless_they_name_a_queue_of_their_own(spe
     group: Json = {"metadata": {"name": "g", "namespace": "default"}} | ({} if spec is None else {"spec": spec})
     is_sent = compile_expression(condition["expression"])({"object": group})
     annotations = {"scheduling.volcano.sh/queue-name": "other"}
-    world = FakeWorld().add(catalog.NAMESPACE, "default", metadata={"annotations": annotations})
-    response = ask("/podgroups/mutate", question("/podgroups/mutate", group), world)
+    reader = FakeWorld().add(catalog.NAMESPACE, "default", metadata={"annotations": annotations})
+    response = ask("/podgroups/mutate", question("/podgroups/mutate", group), reader)
     assert is_sent or "patch" not in response, "a group is not sent that would be changed"
     assert is_sent == (spec not in ({"queue": "mine"}, {"queue": ""}))
 
@@ -254,7 +254,7 @@ def test_a_damaged_secret_is_repaired(key: str, content: bytes) -> None:
     assert Authority.from_pem(repaired["ca.crt"], repaired["ca.key"])
 
 
-class World:
+class AdmissionReader:
     """An embedded server with the webhook beside it, on real sockets."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -287,11 +287,11 @@ class World:
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> World:
-    world = World(tmp_path)
+async def reader(tmp_path: Path) -> AdmissionReader:
+    reader = AdmissionReader(tmp_path)
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
     with contextlib.suppress(Exception):
-        await world.cluster.create(catalog.NAMESPACE, body)
+        await reader.cluster.create(catalog.NAMESPACE, body)
     queue = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "Queue",
@@ -299,8 +299,8 @@ async def world(tmp_path: Path) -> World:
         "spec": {},
     }
     with contextlib.suppress(Exception):
-        await world.cluster.create(catalog.QUEUE, queue)
-    return world
+        await reader.cluster.create(catalog.QUEUE, queue)
+    return reader
 
 
 async def post(
@@ -314,9 +314,9 @@ async def post(
         return response.status, await response.read()
 
 
-async def test_it_answers_over_tls_that_the_published_bundle_verifies(world: World) -> None:
-    async with world.serving() as webhook:
-        found = await world.cluster.get(
+async def test_it_answers_over_tls_that_the_published_bundle_verifies(reader: AdmissionReader) -> None:
+    async with reader.serving() as webhook:
+        found = await reader.cluster.get(
             catalog.VALIDATINGWEBHOOKCONFIGURATION, "volcano-admission-service-jobs-validate"
         )
         config = found["webhooks"][0]["clientConfig"]
@@ -325,19 +325,19 @@ async def test_it_answers_over_tls_that_the_published_bundle_verifies(world: Wor
         status, body = await post(webhook.port, "/jobs/validate", question("/jobs/validate", job(minAvailable=3)), tls)
         assert status == 200
         assert not json.loads(body)["response"]["allowed"]
-        rendered = world.metrics.render().decode()
+        rendered = reader.metrics.render().decode()
         assert 'volcano_admission_reviews_total{outcome="denied",path="/jobs/validate"} 1.0' in rendered
 
 
-async def test_bad_requests_are_refused_as_by_the_api_server(world: World) -> None:
-    async with world.serving() as webhook:
-        assert await wrongly_answered(webhook.port, await world.trust()) == []
+async def test_bad_requests_are_refused_as_by_the_api_server(reader: AdmissionReader) -> None:
+    async with reader.serving() as webhook:
+        assert await wrongly_answered(webhook.port, await reader.trust()) == []
 
 
-async def test_a_queue_made_a_moment_ago_is_known(world: World) -> None:
+async def test_a_queue_made_a_moment_ago_is_known(reader: AdmissionReader) -> None:
     """The first answer rests on a list from before the queue; a refusal is given on a newer one only."""
-    async with world.serving() as webhook:
-        tls = await world.trust()
+    async with reader.serving() as webhook:
+        tls = await reader.trust()
         path = "/jobs/validate"
         status, body = await post(webhook.port, path, question(path, job(minAvailable=1)), tls)
         assert json.loads(body)["response"]["allowed"]
@@ -347,7 +347,7 @@ async def test_a_queue_made_a_moment_ago_is_known(world: World) -> None:
             "metadata": {"name": "new"},
             "spec": {},
         }
-        await world.cluster.create(catalog.QUEUE, queue)
+        await reader.cluster.create(catalog.QUEUE, queue)
         status, body = await post(webhook.port, path, question(path, job(minAvailable=1, queue="new")), tls)
         assert (status, json.loads(body)["response"]["allowed"]) == (200, True)
 
@@ -361,28 +361,28 @@ async def test_a_queue_made_a_moment_ago_is_known(world: World) -> None:
         pytest.param("/nothing", b"{}", "application/json", 404, id="no such service"),
     ],
 )
-async def test_what_cannot_be_answered(world: World, path: str, body: bytes, kind: str, status: int) -> None:
-    async with world.serving() as webhook:
-        found, _ = await post(webhook.port, path, body, await world.trust(), kind)
+async def test_what_cannot_be_answered(reader: AdmissionReader, path: str, body: bytes, kind: str, status: int) -> None:
+    async with reader.serving() as webhook:
+        found, _ = await post(webhook.port, path, body, await reader.trust(), kind)
         assert found == status
 
 
-async def test_a_lost_configuration_and_a_lost_secret_come_back(world: World) -> None:
+async def test_a_lost_configuration_and_a_lost_secret_come_back(reader: AdmissionReader) -> None:
     name = "volcano-admission-service-queues-mutate"
-    async with world.serving(refresh_seconds=0.02):
-        await world.cluster.delete(catalog.MUTATINGWEBHOOKCONFIGURATION, name)
-        await world.cluster.delete(catalog.SECRET, "certs", "default")
+    async with reader.serving(refresh_seconds=0.02):
+        await reader.cluster.delete(catalog.MUTATINGWEBHOOKCONFIGURATION, name)
+        await reader.cluster.delete(catalog.SECRET, "certs", "default")
         while True:
             with contextlib.suppress(Exception):
-                secret = await world.cluster.get(catalog.SECRET, "certs", "default")
-                found = await world.cluster.get(catalog.MUTATINGWEBHOOKCONFIGURATION, name)
+                secret = await reader.cluster.get(catalog.SECRET, "certs", "default")
+                found = await reader.cluster.get(catalog.MUTATINGWEBHOOKCONFIGURATION, name)
                 if found["webhooks"][0]["clientConfig"]["caBundle"] == secret["data"]["ca.crt"]:
                     break
             await asyncio.sleep(0.01)
 
 
-async def test_replicas_share_one_secret(world: World) -> None:
-    served = await asyncio.gather(*(world.certificates().current() for _ in range(5)))
+async def test_replicas_share_one_secret(reader: AdmissionReader) -> None:
+    served = await asyncio.gather(*(reader.certificates().current() for _ in range(5)))
     assert len({one.ca_bundle for one in served}) == 1
     assert len({one.pair.certificate for one in served}) == 1
 

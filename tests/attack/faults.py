@@ -26,8 +26,8 @@ from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError
+from strato.sim.cluster import ClusterOptions, World
 from strato.sim.nodes import parse_nodes
-from strato.sim.world import World, WorldOptions
 from strato.testing.faults import WORLDS, Faults, FaultyCluster
 from strato.testing.manifests import kind_of_manifest, pod, vcjob
 
@@ -53,7 +53,7 @@ class FaultyWorld(World):
         faults: By part.
     """
 
-    def __init__(self, clock: VirtualClock, random: Random, options: WorldOptions, faults: dict[str, Faults]) -> None:
+    def __init__(self, clock: VirtualClock, random: Random, options: ClusterOptions, faults: dict[str, Faults]) -> None:
         self.faulty: dict[str, FaultyCluster] = {}
         self._faults = faults
         self._luck = Random(random.getrandbits(64))
@@ -92,7 +92,7 @@ class Round:
         self._clock = VirtualClock()
         self._workload = workload(luck)
         faults = {part: luck.choice(list(WORLDS.values())) for part in PARTS} if faulty else {}
-        options = WorldOptions(nodes=parse_nodes("4x8cpu,16Gi"), max_lease_rate=0.0)
+        options = ClusterOptions(nodes=parse_nodes("4x8cpu,16Gi"), max_lease_rate=0.0)
         self._world = FaultyWorld(self._clock, Random(seed), options, faults)
         self._luck = Random(luck.getrandbits(64))
         self._bound: dict[str, str] = {}

@@ -16,7 +16,7 @@ import pytest
 from strato.api.core import Pod
 from strato.api.meta import Key
 from strato.api.wire import Request, User
-from strato.cli.run.nodelogs import LogDoor, NodeLogs, serve_logs
+from strato.cli.run.nodelogs import LogEndpoint, NodeLogs, serve_logs
 from strato.client.cluster import Cluster
 from strato.clock import SystemClock
 from strato.errors import NotFound, UsageError
@@ -143,16 +143,16 @@ async def test_only_certificates_of_the_authority_open_the_door(tmp_path: Path) 
     clock = SystemClock()
     ours, others = (Authority.make(name, now_seconds=clock.now(), days=1) for name in ("ours", "others"))
     (tmp_path / "ca.crt").write_bytes(ours.pair.certificate)
-    door = LogDoor(node="here", port=free_port(), client_ca=tmp_path / "ca.crt", directory=tmp_path / "node")
-    door.check()
+    endpoint = LogEndpoint(node="here", port=free_port(), client_ca=tmp_path / "ca.crt", directory=tmp_path / "node")
+    endpoint.check()
     reviews = Reviews()
-    serving = asyncio.ensure_future(serve_logs(door, logs(reviews), clock))
+    serving = asyncio.ensure_future(serve_logs(endpoint, logs(reviews), clock))
 
     def client(authority: Authority) -> KeyPair:
         return authority.client(SERVER.name, SERVER.groups[:1], now_seconds=clock.now(), days=1)
 
     def ask(pair: KeyPair | None, query: str) -> tuple[int, str]:
-        opened = http.client.HTTPSConnection("127.0.0.1", door.port, context=context(tmp_path, pair), timeout=60)
+        opened = http.client.HTTPSConnection("127.0.0.1", endpoint.port, context=context(tmp_path, pair), timeout=60)
         with contextlib.closing(opened) as connection:
             connection.request("GET", PATH + query)
             answer = connection.getresponse()
@@ -185,6 +185,6 @@ async def test_only_certificates_of_the_authority_open_the_door(tmp_path: Path) 
 def test_an_authority_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "ca.crt").write_text("none")
     for path in (tmp_path / "ca.crt", tmp_path / "absent"):
-        door = LogDoor(node="here", port=1, client_ca=path, directory=tmp_path)
+        endpoint = LogEndpoint(node="here", port=1, client_ca=path, directory=tmp_path)
         with pytest.raises(UsageError, match=f"--client-ca-file '{path}': cannot be used"):
-            door.check()
+            endpoint.check()

@@ -13,7 +13,7 @@ import pytest
 
 from strato.cli.goflags import GoCommand, switch
 from strato.cli.run import run
-from strato.cli.run.foreign import COMMON, CONTROLLERS, SCHEDULER
+from strato.cli.run.ignoredflags import COMMON, CONTROLLERS, SCHEDULER
 from strato.cli.run.scheduling import labels_of
 
 DOCS = Path(__file__).parents[2] / "docs"

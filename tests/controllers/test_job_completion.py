@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.volcano.batch import Job
 from strato.controllers.job.completion import completed
 from strato.errors import Invalid
-from tests.admission.world import FakeWorld
+from tests.admission.reader import FakeWorld
 from tests.controllers.world import World, play, task, vcjob
 
 Json = dict[str, Any]

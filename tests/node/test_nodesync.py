@@ -12,7 +12,7 @@ from strato.api.core import Node
 from strato.client.cluster import PatchType
 from strato.clock import VirtualClock
 from strato.controllers.manager import EMBEDDED
-from strato.testing.harness import Harness, NeverHappened, run_in_virtual_time
+from strato.testing.harness import ConditionTimeout, Harness, run_in_virtual_time
 from strato.testing.manifests import pod
 
 OPTIONS: dict[str, Any] = {"nodes": "2x4cpu,8Gi", "controllers": EMBEDDED, "max_lease_rate": 100.0}
@@ -128,7 +128,7 @@ def test_a_deleted_pods_node_is_not_brought_back_while_it_is_silent() -> None:
         h.world.nodes[0].stop_node(name)
         await h.delete(Node, name)
         await h.clock.sleep(30)
-        with pytest.raises(NeverHappened):
+        with pytest.raises(ConditionTimeout):
             node_of(h, name)
         await h.eventually(lambda: not h.pods(), timeout_seconds=200)
 

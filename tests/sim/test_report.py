@@ -15,9 +15,9 @@ def record(name: str, submit: float, start: float | None, finish: float | None, 
     return JobRecord(job, started_at=start, finished_at=finish)
 
 
-def report(records: list[JobRecord], use: list[tuple[float, dict[str, int]]], end: float) -> Report:
+def report(results: list[JobRecord], use: list[tuple[float, dict[str, int]]], end: float) -> Report:
     return build_report(
-        records,
+        results,
         use,
         {"cpu": 4000, "memory": 8, "pods": 10},
         trace="t",

@@ -8,7 +8,7 @@ from strato.api.core import Node, Pod
 from strato.api.volcano.scheduling import PodGroup
 from strato.errors import InvariantError
 from strato.testing import cluster, node, pod, queue, vcjob
-from strato.testing.harness import Harness, NeverHappened, run_in_virtual_time
+from strato.testing.harness import ConditionTimeout, Harness, run_in_virtual_time
 
 
 def test_builders_are_plain_json_and_steps_are_copies() -> None:
@@ -75,7 +75,7 @@ async def test_harness_works_on_the_real_clock() -> None:
 def test_what_never_happens_says_so_with_the_pods() -> None:
     async def test(h: Harness) -> None:
         await h.apply(vcjob("j").task("w", 1, cpu="100"))
-        with pytest.raises(NeverHappened, match=r"still not: a miracle[\s\S]*group default/j-.*: Pending"):
+        with pytest.raises(ConditionTimeout, match=r"still not: a miracle[\s\S]*group default/j-.*: Pending"):
             await h.eventually(lambda: h.pod("j-w-0").spec.node_name, what="a miracle")
 
     run_in_virtual_time(test, nodes="1x4cpu,8Gi")

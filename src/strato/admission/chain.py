@@ -18,7 +18,7 @@ from strato.admission import (
     podsecurity,
     queues,
 )
-from strato.admission.request import AdmissionRequest, Dependencies, Json, Operation, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Dependencies, Json, Operation
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
@@ -105,7 +105,7 @@ _DEPENDENCIES: Mapping[object, Dependencies] = {
 }
 """What the rules about new objects go by, of those that are created by the thousand."""
 
-Step = Callable[[AdmissionRequest, World], None]
+Step = Callable[[AdmissionRequest, AdmissionReader], None]
 
 
 Steps = dict[tuple[Kind, str], list[Step]]
@@ -127,7 +127,7 @@ class Chain:
         """Kinds whose definitions' rules in CEL need not be evaluated: the chain enforces them, in Volcano's words."""
         return frozenset(kind for path, kind in _COVERS.items() if path in self.options.enabled)
 
-    def mutate(self, request: AdmissionRequest, world: World) -> None:
+    def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Fill in what the rules say, in place.
 
         Raises:
@@ -135,13 +135,13 @@ class Chain:
             Forbidden: A built-in plug-in refused it.
             BadRequest: A field has the wrong JSON type.
         """
-        _run(self._mutations, request, world)
+        _run(self._mutations, request, reader)
 
-    def validate(self, request: AdmissionRequest, world: World) -> None:
+    def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Refuse what breaks a rule; changes nothing. Raises as `mutate` does."""
-        _run(self._validations, request, world)
+        _run(self._validations, request, reader)
 
-    def minds(self, kind: Kind, operation: str) -> bool:
+    def has_rules(self, kind: Kind, operation: str) -> bool:
         """Return whether there is any rule about that operation on that kind."""
         step = (kind, operation)
         return step in self._mutations or step in self._validations
@@ -163,21 +163,21 @@ class Chain:
             frozenset(annotation for one in all_of_them for annotation in one.annotations),
         )
 
-    def admit(self, request: AdmissionRequest, world: World) -> Json:
+    def admit(self, request: AdmissionRequest, reader: AdmissionReader) -> Json:
         """Do both and return the object as it may be stored (the old one on DELETE)."""
-        self.mutate(request, world)
-        self.validate(request, world)
+        self.mutate(request, reader)
+        self.validate(request, reader)
         result = request.object if request.object is not None else request.old_object
         assert result is not None
         return result
 
 
-def _run(steps: Steps, request: AdmissionRequest, world: World) -> None:
+def _run(steps: Steps, request: AdmissionRequest, reader: AdmissionReader) -> None:
     if request.subresource:
         return
     try:
         for step in steps.get((request.kind, request.operation), ()):
-            step(request, world)
+            step(request, reader)
     except (AttributeError, TypeError, KeyError, IndexError) as err:
         raise malformed(request.kind, request.object) from err
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from strato.admission.request import AdmissionRequest, Denied, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.api import names
 from strato.units import duration_seconds
 
@@ -22,7 +22,7 @@ _ZONE_PART = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 _ANY_INSTANT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def validate(request: AdmissionRequest, world: World) -> None:
+def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Check schedule, time zone and name; the embedded job is checked when it is made."""
     assert request.object is not None
     spec = request.object.get("spec") or {}

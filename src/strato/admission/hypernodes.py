@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from strato.admission.request import AdmissionRequest, Denied, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.api.patterns import InvalidPattern, compile_pattern
 
 WEBHOOK = "validatehypernode.volcano.sh"
 
 
-def validate(request: AdmissionRequest, world: World) -> None:
+def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Check that there are members and that their patterns compile."""
     assert request.object is not None
     members = (request.object.get("spec") or {}).get("members") or ()

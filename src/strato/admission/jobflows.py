@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from strato.admission.dag import dag_problem
-from strato.admission.request import AdmissionRequest, Denied, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 
 WEBHOOK = "validatejobflow.volcano.sh"
 
 
-def validate(request: AdmissionRequest, world: World) -> None:
+def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Check that the flows form a DAG; of flows with one name the last counts."""
     assert request.object is not None
     flows = (request.object.get("spec") or {}).get("flows") or ()

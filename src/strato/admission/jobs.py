@@ -9,12 +9,12 @@ from functools import lru_cache
 import msgspec
 
 from strato.admission.dag import dag_problem
+from strato.admission.equality import same
 from strato.admission.job_volumes import volume_problem
 from strato.admission.podgroups import TIER_CONFLICT, has_tier_conflict
 from strato.admission.policies import policy_problem
 from strato.admission.queue_reads import ROOT, children_of, queue_problem
-from strato.admission.request import AdmissionRequest, Denied, Json, World
-from strato.admission.sameness import same
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
 from strato.api import names
 from strato.api.crds.jobrules import IMMUTABLE, PLUGINS
 from strato.api.defaults import jobs
@@ -35,7 +35,7 @@ class JobDefaults:
 
     scheduler_names: tuple[str, ...]
 
-    def __call__(self, request: AdmissionRequest, world: World) -> None:
+    def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Default one job in place."""
         job = request.object
         assert job is not None
@@ -73,7 +73,7 @@ def _default_task(task: Json, index: int) -> None:
         task["maxRetry"] = jobs.DEFAULT_RETRIES
 
 
-def validate_create(request: AdmissionRequest, world: World) -> None:
+def validate_create(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a new job, naming everything that is wrong with it."""
     job = request.object
     assert job is not None
@@ -97,7 +97,7 @@ def validate_create(request: AdmissionRequest, world: World) -> None:
     problems += [f"unable to find job plugin: {plugin};" for plugin in unknown]
     if problem := volume_problem(spec.get("volumes") or ()):
         problems.append(problem)
-    problems += _queue_problems(spec.get("queue") or jobs.DEFAULT_QUEUE, world)
+    problems += _queue_problems(spec.get("queue") or jobs.DEFAULT_QUEUE, reader)
     if problem := _dependency_problem(tasks):
         problems.append(problem)
     if problems:
@@ -223,13 +223,13 @@ def partition_problem(task: Json, job_name: str) -> str:
     return ""
 
 
-def _queue_problems(name: str, world: World) -> list[str]:
-    problem = queue_problem(name, world, "job")
+def _queue_problems(name: str, reader: AdmissionReader) -> list[str]:
+    problem = queue_problem(name, reader, "job")
     if problem:
         return [f"{problem};"]
     if name == ROOT:
         return ["can not submit job to root queue;"]
-    children = len(children_of(name, world))
+    children = len(children_of(name, reader))
     if children:
         return [f"can only submit job to leaf queue, queue `{name}` has {children} child queues;"]
     return []
@@ -245,7 +245,7 @@ def _dependency_problem(tasks: Sequence[Json]) -> str:
     return f"job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG): {problem};"
 
 
-def validate_update(request: AdmissionRequest, world: World) -> None:
+def validate_update(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a change of a job, naming the first thing that is wrong."""
     assert request.object is not None
     assert request.old_object is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strato.admission.limitranges import limit_pod
-from strato.admission.request import AdmissionRequest, Json, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
 from strato.api.status import forbidden
 
@@ -29,22 +29,22 @@ class PodDefaults:
 
     mount_tokens: bool = False
 
-    def __call__(self, request: AdmissionRequest, world: World) -> None:
+    def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Default one pod in place."""
         pod = request.object
         assert pod is not None
         spec = pod["spec"]
-        limit_pod(request, world)
-        self._service_account(request, spec, world)
+        limit_pod(request, reader)
+        self._service_account(request, spec, reader)
         _default_tolerations(spec)
-        _set_priority(request, spec, world)
+        _set_priority(request, spec, reader)
 
-    def _service_account(self, request: AdmissionRequest, spec: Json, world: World) -> None:
+    def _service_account(self, request: AdmissionRequest, spec: Json, reader: AdmissionReader) -> None:
         name = spec.get("serviceAccountName")
         if not name:
             name = "default"
             spec["serviceAccountName"] = spec["serviceAccount"] = name
-        elif name != "default" and world.get(catalog.SERVICEACCOUNT, request.namespace, name) is None:
+        elif name != "default" and reader.get(catalog.SERVICEACCOUNT, request.namespace, name) is None:
             raise forbidden(
                 request.kind,
                 request.name,
@@ -78,7 +78,7 @@ def _mount_token(spec: Json) -> None:
     spec.setdefault("volumes", []).append({"name": volume_name, "projected": {"sources": sources, "defaultMode": 420}})
 
 
-def keep_tolerations(request: AdmissionRequest, world: World) -> None:
+def keep_tolerations(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Put back the tolerations of every pod when a change of a pod's list leaves them out, in place."""
     assert request.object is not None
     assert request.old_object is not None
@@ -106,19 +106,19 @@ def _default_tolerations(spec: Json) -> None:
         present.append(_eviction_toleration(_UNREACHABLE))
 
 
-def _set_priority(request: AdmissionRequest, spec: Json, world: World) -> None:
+def _set_priority(request: AdmissionRequest, spec: Json, reader: AdmissionReader) -> None:
     """Resolve the priority class into a number and a preemption policy."""
     name = spec.get("priorityClassName")
     if not name:
         value, policy = 0, "PreemptLowerPriority"
-        for candidate in world.list(catalog.PRIORITYCLASS, ""):
+        for candidate in reader.list(catalog.PRIORITYCLASS, ""):
             if candidate.get("globalDefault"):
                 value = candidate.get("value", 0)
                 policy = candidate.get("preemptionPolicy") or policy
                 spec["priorityClassName"] = candidate["metadata"]["name"]
                 break
     else:
-        found = world.get(catalog.PRIORITYCLASS, "", name)
+        found = reader.get(catalog.PRIORITYCLASS, "", name)
         if found is not None:
             value, policy = found.get("value", 0), found.get("preemptionPolicy") or "PreemptLowerPriority"
         elif name in SYSTEM_PRIORITIES:
@@ -145,12 +145,12 @@ def _set_priority(request: AdmissionRequest, spec: Json, world: World) -> None:
     spec["preemptionPolicy"] = policy
 
 
-def one_default_priority_class(request: AdmissionRequest, world: World) -> None:
+def one_default_priority_class(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a second global default class."""
     new = request.object
     if new is None or not new.get("globalDefault"):
         return
-    for other in world.list(catalog.PRIORITYCLASS, ""):
+    for other in reader.list(catalog.PRIORITYCLASS, ""):
         if other.get("globalDefault") and other["metadata"]["name"] != request.name:
             raise forbidden(
                 request.kind,
@@ -159,7 +159,7 @@ def one_default_priority_class(request: AdmissionRequest, world: World) -> None:
             )
 
 
-def default_storage_class(request: AdmissionRequest, world: World) -> None:
+def default_storage_class(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Give a claim without a class the default one; the newest when several are marked."""
     claim = request.object
     assert claim is not None
@@ -168,7 +168,7 @@ def default_storage_class(request: AdmissionRequest, world: World) -> None:
         return
     marked = [
         candidate["metadata"]
-        for candidate in world.list(catalog.STORAGECLASS, "")
+        for candidate in reader.list(catalog.STORAGECLASS, "")
         if (candidate["metadata"].get("annotations") or {}).get(_DEFAULT_CLASS) == "true"
     ]
     if marked:

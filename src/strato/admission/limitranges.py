@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from strato.admission.request import AdmissionRequest, Json, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Json
 from strato.api import catalog
 from strato.api.quantity import InvalidQuantity, Quantity, parse
 from strato.api.status import forbidden
@@ -17,13 +17,13 @@ from strato.api.status import forbidden
 Amounts = dict[str, Quantity]
 
 
-def limit_pod(request: AdmissionRequest, world: World) -> None:
+def limit_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Default the resources of a new pod's containers in place, and hold the pod against the namespace's bounds.
 
     Raises:
         Forbidden: It goes over one; all problems at once.
     """
-    items = _items(request, world)
+    items = _items(request, reader)
     if not items:
         return
     assert request.object is not None
@@ -35,13 +35,13 @@ def limit_pod(request: AdmissionRequest, world: World) -> None:
     _refuse(request, (text for item in items for text in _pod_problems(item, init, main)))
 
 
-def limit_claim(request: AdmissionRequest, world: World) -> None:
+def limit_claim(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Hold a claim's request against the namespace's bounds.
 
     Raises:
         Forbidden: It goes over one; all problems at once.
     """
-    items = [item for item in _items(request, world) if item.get("type") == "PersistentVolumeClaim"]
+    items = [item for item in _items(request, reader) if item.get("type") == "PersistentVolumeClaim"]
     if not items:
         return
     assert request.object is not None
@@ -58,8 +58,8 @@ def limit_claim(request: AdmissionRequest, world: World) -> None:
     _refuse(request, problems)
 
 
-def _items(request: AdmissionRequest, world: World) -> list[Json]:
-    ranges = world.list(catalog.LIMITRANGE, request.namespace)
+def _items(request: AdmissionRequest, reader: AdmissionReader) -> list[Json]:
+    ranges = reader.list(catalog.LIMITRANGE, request.namespace)
     return [item for limit_range in ranges for item in (limit_range.get("spec") or {}).get("limits") or ()]
 
 

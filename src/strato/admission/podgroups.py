@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strato.admission.queue_reads import queue_problem
-from strato.admission.request import AdmissionRequest, Denied, Json, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
 from strato.api import catalog
 
 WEBHOOK = "validatepodgroup.volcano.sh"
@@ -12,7 +12,7 @@ QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 TIER_CONFLICT = "must not specify 'highestTierAllowed' and 'highestTierName' in networkTopology simultaneously"
 
 
-def mutate(request: AdmissionRequest, world: World) -> None:
+def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Put a group of the queue ``default`` into the queue its namespace names."""
     group = request.object
     assert group is not None
@@ -21,21 +21,21 @@ def mutate(request: AdmissionRequest, world: World) -> None:
         spec = group["spec"] = {}
     if spec.get("queue") != "default":
         return
-    namespace = world.get(catalog.NAMESPACE, "", request.namespace)
+    namespace = reader.get(catalog.NAMESPACE, "", request.namespace)
     if namespace is not None:
         annotations = (namespace.get("metadata") or {}).get("annotations") or {}
         if QUEUE_ANNOTATION in annotations:
             spec["queue"] = annotations[QUEUE_ANNOTATION]
 
 
-def validate(request: AdmissionRequest, world: World) -> None:
+def validate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Check queue and network topology of a new group."""
     group = request.object
     assert group is not None
     spec = group.get("spec") or {}
     problems: list[str] = []
     queue = spec.get("queue")
-    if queue and (problem := queue_problem(queue, world, "PodGroup")):
+    if queue and (problem := queue_problem(queue, reader, "PodGroup")):
         problems.append(problem)
     if has_tier_conflict(spec.get("networkTopology")):
         problems.append(TIER_CONFLICT)

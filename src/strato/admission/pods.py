@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from strato.admission.request import AdmissionRequest, Denied, Json, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
 from strato.api import yamltext
 
 WEBHOOK = "validatepod.volcano.sh"
@@ -65,7 +65,7 @@ class PodMutation:
     groups: tuple[ResourceGroup, ...]
     gates: bool = False
 
-    def __call__(self, request: AdmissionRequest, world: World) -> None:
+    def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Mutate one pod; the first matching group counts."""
         pod = request.object
         assert pod is not None
@@ -98,7 +98,7 @@ class PodValidation:
 
     scheduler_names: tuple[str, ...]
 
-    def __call__(self, request: AdmissionRequest, world: World) -> None:
+    def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Check one pod."""
         pod = request.object
         assert pod is not None

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from strato.admission.request import Json, World
+from strato.admission.request import AdmissionReader, Json
 from strato.api import catalog
 
 ROOT = "root"
 
 
-def queue_problem(name: str, world: World, what: str) -> str:
+def queue_problem(name: str, reader: AdmissionReader, what: str) -> str:
     """Return why a job or PodGroup may not be put into the queue, or "": it must exist and be open.
 
     A queue so new that its controller has not written a state yet counts as open: a queue and its first job may come
     in one manifest.
     """
-    queue = world.get(catalog.QUEUE, "", name)
+    queue = reader.get(catalog.QUEUE, "", name)
     if queue is None:
         sought = "queue" if what == "PodGroup" else f"{what} queue"
         return f'unable to find {sought}: queues.scheduling.volcano.sh "{name}" not found'
@@ -36,6 +36,6 @@ def parent_of(queue: Json) -> str:
     return (queue.get("spec") or {}).get("parent") or ROOT
 
 
-def children_of(name: str, world: World) -> list[Json]:
+def children_of(name: str, reader: AdmissionReader) -> list[Json]:
     """Return the queues directly below one."""
-    return [queue for queue in world.list(catalog.QUEUE, "") if parent_of(queue) == name]
+    return [queue for queue in reader.list(catalog.QUEUE, "") if parent_of(queue) == name]

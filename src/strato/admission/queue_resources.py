@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from strato.admission.queue_reads import ROOT, children_of, parent_of
-from strato.admission.request import Json, World
+from strato.admission.request import AdmissionReader, Json
 from strato.api import catalog
 from strato.api.quantity import InvalidQuantity, Quantity, parse
 
@@ -74,21 +74,21 @@ def has_allocated_pods(queue: Json) -> bool:
     return amount is not None and parse(amount).nanos != 0
 
 
-def hierarchy_resource_problem(name: str, queue: Json, world: World) -> str:
+def hierarchy_resource_problem(name: str, queue: Json, reader: AdmissionReader) -> str:
     """Hold a queue against its ancestors (not root), siblings and children; return the first breach or ""."""
     spec = queue.get("spec") or {}
     parent_name = spec.get("parent") or ROOT
     if parent_name != ROOT:
-        parent = world.get(catalog.QUEUE, "", parent_name)
+        parent = reader.get(catalog.QUEUE, "", parent_name)
         if parent is None:
             return f'parent queue {parent_name} not found: queues.scheduling.volcano.sh "{parent_name}" not found'
-        if problem := _above_problem(name, spec, parent, world):
+        if problem := _above_problem(name, spec, parent, reader):
             return problem
-    children = [child for child in children_of(name, world) if child["metadata"]["name"] != name]
-    return _below_problem(name, spec, children, world) if children else ""
+    children = [child for child in children_of(name, reader) if child["metadata"]["name"] != name]
+    return _below_problem(name, spec, children, reader) if children else ""
 
 
-def _above_problem(name: str, spec: Json, parent: Json, world: World) -> str:
+def _above_problem(name: str, spec: Json, parent: Json, reader: AdmissionReader) -> str:
     for resource, amount in section(spec, "capability").items():
         own = parse(amount)
         if own.nanos < _SMALLEST_NANOS:
@@ -103,10 +103,10 @@ def _above_problem(name: str, spec: Json, parent: Json, world: World) -> str:
                         f"(of {ancestor['metadata']['name']})"
                     )
                 break
-            ancestor = world.get(catalog.QUEUE, "", parent_of(ancestor))
+            ancestor = reader.get(catalog.QUEUE, "", parent_of(ancestor))
     parent_name = parent["metadata"]["name"]
     siblings = [
-        child.get("spec") or {} for child in children_of(parent_name, world) if child["metadata"]["name"] != name
+        child.get("spec") or {} for child in children_of(parent_name, reader) if child["metadata"]["name"] != name
     ]
     for part in ("guarantee", "deserved"):
         breach = _first_excess(_total([*siblings, spec], part), section(parent.get("spec") or {}, part))
@@ -119,17 +119,17 @@ def _sum_problem(whose: str, part: str, resource: str) -> str:
     return f"{whose} validation failed: sum of children's {part} ({resource}) exceeds parent's {part} limit"
 
 
-def _below_problem(name: str, spec: Json, children: list[Json], world: World) -> str:
+def _below_problem(name: str, spec: Json, children: list[Json], reader: AdmissionReader) -> str:
     for resource, amount in section(spec, "capability").items():
         own = parse(amount)
         if own.nanos < _SMALLEST_NANOS:
             continue
         for child in children:
-            culprit = _larger_below(child, resource, own, world)
-            if culprit:
+            larger = _larger_below(child, resource, own, reader)
+            if larger:
                 return (
                     f"queue {name} capability[{resource}]={amount} is smaller than its descendants' max capability "
-                    f"(of {culprit})"
+                    f"(of {larger})"
                 )
     child_specs = [child.get("spec") or {} for child in children]
     for part in ("guarantee", "deserved"):
@@ -139,15 +139,15 @@ def _below_problem(name: str, spec: Json, children: list[Json], world: World) ->
     return ""
 
 
-def _larger_below(queue: Json, resource: str, limit: Quantity, world: World) -> str:
+def _larger_below(queue: Json, resource: str, limit: Quantity, reader: AdmissionReader) -> str:
     """Return a queue in the subtree whose capability is over the limit; descend only past queues without one."""
     amount = section(queue.get("spec") or {}, "capability").get(resource)
     if amount is not None:
         return str(queue["metadata"]["name"]) if parse(amount) > limit else ""
-    for child in children_of(queue["metadata"]["name"], world):
-        culprit = _larger_below(child, resource, limit, world)
-        if culprit:
-            return culprit
+    for child in children_of(queue["metadata"]["name"], reader):
+        larger = _larger_below(child, resource, limit, reader)
+        if larger:
+            return larger
     return ""
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from strato.admission.queue_reads import ROOT, children_of, parent_of, state_of
 from strato.admission.queue_resources import has_allocated_pods, hierarchy_resource_problem, resource_problems
-from strato.admission.request import AdmissionRequest, Denied, Json, Operation, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json, Operation
 from strato.api import catalog
 
 WEBHOOK = "validatequeue.volcano.sh"
@@ -15,7 +15,7 @@ WEIGHTS = "volcano.sh/hierarchy-weights"
 RESOURCE_FIELDS = ("capability", "deserved", "guarantee")
 
 
-def mutate(request: AdmissionRequest, world: World) -> None:
+def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Default a new queue: hierarchy below root, reclaimable, weight 1."""
     queue = request.object
     assert queue is not None
@@ -41,24 +41,24 @@ class QueueRules:
     protect_root: bool = True
     check_allocated_pods: bool = False
 
-    def validate(self, request: AdmissionRequest, world: World) -> None:
+    def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Refuse a new or changed queue."""
         queue = request.object
         assert queue is not None
-        problems = _basic_problems(request.name, queue, world)
+        problems = _basic_problems(request.name, queue, reader)
         if problems:
             raise Denied(WEBHOOK, problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
         old = request.old_object if request.operation == Operation.UPDATE else None
-        problem = self._later_problem(request.name, queue, old, world)
+        problem = self._later_problem(request.name, queue, old, reader)
         if problem:
             raise Denied(WEBHOOK, problem)
 
-    def _later_problem(self, name: str, queue: Json, old: Json | None, world: World) -> str:
+    def _later_problem(self, name: str, queue: Json, old: Json | None, reader: AdmissionReader) -> str:
         spec = queue.get("spec") or {}
         old_spec = (old.get("spec") or {}) if old is not None else {}
         parent = spec.get("parent") or ""
         moved = old is None or parent != (old_spec.get("parent") or "")
-        if moved and parent and parent != ROOT and (problem := self._parent_problem(name, parent, world)):
+        if moved and parent and parent != ROOT and (problem := self._parent_problem(name, parent, reader)):
             return problem
         resources_changed = any(spec.get(field) != old_spec.get(field) for field in RESOURCE_FIELDS)
         if name == ROOT:
@@ -66,15 +66,15 @@ class QueueRules:
                 return "root queue's resource attributes (capability, deserved, guarantee) cannot be modified"
             return ""
         if moved or resources_changed:
-            return hierarchy_resource_problem(name, queue, world)
+            return hierarchy_resource_problem(name, queue, reader)
         return ""
 
-    def _parent_problem(self, name: str, parent: str, world: World) -> str:
+    def _parent_problem(self, name: str, parent: str, reader: AdmissionReader) -> str:
         if parent == name:
             return f"queue {name} cannot use itself as parent"
         depth, ancestor = 1, parent
         while ancestor and ancestor != ROOT:
-            found = world.get(catalog.QUEUE, "", ancestor)
+            found = reader.get(catalog.QUEUE, "", ancestor)
             if found is None:
                 return (
                     f'failed to get parent queue of queue {name}: queues.scheduling.volcano.sh "{ancestor}" not found'
@@ -83,24 +83,24 @@ class QueueRules:
             if depth > self.max_depth:
                 return f"queue {name} exceeds the maximum allowed depth of {self.max_depth}"
             ancestor = parent_of(found)
-        above = world.get(catalog.QUEUE, "", parent)
+        above = reader.get(catalog.QUEUE, "", parent)
         assert above is not None  # walked through above
-        others = [child for child in children_of(parent, world) if child["metadata"]["name"] != name]
+        others = [child for child in children_of(parent, reader) if child["metadata"]["name"] != name]
         if not others and has_allocated_pods(above):
             return f"queue {parent} cannot be the parent queue of queue {name} because it has allocated Pods"
         return ""
 
-    def validate_delete(self, request: AdmissionRequest, world: World) -> None:
+    def validate_delete(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Refuse to delete what is needed."""
         name = request.name
         if name in ("default", ROOT):
             raise Denied(WEBHOOK, f"`{name}` queue can not be deleted")
-        queue = world.get(catalog.QUEUE, "", name)
+        queue = reader.get(catalog.QUEUE, "", name)
         if queue is None:
             raise Denied(WEBHOOK, f'queues.scheduling.volcano.sh "{name}" not found')
         if self.check_allocated_pods and has_allocated_pods(queue):
             raise Denied(WEBHOOK, f"queue {name} cannot be deleted because it has allocated Pods")
-        children = [child["metadata"]["name"] for child in children_of(name, world)]
+        children = [child["metadata"]["name"] for child in children_of(name, reader)]
         if children:
             raise Denied(
                 WEBHOOK,
@@ -109,16 +109,16 @@ class QueueRules:
             )
 
 
-def _basic_problems(name: str, queue: Json, world: World) -> list[str]:
+def _basic_problems(name: str, queue: Json, reader: AdmissionReader) -> list[str]:
     problems = resource_problems(queue.get("spec") or {})
     state = state_of(queue)
     if state not in ("", "Open", "Closed"):
         problems.append(f'requestBody.spec.state: Invalid value: "{state}": queue state must be in [Open Closed]')
-    problems += _hierarchy_problems(name, queue, world)
+    problems += _hierarchy_problems(name, queue, reader)
     return problems
 
 
-def _hierarchy_problems(name: str, queue: Json, world: World) -> list[str]:
+def _hierarchy_problems(name: str, queue: Json, reader: AdmissionReader) -> list[str]:
     annotations = (queue.get("metadata") or {}).get("annotations") or {}
     path, weights = annotations.get(HIERARCHY) or "", annotations.get(WEIGHTS) or ""
     if not path and not weights:
@@ -136,7 +136,7 @@ def _hierarchy_problems(name: str, queue: Json, world: World) -> list[str]:
             ]
         if not weight > 0:
             return [f'{place}: Invalid value: "{weights}": {number} in the {weights} must be larger than 0']
-    for other in world.list(catalog.QUEUE, ""):
+    for other in reader.list(catalog.QUEUE, ""):
         metadata = other["metadata"]
         theirs = (metadata.get("annotations") or {}).get(HIERARCHY) or ""
         if metadata["name"] != name and path and theirs.startswith(f"{path}/"):

@@ -40,17 +40,17 @@ class AdmissionRequest(msgspec.Struct):
     subresource: str = ""
     """Writes to subresources pass: every rule here is about the main resource."""
     warnings: list[str] = []
-    """What the user is told although the request is admitted; rules add to it."""
+    """Warnings to the user of a request that is admitted; rules add to it."""
     audit_annotations: dict[str, str] = {}
-    """What the audit log says of the request beside the rest; rules add to it."""
+    """Annotations of the request's event in the audit log; rules add to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
     """What decides how a new object is filled in and admitted, besides its spec and status.
 
-    Two objects of one kind and namespace with the same spec and status are admitted alike while nothing is written of
-    the kinds in ``reads``, and all ``fits`` say yes.
+    Two objects of one kind and namespace with the same spec and status are filled in and admitted with the same result
+    while nothing is written of the kinds in ``reads``, and all of ``fits`` hold.
     """
 
     reads: tuple[Kind, ...] = ()
@@ -63,7 +63,7 @@ class Dependencies:
     """The annotations that ``fits`` look at; they look at nothing else of the metadata."""
 
 
-class World(Protocol):
+class AdmissionReader(Protocol):
     """Plain reads of what is stored; synchronous, cheap, never written to."""
 
     def get(self, kind: Kind, namespace: str, name: str) -> Json | None:

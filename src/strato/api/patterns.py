@@ -40,7 +40,7 @@ class Pattern:
             compiled = re2.compile(text, options)
         except re2.error as error:
             reason = error.args[0] if error.args else "invalid"
-            raise InvalidPattern(_worded(reason)) from error
+            raise InvalidPattern(_go_message(reason)) from error
         except UnicodeEncodeError as error:
             raise InvalidPattern("invalid UTF-8") from error
         self._search = compiled.search
@@ -58,7 +58,7 @@ class Pattern:
             return False
 
 
-_GO_WORDS = {
+_GO_MESSAGES = {
     "invalid perl operator": "invalid or unsupported Perl syntax",
     "invalid repetition size": "invalid repeat count",
     "missing )": "missing closing )",
@@ -69,10 +69,10 @@ _GO_WORDS = {
 """What Go's package says for what RE2 itself says."""
 
 
-def _worded(reason: object) -> str:
+def _go_message(reason: object) -> str:
     text = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else str(reason)
     what, colon, where = text.partition(": ")
-    return f"{_GO_WORDS.get(what, what)}: `{where}`" if colon else text
+    return f"{_GO_MESSAGES.get(what, what)}: `{where}`" if colon else text
 
 
 @memoised(64 << 20, longest=_LONGEST_PATTERN, entry_bytes=_MEMORY_BYTES)

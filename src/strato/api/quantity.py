@@ -29,7 +29,7 @@ _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 <
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _SUFFIX_OF = {power: suffix for suffix, power in _DECIMAL.items()}
 
-_WORDING = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_MESSAGES = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class Format(Enum):
@@ -43,7 +43,7 @@ class Format(Enum):
 class InvalidQuantity(UsageError, ValueError):
     """A text is no quantity. The message is Kubernetes'."""
 
-    def __init__(self, text: str, message: str = _WORDING) -> None:
+    def __init__(self, text: str, message: str = _MESSAGES) -> None:
         super().__init__(message)
         self.text = text
 
@@ -156,7 +156,7 @@ def _complaint(text: str) -> str:
     """Choose between Kubernetes' two complaints: the form, or the suffix."""
     if _WRONG_SUFFIX.fullmatch(text):
         return "unable to parse quantity's suffix"
-    return _WORDING
+    return _MESSAGES
 
 
 def parse(number: Number) -> Quantity:

@@ -104,7 +104,7 @@ def hoist(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     rest: list[str] = []
     words = iter(args)
     for word in words:
-        flag, equals, value = _parted(word)
+        flag, equals, value = _split_flag(word)
         if flag not in _WITH_VALUE and flag not in _LOGGING:
             rest.append(word)
             if word == "--":
@@ -119,7 +119,7 @@ def hoist(args: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     return found, rest
 
 
-def _parted(word: str) -> tuple[str, bool, str]:
+def _split_flag(word: str) -> tuple[str, bool, str]:
     """Return a flag, whether its value is joined to it, and the value: ``-v=4``, ``-v4``, ``--v=4``."""
     flag, equals, value = word.partition("=")
     if re.fullmatch(r"-v\d+", word):

@@ -67,7 +67,7 @@ class Api:
     server: ApiServer
     http: HttpServer
     journal: SqliteJournal | None
-    upkeep: tuple[asyncio.Task[None], ...]
+    background: tuple[asyncio.Task[None], ...]
     """What runs beside the server until it is closed."""
     address: str
     """``https://host:port``, as this machine reaches it."""
@@ -85,9 +85,9 @@ class Api:
     async def close(self) -> None:
         """Answer what is under way, stop listening, finish the journal."""
         self.home.ready_file.unlink(missing_ok=True)
-        for task in self.upkeep:
+        for task in self.background:
             task.cancel()
-        await asyncio.gather(*self.upkeep, return_exceptions=True)
+        await asyncio.gather(*self.background, return_exceptions=True)
         await self.http.stop()
         if self.journal is not None:
             self.journal.close()
@@ -167,8 +167,8 @@ async def open_api(
     address = f"https://{_reachable(host)}:{http.port}"
     for path, user in identities.items():
         kubeconfig.write(path, address, user=user.name, token=tokens.token(user.name), ca=authority.certificate)
-    upkeep = () if journal is None else _begin_upkeep(home, server, journal, clock, storage)
-    return Api(home, server, http, journal, upkeep, address, auditing)
+    background = () if journal is None else _start_background(home, server, journal, clock, storage)
+    return Api(home, server, http, journal, background, address, auditing)
 
 
 def _begin_audit(server: ApiServer, app: Service, clock: Clock, metrics: Registry, options: AuditOptions) -> Auditing:
@@ -190,7 +190,7 @@ def _begin_audit(server: ApiServer, app: Service, clock: Clock, metrics: Registr
     return Auditing(log, AuditedService(app, auditor), AuditedHandler(server, auditor))
 
 
-def _begin_upkeep(
+def _start_background(
     home: Home, server: ApiServer, journal: SqliteJournal, clock: Clock, storage: StorageOptions
 ) -> tuple[asyncio.Task[None], ...]:
     """Serve backups, and write those of the schedule."""

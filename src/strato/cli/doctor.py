@@ -172,8 +172,8 @@ def _salvage(home: Home, journal: Path) -> None:
         else:
             click.echo(f"nothing is damaged: {count} objects, revision {revision}; nothing was done")
             return
-        salvaged, aside = salvage(journal)
-    click.echo(f"kept {len(salvaged.objects)} objects in a new journal; the damaged files are in {aside}")
+        salvaged, kept_path = salvage(journal)
+    click.echo(f"kept {len(salvaged.objects)} objects in a new journal; the damaged files are in {kept_path}")
     if not salvaged.lost:
         click.echo("nothing is lost")
         return

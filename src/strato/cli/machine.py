@@ -1,4 +1,4 @@
-"""What this machine is told as a node: the options `strato up` and `strato run node` share."""
+"""The options of this machine as a node, which `strato up` and `strato run node` share."""
 
 from __future__ import annotations
 

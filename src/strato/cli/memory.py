@@ -1,4 +1,4 @@
-"""Give free memory back to the system: what a burst took is not needed for good."""
+"""Return free memory to the system after a burst."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from strato.clock import Clock
 
 _SHARE_OF_TIME = 0.0005
 """What this may cost: where there is much to go through it is done more rarely, as nothing else runs meanwhile."""
-_WORTH_RATIO, _WORTH_BYTES = 1.03, 8 << 20
+_MIN_RATIO, _MIN_BYTES = 1.03, 8 << 20
 """How much more memory must be in use than after the last time."""
 
 
@@ -39,7 +39,7 @@ async def give_back(clock: Clock, every_seconds: float = 60.0) -> None:
     while True:
         await clock.sleep(pause)
         least = min(least, resident_bytes())
-        if resident_bytes() < max(_WORTH_RATIO * least, least + _WORTH_BYTES):
+        if resident_bytes() < max(_MIN_RATIO * least, least + _MIN_BYTES):
             continue
         begun = clock.monotonic()
         await asyncio.to_thread(trim)

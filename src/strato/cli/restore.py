@@ -17,7 +17,7 @@ from strato.errors import UsageError
 @click.option(
     "--data-dir", default=None, type=click.Path(path_type=Path), help="Where the journal goes, instead of HOME/data."
 )
-@click.option("--force", is_flag=True, help="Replace the cluster that is there; its journal is kept aside.")
+@click.option("--force", is_flag=True, help="Replace the existing cluster; its journal is renamed and kept.")
 @click.pass_context
 def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) -> None:
     """Bring the embedded cluster back as it was when FILE was written, keys and tokens included.
@@ -43,13 +43,13 @@ def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) 
         objects = list(opened.objects)  # all of it is checked before anything is replaced
         files = opened.files()
         revision = max(opened.manifest.revision, _newest_known(journal))
-        aside = _move_aside(journal)
+        kept_path = _move_aside(journal)
         for name, content in files.items():
             write_secret(home.path / name, content)
         count = write_journal(journal, objects, revision + REVISION_STEP)
     click.echo(f"restored {count} objects of revision {opened.manifest.revision}, written {opened.manifest.created}")
-    if aside is not None:
-        click.echo(f"  the journal that was there is kept in {aside}")
+    if kept_path is not None:
+        click.echo(f"  the journal that was there is kept in {kept_path}")
     if opened.manifest.encryption_keys:
         click.echo(f"  start with --encryption-key-file and key {', '.join(opened.manifest.encryption_keys)}")
 

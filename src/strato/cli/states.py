@@ -48,12 +48,12 @@ def header_of(
     shard_name: str | None = None,
     live: bool = False,
 ) -> Header:
-    """Return what to run: as told, else as saved with the state, else the defaults."""
+    """Return what to run: as given, else as saved with the state, else the defaults."""
     header = state.header or Header(now=SystemClock().now() if live else latest_date(state.objects))
-    told: dict[str, Any] = {"config": config, "cycles": cycles, "seed": seed}
+    given: dict[str, Any] = {"config": config, "cycles": cycles, "seed": seed}
     shard: dict[str, Any] = {"mode": shard_mode, "name": shard_name}
     sharding = replace(header.sharding, **{name: value for name, value in shard.items() if value is not None})
-    return replace(header, sharding=sharding, **{name: value for name, value in told.items() if value is not None})
+    return replace(header, sharding=sharding, **{name: value for name, value in given.items() if value is not None})
 
 
 def config_text(path: Path | None) -> str | None:
@@ -108,7 +108,7 @@ def with_groups(objects: Sequence[Located]) -> list[Located]:
     groups: dict[tuple[str, str], Located] = {}
     out: list[Located] = []
     for where, obj in objects:
-        pod = _lonely(obj, where)
+        pod = _plain_pod(obj, where)
         if pod is None:
             out.append((where, obj))
             continue
@@ -128,7 +128,7 @@ def _name(obj: Json) -> tuple[str, str]:
     return str(meta.get("namespace") or "default"), str(meta.get("name"))
 
 
-def _lonely(obj: Json, where: str) -> Pod | None:
+def _plain_pod(obj: Json, where: str) -> Pod | None:
     """Return the pod when the controller would make a group for it; one that cannot be read is left to `load`."""
     known = kinds.find(str(obj.get("apiVersion", "")), str(obj.get("kind")))
     if known is None or known.kind is not catalog.POD or not isinstance(obj.get("metadata"), dict):

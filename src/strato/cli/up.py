@@ -133,15 +133,15 @@ def _start_in_background(home: Home, arguments: list[str], data_dir: Path) -> di
     with home.log.open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
-    said_patience = False
+    has_announced = False
     started = time.monotonic()
     while time.monotonic() < deadline:
         if ready := home.ready():
             return ready
         if process.poll() is not None:
             raise StartFailed(f"the cluster did not start:\n{_log_tail(home)}{full_disks(home.path, data_dir)}")
-        if not said_patience and time.monotonic() - started > 3:
-            said_patience = True
+        if not has_announced and time.monotonic() - started > 3:
+            has_announced = True
             click.echo("still starting; the very first start compiles the scheduler's kernels (up to 20 s) …", err=True)
         time.sleep(_POLL_SECONDS)
     os.killpg(process.pid, signal.SIGKILL)

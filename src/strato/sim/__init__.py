@@ -1,5 +1,5 @@
 """The simulator: traces through the real server, controllers and scheduler under a virtual clock.
 
-`run.simulate` is the door; `traces` and `nodes` read its inputs, `measure` and `report` make its output, `world` puts
-server, controllers, scheduler and hollow nodes together (the test harness uses it too).
+`run.simulate` is the entry point; `traces` and `nodes` read its inputs, `measure` and `report` make its output,
+`cluster` builds server, controllers, scheduler and hollow nodes (the test harness uses it too).
 """

@@ -15,7 +15,7 @@ JOB_LABEL = "volcano.sh/job-name"
 
 
 @dataclass(slots=True)
-class JobRecord:
+class JobResult:
     """The life of one job; instants are virtual seconds after the start of the trace."""
 
     job: TraceJob
@@ -42,11 +42,11 @@ class Recorder:
         on_finish: Called after each job that ended.
     """
 
-    def __init__(self, clock: Clock, jobs: Sequence[TraceJob], on_finish: Callable[[JobRecord], None]) -> None:
+    def __init__(self, clock: Clock, jobs: Sequence[TraceJob], on_finish: Callable[[JobResult], None]) -> None:
         self._clock = clock
         self._origin = clock.monotonic()
         self._on_finish = on_finish
-        self.records = {job.name: JobRecord(job) for job in jobs}
+        self.results = {job.name: JobResult(job) for job in jobs}
         self._amounts = {job.name: amounts_of(job) for job in jobs}
         self.finished = 0
         self.pods_run = 0
@@ -70,8 +70,8 @@ class Recorder:
         for change in changes:
             pod = change.object
             name = pod.metadata.label(JOB_LABEL)
-            record = self.records.get(name)
-            if record is None:
+            result = self.results.get(name)
+            if result is None:
                 continue
             was = change.old is not None and change.old.status.phase == "Running"
             phase = change.new.status.phase if change.new is not None else "Gone"
@@ -80,29 +80,29 @@ class Recorder:
             if is_running != was:
                 self._use(now, name, 1 if is_running else -1)
             if is_running or phase in ("Succeeded", "Failed"):
-                self._begin(record, uid, now)
+                self._begin(result, uid, now)
             if phase in ("Succeeded", "Failed"):
-                record.failed = record.failed or phase == "Failed"
-                self._end(record, uid, now)
+                result.failed = result.failed or phase == "Failed"
+                self._end(result, uid, now)
 
-    def _begin(self, record: JobRecord, uid: str, now: float) -> None:
-        if uid in record.begun:
+    def _begin(self, result: JobResult, uid: str, now: float) -> None:
+        if uid in result.begun:
             return
-        record.begun.add(uid)
+        result.begun.add(uid)
         self.pods_run += 1
         self.last_change_at = now
-        if len(record.begun) == record.job.replicas and record.started_at is None:
-            record.started_at = now
+        if len(result.begun) == result.job.replicas and result.started_at is None:
+            result.started_at = now
 
-    def _end(self, record: JobRecord, uid: str, now: float) -> None:
-        if uid in record.ended:
+    def _end(self, result: JobResult, uid: str, now: float) -> None:
+        if uid in result.ended:
             return
-        record.ended.add(uid)
+        result.ended.add(uid)
         self.last_change_at = now
-        if len(record.ended) == record.job.replicas and record.finished_at is None:
-            record.finished_at = now
+        if len(result.ended) == result.job.replicas and result.finished_at is None:
+            result.finished_at = now
             self.finished += 1
-            self._on_finish(record)
+            self._on_finish(result)
 
     def _use(self, now: float, name: str, sign: int) -> None:
         self.running_pods += sign

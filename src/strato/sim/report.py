@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from strato.sim.measure import JobRecord, amounts_of
+from strato.sim.measure import JobResult, amounts_of
 from strato.units import format_duration
 
 _SLOWDOWN_FLOOR_SECONDS = 10.0
@@ -131,7 +131,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def build_report(
-    records: Iterable[JobRecord],
+    results: Iterable[JobResult],
     use: Sequence[tuple[float, Mapping[str, int]]],
     capacity: Mapping[str, int],
     *,
@@ -147,7 +147,7 @@ def build_report(
     """Sum up. Pure.
 
     Args:
-        records: One per job.
+        results: One per job.
         use: Amounts in use from each instant on.
         capacity: Of the whole cluster.
         trace: Its name.
@@ -159,21 +159,21 @@ def build_report(
         default_queue: Name of the queue of jobs that name none.
         reasons: Why jobs that never started did not, by their names.
     """
-    ordered = list(records)
-    finished = [record for record in ordered if record.finished_at is not None]
-    makespan = max((record.finished_at or 0.0 for record in finished), default=0.0)
+    ordered = list(results)
+    finished = [result for result in ordered if result.finished_at is not None]
+    makespan = max((result.finished_at or 0.0 for result in finished), default=0.0)
     if len(finished) < len(ordered):
         makespan = max(makespan, end_seconds)
-    by_queue: dict[str, list[JobRecord]] = {}
-    for record in ordered:
-        by_queue.setdefault(record.job.queue or default_queue, []).append(record)
+    by_queue: dict[str, list[JobResult]] = {}
+    for result in ordered:
+        by_queue.setdefault(result.job.queue or default_queue, []).append(result)
     return Report(
         trace=trace,
         nodes=nodes,
         seed=seed,
         jobs=len(ordered),
         finished=len(finished),
-        failed=sum(record.failed for record in ordered),
+        failed=sum(result.failed for result in ordered),
         unfinished=len(ordered) - len(finished),
         skipped=skipped,
         pods=pods,
@@ -185,7 +185,7 @@ def build_report(
         capacity=dict(sorted(capacity.items())),
         queues={name: _queue_report(by_queue[name]) for name in sorted(by_queue)},
         series=_series(use, capacity, makespan),
-        job_list=[_job_report(record, default_queue, reasons) for record in ordered],
+        job_list=[_job_report(result, default_queue, reasons) for result in ordered],
     )
 
 
@@ -201,39 +201,39 @@ def spread(values: Sequence[float]) -> Spread:
     return Spread(_rounded(math.fsum(ordered) / len(ordered)), rank(0.5), rank(0.95), rank(0.99), _rounded(ordered[-1]))
 
 
-def _waits(records: Iterable[JobRecord]) -> Spread:
-    return spread([wait for record in records if (wait := record.wait_seconds) is not None])
+def _waits(results: Iterable[JobResult]) -> Spread:
+    return spread([wait for result in results if (wait := result.wait_seconds) is not None])
 
 
-def _slowdowns(records: Iterable[JobRecord]) -> Spread:
+def _slowdowns(results: Iterable[JobResult]) -> Spread:
     found = []
-    for record in records:
-        if record.wait_seconds is not None and record.finished_at is not None and record.started_at is not None:
-            run = record.finished_at - record.started_at
-            found.append(max(1.0, (record.wait_seconds + run) / max(run, _SLOWDOWN_FLOOR_SECONDS)))
+    for result in results:
+        if result.wait_seconds is not None and result.finished_at is not None and result.started_at is not None:
+            run = result.finished_at - result.started_at
+            found.append(max(1.0, (result.wait_seconds + run) / max(run, _SLOWDOWN_FLOOR_SECONDS)))
     return spread(found)
 
 
-def _queue_report(records: Sequence[JobRecord]) -> QueueReport:
-    done = [record for record in records if record.finished_at is not None]
+def _queue_report(results: Sequence[JobResult]) -> QueueReport:
+    done = [result for result in results if result.finished_at is not None]
     cpu_seconds = math.fsum(
-        (record.finished_at - record.started_at) * record.job.replicas * amounts_of(record.job).get("cpu", 0) / 1000
-        for record in done
-        if record.finished_at is not None and record.started_at is not None
+        (result.finished_at - result.started_at) * result.job.replicas * amounts_of(result.job).get("cpu", 0) / 1000
+        for result in done
+        if result.finished_at is not None and result.started_at is not None
     )
-    return QueueReport(len(records), len(done), _waits(records), _slowdowns(done), _rounded(cpu_seconds))
+    return QueueReport(len(results), len(done), _waits(results), _slowdowns(done), _rounded(cpu_seconds))
 
 
-def _job_report(record: JobRecord, default_queue: str, reasons: Mapping[str, str]) -> JobReport:
+def _job_report(result: JobResult, default_queue: str, reasons: Mapping[str, str]) -> JobReport:
     return JobReport(
-        name=record.job.name,
-        queue=record.job.queue or default_queue,
-        replicas=record.job.replicas,
-        submit_seconds=_rounded(record.job.submit_seconds),
-        start_seconds=None if record.started_at is None else _rounded(record.started_at),
-        finish_seconds=None if record.finished_at is None else _rounded(record.finished_at),
-        failed=record.failed,
-        reason=reasons.get(record.job.name, "") if record.started_at is None else "",
+        name=result.job.name,
+        queue=result.job.queue or default_queue,
+        replicas=result.job.replicas,
+        submit_seconds=_rounded(result.job.submit_seconds),
+        start_seconds=None if result.started_at is None else _rounded(result.started_at),
+        finish_seconds=None if result.finished_at is None else _rounded(result.finished_at),
+        failed=result.failed,
+        reason=reasons.get(result.job.name, "") if result.started_at is None else "",
     )
 
 

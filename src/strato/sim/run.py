@@ -1,7 +1,7 @@
 """`simulate`: replay a trace against the real server, controllers and scheduler, in virtual time.
 
-Nothing here reads the machine's clock or draws its own luck: the same trace, options and seed give the same report,
-byte for byte.
+Nothing here reads the machine's clock or draws unseeded random numbers: the same trace, options and seed give the same
+report, byte for byte.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import InvalidInput, Problem, UsageError, one_line
 from strato.scheduler.config import Config, parse_config
-from strato.sim.measure import JobRecord, Recorder
+from strato.sim.cluster import ClusterOptions, SimulatedCluster
+from strato.sim.measure import JobResult, Recorder
 from strato.sim.nodes import NodeShape, parse_nodes, total_capacity
 from strato.sim.report import Report, build_report
 from strato.sim.traces import Trace, TraceJob, read_trace
-from strato.sim.world import World, WorldOptions
 
 DEFAULT_QUEUE = "default"
 NAMESPACE = "default"
@@ -150,10 +150,10 @@ def _text(path: Path) -> str:
 
 
 async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualClock) -> Report:
-    world = World(
+    world = SimulatedCluster(
         clock,
         Random(options.seed),
-        WorldOptions(nodes=inputs.shapes, scheduler_config=inputs.config, controllers=DEFAULT),
+        ClusterOptions(nodes=inputs.shapes, scheduler_config=inputs.config, controllers=DEFAULT),
     )
     replay = _Replay(options, inputs, world)
     await world.start()
@@ -164,7 +164,7 @@ async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualC
         await world.stop()
     recorder = replay.recorder
     return build_report(
-        recorder.records.values(),
+        recorder.results.values(),
         recorder.use,
         total_capacity(inputs.shapes),
         trace=options.trace.name,
@@ -181,7 +181,7 @@ async def _simulate(options: SimulationOptions, inputs: _Inputs, clock: VirtualC
 class _Replay:
     """Submits the jobs of a trace when their time comes and waits for their end."""
 
-    def __init__(self, options: SimulationOptions, inputs: _Inputs, world: World) -> None:
+    def __init__(self, options: SimulationOptions, inputs: _Inputs, world: SimulatedCluster) -> None:
         self._jobs = inputs.trace.jobs
         self._queues = inputs.queues
         self._progress = options.progress
@@ -190,7 +190,7 @@ class _Replay:
         self._pods = world.informers.informer(Pod)
         self._queue_informer = world.informers.informer(Queue)
         self._submitted = 0
-        self._stir = asyncio.Event()
+        self._changed = asyncio.Event()
         self.recorder = Recorder(world.clock, self._jobs, self._on_finish)
 
     async def run(self) -> None:
@@ -203,16 +203,16 @@ class _Replay:
                 await self._clock.sleep(wait)
             await self._cluster.create(catalog.VCJOB, manifest_of(job), NAMESPACE)
             self._submitted += 1
-            self._tell()
+            self._report()
         await self._drain()
 
     async def _drain(self) -> None:
         """Wait until all jobs have ended, or none can start any more."""
         while self.recorder.finished < len(self._jobs):
-            self._stir.clear()
+            self._changed.clear()
             try:
                 async with asyncio.timeout(_STALL_SECONDS):
-                    await self._stir.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 idle = self.recorder.now_seconds - self.recorder.last_change_at
                 if self.recorder.running_pods == 0 and idle >= _STALL_SECONDS:
@@ -224,9 +224,9 @@ class _Replay:
             return {}
         found = {}
         for group in (await self._cluster.list(PodGroup, NAMESPACE)).items:
-            said = [condition.message for condition in group.status.conditions if condition.type == "Unschedulable"]
+            messages = [condition.message for condition in group.status.conditions if condition.type == "Unschedulable"]
             for owner in group.metadata.owner_references or ():
-                found[owner.name] = said[-1] if said else f"its pod group is {group.status.phase or 'Pending'}"
+                found[owner.name] = messages[-1] if messages else f"its pod group is {group.status.phase or 'Pending'}"
         return found
 
     async def _prepare(self) -> None:
@@ -248,19 +248,19 @@ class _Replay:
     async def _until_open(self, names: set[str]) -> None:
         """Wait until the queue controller has opened the queues that are to be open."""
         queues = self._queue_informer
-        queues.add_batch_handler(lambda _: self._stir.set())
+        queues.add_batch_handler(lambda _: self._changed.set())
         while True:
-            self._stir.clear()
+            self._changed.clear()
             known = {queue.metadata.name: queue.status.state for queue in queues.list()}
             if all(known.get(name) for name in names):
                 return
-            await self._stir.wait()
+            await self._changed.wait()
 
-    def _on_finish(self, record: JobRecord) -> None:
-        self._stir.set()
-        self._tell()
+    def _on_finish(self, record: JobResult) -> None:
+        self._changed.set()
+        self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         if self._progress is not None:
             recorder = self.recorder
             self._progress(

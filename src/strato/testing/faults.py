@@ -103,7 +103,7 @@ class FaultyCluster(LocalCluster):
         """How many requests went wrong."""
         self._clock = clock
         self._random = random
-        self._places = asyncio.Semaphore(faults.connections) if faults.connections else None
+        self._connections = asyncio.Semaphore(faults.connections) if faults.connections else None
         self._tokens = faults.writes_per_second
         self._filled_at = clock.monotonic()
 
@@ -121,9 +121,9 @@ class FaultyCluster(LocalCluster):
             if self.down:
                 raise self._failed(Unavailable("connection refused"))
             return self._cut(await super().exchange(request, stream=stream))
-        if self._places is None:
+        if self._connections is None:
             return await self._exchange(request)
-        async with self._places:
+        async with self._connections:
             return await self._exchange(request)
 
     async def _exchange(self, request: Request) -> Response:
@@ -131,16 +131,16 @@ class FaultyCluster(LocalCluster):
             raise self._failed(Unavailable("connection refused"))
         if self.faults.seconds:
             await self._clock.sleep(self._random.random() * self.faults.seconds)
-        trouble = self._trouble(request)
-        if isinstance(trouble, ApiError):
-            raise self._failed(trouble)
-        if trouble is Fault.HANGS:
+        fault = self._fault(request)
+        if isinstance(fault, ApiError):
+            raise self._failed(fault)
+        if fault is Fault.HANGS:
             await self._clock.sleep(SILENCE_SECONDS)
             raise self._failed(Unavailable("it did not answer in time"))
         response = await super().exchange(request)
-        if trouble is None:
+        if fault is None:
             return response
-        if trouble is Fault.LOST_AND_HANGS:
+        if fault is Fault.LOST_AND_HANGS:
             await self._clock.sleep(SILENCE_SECONDS)
         raise self._failed(Unavailable("it closed the connection in the middle of an answer"))
 
@@ -148,11 +148,11 @@ class FaultyCluster(LocalCluster):
         self.count += 1
         return error
 
-    def _trouble(self, request: Request) -> ApiError | Fault | None:
+    def _fault(self, request: Request) -> ApiError | Fault | None:
         for rule in self.rules:
-            said = rule(request)
-            if said is not None:
-                return said
+            outcome = rule(request)
+            if outcome is not None:
+                return outcome
         faults = self.faults
         writes = request.method != "GET"
         if writes and faults.writes_per_second and not self._has_token():

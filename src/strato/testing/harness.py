@@ -29,8 +29,8 @@ from strato.clock import Clock, SystemClock, VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import AlreadyExists, StratoError
 from strato.scheduler.config import Config, parse_config
+from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.nodes import parse_nodes
-from strato.sim.world import World, WorldOptions
 from strato.testing.manifests import kind_of_manifest
 from strato.testing.scenes import Scene, create_with_status
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 _WATCHED: tuple[type[Object], ...] = (Pod, Node, Job, PodGroup, Queue)
 
 
-class NeverHappened(StratoError, AssertionError):
+class ConditionTimeout(StratoError, AssertionError):
     """What a test waited for did not come."""
 
 
@@ -75,10 +75,10 @@ class Harness:
         self._scene = scene if scene is not None else Scene()
         self.clock: Clock = clock if clock is not None else SystemClock()
         config = parse_config(scheduler_config, "test") if isinstance(scheduler_config, str) else scheduler_config
-        self.world = World(
+        self.world = SimulatedCluster(
             self.clock,
             Random(seed),
-            WorldOptions(
+            ClusterOptions(
                 nodes=parse_nodes(nodes) if nodes else (),
                 node_options=node_options or {},
                 scheduler=scheduler,
@@ -127,12 +127,12 @@ class Harness:
         """Return an object as last seen.
 
         Raises:
-            NeverHappened: There is none of that name (`eventually` takes that as "not yet").
+            ConditionTimeout: There is none of that name (`eventually` takes that as "not yet").
         """
         informer = self.world.informers.informer(view)
         found = informer.get((namespace, name)) or informer.get(("", name))
         if found is None:
-            raise NeverHappened(f"no {view.__name__} {namespace}/{name}")
+            raise ConditionTimeout(f"no {view.__name__} {namespace}/{name}")
         return found
 
     def pod(self, name: str, namespace: str = "default") -> Pod:
@@ -196,10 +196,10 @@ class Harness:
     ) -> None:
         """Wait until ``predicate`` holds; it is asked now and after every change.
 
-        A predicate may be a coroutine function; `NeverHappened`, KeyError and IndexError in it mean "not yet".
+        A predicate may be a coroutine function; `ConditionTimeout`, KeyError and IndexError in it mean "not yet".
 
         Raises:
-            NeverHappened: It did not hold in time; the message shows the pods.
+            ConditionTimeout: It did not hold in time; the message shows the pods.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -210,13 +210,13 @@ class Harness:
                     await self.world.guard(self._changed.wait())
         except TimeoutError:
             wanted = what or inspect.getsource(predicate).strip()
-            raise NeverHappened(f"after {timeout_seconds:g} s still not: {wanted}\n{self.describe()}") from None
+            raise ConditionTimeout(f"after {timeout_seconds:g} s still not: {wanted}\n{self.describe()}") from None
 
     async def settle(self, *, quiet_seconds: float = 0.5, timeout_seconds: float = 60.0) -> None:
         """Wait until nothing has changed for a while.
 
         Raises:
-            NeverHappened: Things went on changing.
+            ConditionTimeout: Things went on changing.
         """
         try:
             async with asyncio.timeout(timeout_seconds):
@@ -228,7 +228,7 @@ class Harness:
                     except TimeoutError:
                         return
         except TimeoutError:
-            raise NeverHappened(f"things still change after {timeout_seconds:g} s\n{self.describe()}") from None
+            raise ConditionTimeout(f"things still change after {timeout_seconds:g} s\n{self.describe()}") from None
 
     def describe(self) -> str:
         """Return a few lines about pods and groups, for failure messages."""
@@ -276,7 +276,7 @@ async def _holds(predicate: Callable[[], Any | Awaitable[Any]]) -> bool:
     try:
         outcome = predicate()
         return bool(await outcome) if inspect.isawaitable(outcome) else bool(outcome)
-    except (NeverHappened, KeyError, IndexError):
+    except (ConditionTimeout, KeyError, IndexError):
         return False
 
 

@@ -16,7 +16,7 @@ from strato.admission.podsecurity.checks import (
     violations,
 )
 from strato.admission.podsecurity.policy import PREFIX, Level, Policy, Standard, policy_of
-from strato.admission.request import AdmissionRequest, Json, Operation, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Json, Operation
 from strato.api import catalog
 from strato.api.status import forbidden, invalid
 
@@ -29,13 +29,13 @@ _TEMPLATES = {
 """Where a workload has its pod template, other than at ``spec.template``."""
 
 
-def validate_pod(request: AdmissionRequest, world: World) -> None:
+def validate_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a pod that breaks what its namespace enforces; warn about what it warns of.
 
     Raises:
         Forbidden: In Kubernetes' words, with every violation.
     """
-    policy, pod = _policy(request, world), request.object
+    policy, pod = _policy(request, reader), request.object
     assert pod is not None
     if policy.is_privileged or (request.old_object is not None and not _images_changed(pod, request.old_object)):
         return
@@ -48,9 +48,9 @@ def validate_pod(request: AdmissionRequest, world: World) -> None:
     _warn(request, policy, broken)
 
 
-def validate_workload(request: AdmissionRequest, world: World) -> None:
+def validate_workload(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Warn of a workload whose pods will break the policy of its namespace. Changes and refuses nothing."""
-    policy = _policy(request, world)
+    policy = _policy(request, reader)
     if not (policy.warn.level or policy.audit.level):
         return
     for template in _templates(request):
@@ -59,7 +59,7 @@ def validate_workload(request: AdmissionRequest, world: World) -> None:
         _warn(request, policy, broken)
 
 
-def validate_namespace(request: AdmissionRequest, world: World) -> None:
+def validate_namespace(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse labels that cannot be read; name the existing pods that break a stricter policy.
 
     Raises:
@@ -76,7 +76,7 @@ def validate_namespace(request: AdmissionRequest, world: World) -> None:
         return
     is_relaxed = policy.enforce.minor == before.enforce.minor and policy.enforce.level <= before.enforce.level
     if policy.enforce.level is not Level.PRIVILEGED and not is_relaxed:
-        request.warnings += _existing_violations(request.name, policy.enforce, world)
+        request.warnings += _existing_violations(request.name, policy.enforce, reader)
 
 
 def has_no_profile_annotations(request: AdmissionRequest) -> bool:
@@ -89,8 +89,8 @@ def has_no_profile_annotations(request: AdmissionRequest) -> bool:
     )
 
 
-def _policy(request: AdmissionRequest, world: World) -> Policy:
-    namespace = world.get(catalog.NAMESPACE, "", request.namespace)
+def _policy(request: AdmissionRequest, reader: AdmissionReader) -> Policy:
+    namespace = reader.get(catalog.NAMESPACE, "", request.namespace)
     return policy_of(None if namespace is None else namespace["metadata"].get("labels"))[0]
 
 
@@ -134,9 +134,9 @@ def _warn(request: AdmissionRequest, policy: Policy, broken: Mapping[Standard, s
             request.warnings.append(text)
 
 
-def _existing_violations(namespace: str, standard: Standard, world: World) -> list[str]:
+def _existing_violations(namespace: str, standard: Standard, reader: AdmissionReader) -> list[str]:
     """Return warnings about the pods of a namespace, those that break the standard alike on one line."""
-    pods = world.list(catalog.POD, namespace)
+    pods = reader.list(catalog.POD, namespace)
     broken: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods[:_CHECKED_PODS]:
         found = violations(standard, pod["metadata"], pod["spec"])

@@ -3,7 +3,7 @@
 Each check is a pure function from a pod's metadata and spec to why it is refused. `CHECKS` says of which level and
 from which version on each holds, and which baseline check it takes the place of.
 
-Source: Kubernetes' Pod Security Standards; words are those of its admission plug-in.
+Source: Kubernetes' Pod Security Standards; messages are those of its admission plug-in.
 """
 
 from __future__ import annotations
@@ -354,9 +354,9 @@ def _non_root(metadata: Json, spec: Json) -> Violation | None:
     setters = _setters(in_pod is False, [name for name, value in values.items() if value is False])
     if setters:
         return Violation("runAsNonRoot != true", f"{setters} must not set securityContext.runAsNonRoot=false")
-    silent = [] if in_pod else [name for name, value in values.items() if value is None]
-    detail = f"pod or {_named('container', silent)} must set securityContext.runAsNonRoot=true"
-    return Violation("runAsNonRoot != true", detail) if silent else None
+    missing = [] if in_pod else [name for name, value in values.items() if value is None]
+    detail = f"pod or {_named('container', missing)} must set securityContext.runAsNonRoot=true"
+    return Violation("runAsNonRoot != true", detail) if missing else None
 
 
 def _non_root_user(metadata: Json, spec: Json) -> Violation | None:
@@ -372,12 +372,12 @@ def _restricted_seccomp(metadata: Json, spec: Json) -> Violation | None:
     bad = _seccomp(metadata, spec)
     if bad is not None:
         return bad
-    silent = [] if _seccomp_type(spec) else [c["name"] for c in _containers(spec) if _seccomp_type(c) is None]
+    missing = [] if _seccomp_type(spec) else [c["name"] for c in _containers(spec) if _seccomp_type(c) is None]
     detail = (
-        f"pod or {_named('container', silent)} must set "
+        f"pod or {_named('container', missing)} must set "
         'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
     )
-    return Violation("seccompProfile", detail) if silent else None
+    return Violation("seccompProfile", detail) if missing else None
 
 
 @dataclass(frozen=True, slots=True)

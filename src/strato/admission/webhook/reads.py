@@ -23,7 +23,7 @@ _MAX_AGE_SECONDS = 2.0
 
 
 class Known:
-    """A `World` of plain objects."""
+    """An `AdmissionReader` of plain objects."""
 
     def __init__(self, queues: Mapping[str, Json], namespaces: Mapping[str, Json], *, fresh: bool) -> None:
         self._objects = {catalog.QUEUE: queues, catalog.NAMESPACE: namespaces}
@@ -59,7 +59,7 @@ class Reads:
         self._next: asyncio.Future[dict[str, Json]] | None = None
         self._lock = asyncio.Lock()
 
-    async def world(self, service: Service, review: ReviewRequest, *, fresh: bool) -> Known:
+    async def reader(self, service: Service, review: ReviewRequest, *, fresh: bool) -> Known:
         """Return what the rules of a service may look at.
 
         Raises:

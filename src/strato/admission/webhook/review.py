@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from strato.admission.chain import Chain
-from strato.admission.request import AdmissionRequest, Denied, World
+from strato.admission.request import AdmissionReader, AdmissionRequest, Denied
 from strato.admission.webhook.difference import json_patch
 from strato.admission.webhook.services import Service
 from strato.api.wire import User
@@ -66,7 +66,7 @@ def read_review(body: bytes) -> ReviewRequest:
         raise BadRequest(f"the body is not an AdmissionReview: {error}") from error
 
 
-def answer(service: Service, chain: Chain, review: ReviewRequest, world: World) -> Json:
+def answer(service: Service, chain: Chain, review: ReviewRequest, reader: AdmissionReader) -> Json:
     """Ask the chain, which has only this service's rules, and return the whole AdmissionReview of the answer."""
     asked = _misdirected(service, review)
     if asked:
@@ -75,9 +75,9 @@ def answer(service: Service, chain: Chain, review: ReviewRequest, world: World) 
     before = copy.deepcopy(request.object) if service.mutates else None
     try:
         if service.mutates:
-            chain.mutate(request, world)
+            chain.mutate(request, reader)
         else:
-            chain.validate(request, world)
+            chain.validate(request, reader)
     except Denied as error:
         return denial(review.uid, error.explanation)
     except ApiError as error:

@@ -182,11 +182,11 @@ class WebhookServer:
             return "malformed", f"{error}\n".encode()
         chain = self._chains[service.path]
         try:
-            world = await self._reads.world(service, review, fresh=False)
-            verdict = answer(service, chain, review, world)
-            if not verdict["response"]["allowed"] and not world.fresh:
-                world = await self._reads.world(service, review, fresh=True)
-                verdict = answer(service, chain, review, world)
+            reader = await self._reads.reader(service, review, fresh=False)
+            verdict = answer(service, chain, review, reader)
+            if not verdict["response"]["allowed"] and not reader.fresh:
+                reader = await self._reads.reader(service, review, fresh=True)
+                verdict = answer(service, chain, review, reader)
         except ApiError as error:
             _log.warning("admission could not look up what it needs: path=%s: %s", service.path, error)
             return "unavailable", msgspec.json.encode(denial(review.uid, f"cannot look up what is needed: {error}"))

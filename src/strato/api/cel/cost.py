@@ -34,9 +34,9 @@ class Meter:
 
     __slots__ = ("floor", "left", "pause", "start")
 
-    def __init__(self, start: int, spent: int, pause: Callable[[], None] | None = None) -> None:
+    def __init__(self, start: int, charged: int, pause: Callable[[], None] | None = None) -> None:
         self.start, self.pause = start, pause
-        self.left = start - spent
+        self.left = start - charged
         self.floor = 0 if pause is None else max(0, self.left - _BETWEEN_PAUSES)
         """Where `pause` is called next, or nothing is left."""
 
@@ -82,7 +82,7 @@ def budget(units: int, pause: Callable[[], None] | None = None) -> Iterator[Mete
         close_meter(meter, outer, token)
 
 
-def spend(units: int) -> None:
+def charge(units: int) -> None:
     """Pay for work about to be done.
 
     Raises:
@@ -111,11 +111,11 @@ def pause() -> None:
         meter.pause()
 
 
-def spend_on(value: Any) -> None:
+def charge_for(value: Any) -> None:
     """Pay for looking at all of a text, list or map."""
     kind = value.__class__
     if kind is str:
         if len(value) > _FREE:
-            spend(len(value) // 16)
+            charge(len(value) // 16)
     elif (kind is list or kind is dict) and len(value) > 4:
-        spend(len(value))
+        charge(len(value))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strato.api.cel.cost import spend, spend_on
+from strato.api.cel.cost import charge, charge_for
 from strato.api.cel.operators import at_most, equal, plus, whole
 from strato.api.cel.values import EvaluationError, Optional, Version, no_overload, quantity, semver
 from strato.api.patterns import compile_pattern
@@ -39,7 +39,7 @@ def _call(name: str, overloads: _Overloads, *values: Any) -> Any:
         if len(takes) == len(values) and all(map(_is, values, takes)):
             if name != "size":
                 for value in values:
-                    spend_on(value)
+                    charge_for(value)
             try:
                 return function(*values)
             except EvaluationError:
@@ -55,7 +55,7 @@ def _table(entries: Mapping[str, _Overloads]) -> dict[str, _Function]:
 
 def _matches(text: str, pattern: str) -> bool:
     compiled = compile_pattern(pattern)
-    spend(len(text) * compiled.size // 256)
+    charge(len(text) * compiled.size // 256)
     return compiled.is_in(text)
 
 
@@ -87,13 +87,13 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
 def _joined(items: list[Any], separator: str = "") -> str:
     if any(type(item) is not str for item in items):
         raise EvaluationError("no such overload: join() of a list that holds more than strings")
-    spend((len(items) * len(separator) + sum(map(len, items))) // 64)
+    charge((len(items) * len(separator) + sum(map(len, items))) // 64)
     return separator.join(items)
 
 
 def _replaced(text: str, old: str, new: str, times: int = -1) -> str:
     found = text.count(old)
-    spend((found if times < 0 else min(times, found)) * len(new) // 64)
+    charge((found if times < 0 else min(times, found)) * len(new) // 64)
     return text.replace(old, new, times)
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from strato.api.cel.cost import spend, spend_on
+from strato.api.cel.cost import charge, charge_for
 from strato.api.cel.values import EvaluationError, NoSuchKey, no_overload
 
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -56,7 +56,7 @@ def plus(left: Any, right: Any) -> Any:
         if kind is float:
             return left + right
         if kind is str or kind is list:
-            spend((len(left) + len(right)) // 64)
+            charge((len(left) + len(right)) // 64)
             return left + right
     raise no_overload("_+_", left, right)
 
@@ -111,15 +111,15 @@ def equal(left: Any, right: Any) -> bool:
     kind, other = type(left), type(right)
     if kind is other and kind in _PLAIN:
         if kind is str:
-            spend_on(left)
+            charge_for(left)
         return bool(left == right)
     if kind is bool or other is bool:
         return left is right
     if kind is list and other is list:
-        spend(min(len(left), len(right)))
+        charge(min(len(left), len(right)))
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        spend(min(len(left), len(right)))
+        charge(min(len(left), len(right)))
         return len(left) == len(right) and all(key in right and equal(left[key], right[key]) for key in left)
     return bool(left == right)
 
@@ -147,7 +147,7 @@ def at_most(left: Any, right: Any) -> bool:
 
 def is_in(item: Any, items: Any) -> bool:
     """``item in items``: an item of a list, a key of a map."""
-    spend_on(items)
+    charge_for(items)
     if isinstance(items, list):
         return any(equal(one, item) for one in items)
     if isinstance(items, Mapping):
@@ -163,7 +163,7 @@ def index(target: Any, key: Any) -> Any:
     """
     if isinstance(target, Mapping):
         if type(key) is not str:
-            spend_on(target)
+            charge_for(target)
         for name in (key,) if type(key) is str else target:  # names of fields are strings: no search for those
             if name in target and equal(name, key):
                 return target[name]

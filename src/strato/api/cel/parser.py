@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from strato.api.cel.cost import CALL_LIMIT, close_meter, open_meter, spend
+from strato.api.cel.cost import CALL_LIMIT, charge, close_meter, open_meter
 from strato.api.cel.functions import FUNCTIONS, METHODS
 from strato.api.cel.operators import PRODUCTS, RELATIONS, SUMS, index, negate, truth, whole
 from strato.api.cel.values import (
@@ -337,7 +337,7 @@ def _macro(name: str, target: Program, variable: str, bodies: list[Program], siz
         if not isinstance(items, list | Mapping):
             raise no_overload(name, items)
         for item in items:
-            spend(size)
+            charge(size)
             yield {**env, variable: item}
 
     body = bodies[0]

@@ -367,7 +367,7 @@ def validate_budget(obj: Json) -> list[Cause]:
 def _share_problems(value: int | str | None, name: str) -> list[Cause]:
     field = f"spec.{name}"
     if isinstance(value, str) and not _PERCENTAGE.fullmatch(value):
-        return [invalid_value(field, value, _PERCENTAGE_WORDS)]
+        return [invalid_value(field, value, _PERCENTAGE_MESSAGE)]
     if isinstance(value, int) and value < 0:
         return [invalid_value(field, value, "must be greater than or equal to 0")]
     if isinstance(value, str) and int(value[:-1]) > 100:
@@ -376,7 +376,7 @@ def _share_problems(value: int | str | None, name: str) -> list[Cause]:
 
 
 _PERCENTAGE = re.compile(r"[0-9]+%")
-_PERCENTAGE_WORDS = (
+_PERCENTAGE_MESSAGE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )

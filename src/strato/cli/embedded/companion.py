@@ -2,8 +2,8 @@
 
 Two processors then work at once: one answers requests, the other one decides. The server's process starts it before
 anything else, so that both load their code at the same time; a pair of sockets joins them (`strato.client.link`). It
-lives and dies with the server's process: told to stop it ends its parts, and should that process be killed the kernel
-kills it too.
+lives and dies with the server's process: when it is told to stop it ends its components, and if that process is killed
+the kernel kills it too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EXIT_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class PartsFailed(StratoError):
+class ComponentsFailed(StratoError):
     """A controller, the scheduler or a node ended, or their process did."""
 
 
@@ -66,7 +66,7 @@ class Companion:
         self._link = await connect(self._end, server)
 
     async def ready(self) -> dict[str, Any] | None:
-        """Wait until the parts are ready; return what this machine's node says of itself."""
+        """Wait until the components are ready; return this machine's node summary."""
         try:
             response = await self._link.handle(Request("GET", _READY))
         except Unavailable:
@@ -75,7 +75,7 @@ class Companion:
         return summary
 
     async def metrics(self) -> bytes:
-        """Return the parts' metrics; while they do not answer (stopped, busy, not there yet) only that they do not."""
+        """Return the components' metrics; while they do not answer (stopped, busy, not started), only that."""
         body = b""
         if self._link is not None and not self._link.closed.is_set():
             with contextlib.suppress(ApiError, TimeoutError):
@@ -85,22 +85,24 @@ class Companion:
         return body + _UP % bool(body)
 
     async def run(self) -> None:
-        """Wait until the parts end; end them when cancelled, while the server still answers what they do last.
+        """Wait until the components end; end them when cancelled, while the server still answers what they do last.
 
         Raises:
-            PartsFailed: They ended by themselves.
+            ComponentsFailed: They ended by themselves.
         """
         try:
             response = await self._link.handle(Request("GET", _END))
         except Unavailable:
             status = await asyncio.to_thread(self._process.wait)
-            raise PartsFailed(f"the process of controllers, scheduler and nodes ended with status {status}") from None
+            raise ComponentsFailed(
+                f"the process of controllers, scheduler and nodes ended with status {status}"
+            ) from None
         except asyncio.CancelledError:
             await self._stop()
             raise
         finally:
             await self._link.close()
-        raise PartsFailed(response.body.decode())
+        raise ComponentsFailed(response.body.decode())
 
     async def _stop(self) -> None:
         with contextlib.suppress(TimeoutError, ApiError):
@@ -120,7 +122,7 @@ class Companion:
         self._end.close()
 
 
-class _Parts(Handler):
+class _ComponentsHandler(Handler):
     """What the server's process asks this one; a `Handler`."""
 
     def __init__(self) -> None:
@@ -144,43 +146,47 @@ class _Parts(Handler):
 
 
 async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
-    """Run the parts until told to stop; when the server's process is gone there is nothing left to finish."""
+    """Run the components until told to stop; when the server's process is gone there is nothing left to finish."""
     from strato.client.link import connect
 
-    parts = _Parts()
-    link = await connect(end, parts)
+    components = _ComponentsHandler()
+    link = await connect(end, components)
     lost = asyncio.ensure_future(link.closed.wait())
-    lost.add_done_callback(lambda _: None if parts.stop.is_set() else os._exit(1))
+    lost.add_done_callback(lambda _: None if components.stop.is_set() else os._exit(1))
     try:
-        await _run(options, link, parts)
+        await _run(options, link, components)
     except StratoError as error:
-        parts.ended.set_result(str(error))
+        components.ended.set_result(str(error))
         await lost  # it is asked for, and then the server hangs up
     finally:
-        parts.stop.set()
+        components.stop.set()
         lost.cancel()
         await link.close()
 
 
-async def _run(options: EmbeddedOptions, server: Handler, parts: _Parts) -> None:
-    from strato.cli.embedded.parts import build
+async def _run(options: EmbeddedOptions, server: Handler, components: _ComponentsHandler) -> None:
+    from strato.cli.embedded.components import build
     from strato.cli.serving import collect_hardly, make_random, run_together, settle
     from strato.client.local import LocalCluster
     from strato.clock import SystemClock
 
     collect_hardly()
     built = build(
-        options, lambda user: LocalCluster(server, user, uncommitted=True), SystemClock(), make_random(), parts.metrics
+        options,
+        lambda user: LocalCluster(server, user, uncommitted=True),
+        SystemClock(),
+        make_random(),
+        components.metrics,
     )
 
     async def announce() -> None:
-        parts.ready.set_result(await built.ready())
+        components.ready.set_result(await built.ready())
         settle()
         await asyncio.Event().wait()
 
     members = [*((name, run()) for name, run in built.members), ("announcement", announce())]
     try:
-        await run_together(members, parts.stop)
+        await run_together(members, components.stop)
     finally:
         await built.informers.stop()
 

@@ -20,7 +20,7 @@ from strato.metrics import Registry
 
 if TYPE_CHECKING:
     from strato.cli.embedded.companion import Companion
-    from strato.cli.embedded.parts import Parts
+    from strato.cli.embedded.components import Components
     from strato.server.journal import SqliteJournal
     from strato.server.logs import LogSource
 
@@ -29,7 +29,7 @@ Ready = Callable[[], Awaitable[dict[str, Any] | None]]
 
 
 async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
-    """Serve until a signal, with the parts in this process or in the other one.
+    """Serve until a signal, with the components in this process or in the other one.
 
     Raises:
         StratoError: The address or the files cannot be used, or a part ended by itself.
@@ -48,7 +48,7 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         audit=options.audit,
         other_metrics=companion.metrics if companion is not None else None,
     )
-    parts: Parts | None = None
+    components: Components | None = None
     stop, announced = asyncio.Event(), asyncio.Event()
     members: list[Part] = []
     try:
@@ -56,25 +56,25 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
             api.server.use_logs(_logs(home, clock))
         if companion is not None:
             await companion.attach(api.handler)
-            members.append(("parts", companion.run))
+            members.append(("components", companion.run))
             ready: Ready = companion.ready
         else:
-            parts = _parts(options, api, clock, random, metrics)
-            members.extend(parts.members)
-            ready = parts.ready
+            components = _components(options, api, clock, random, metrics)
+            members.extend(components.members)
+            ready = components.ready
         members.append(("announcement", partial(_announce, home, api.address, ready, announced)))
         if api.journal is not None:
             members.append(("journal", partial(end_a_start_that_cannot_write, api.journal, announced)))
         with stop_on_signals(stop):
             await run_together([(name, run()) for name, run in members], stop)
     finally:
-        if parts is not None:
-            await parts.informers.stop()
+        if components is not None:
+            await components.informers.stop()
         await api.close()
 
 
-def _parts(options: EmbeddedOptions, api: Api, clock: Clock, random: Random, metrics: Registry) -> Parts:
-    from strato.cli.embedded.parts import build  # only where the other process does not load it
+def _components(options: EmbeddedOptions, api: Api, clock: Clock, random: Random, metrics: Registry) -> Components:
+    from strato.cli.embedded.components import build  # only where the other process does not load it
 
     return build(options, api.client, clock, random, metrics)
 

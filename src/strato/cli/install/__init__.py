@@ -13,7 +13,7 @@ from strato.errors import StratoError, UsageError
 if TYPE_CHECKING:
     from strato.client.cluster import Cluster
 
-PARTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
+COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
 FIELD_MANAGER = "strato-install"
 
 
@@ -26,7 +26,7 @@ class InstallFailed(StratoError):
 @click.option(
     "-n", "--namespace", default="volcano-system", show_default=True, type=LABEL, help="Namespace of the components."
 )
-@click.option("--only", multiple=True, type=click.Choice(PARTS), help="Only these parts; may be repeated.")
+@click.option("--only", multiple=True, type=click.Choice(COMPONENTS), help="Only these parts; may be repeated.")
 @click.option(
     "-f", "--values", "files", multiple=True, type=click.Path(path_type=Path), help="Values, as for the chart."
 )
@@ -54,7 +54,7 @@ def install(
         for path in write_chart(chart, DEFAULT_TEXT):
             click.echo(path)
         return
-    bodies = _bodies(namespace, files, settings, only or PARTS, DEFAULT_TEXT)
+    bodies = _bodies(namespace, files, settings, only or COMPONENTS, DEFAULT_TEXT)
     if dry_run:
         import yaml
 

@@ -11,7 +11,7 @@ from strato.cli.install.values import SERVICES, Values
 
 Json = dict[str, Any]
 
-PARTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
+COMPONENTS = ("namespace", "crds", "rbac", "admission", "scheduler", "controllers", "monitoring")
 """Parts of an installation; ``--only`` names them."""
 
 SCHEDULER, CONTROLLERS, ADMISSION = "volcano-scheduler", "volcano-controllers", "volcano-admission"

@@ -253,12 +253,12 @@ def logs(
 @click.pass_context
 def top(ctx: click.Context, namespace: str, name: str) -> None:
     """Show what each task of job NAME asks for and, where the cluster measures it, uses."""
-    from strato.cli.job.parts import read_parts
+    from strato.cli.job.objects import read_objects
     from strato.cli.job.top import read_usage, render_top
 
     async def work(cluster: Cluster) -> str:
-        parts = await read_parts(cluster, namespace, name, others=False)
-        return render_top(parts, await read_usage(cluster, namespace, name))
+        objects = await read_objects(cluster, namespace, name, others=False)
+        return render_top(objects, await read_usage(cluster, namespace, name))
 
     click.echo(with_cluster(ctx, work))
 
@@ -269,10 +269,10 @@ def top(ctx: click.Context, namespace: str, name: str) -> None:
 @click.pass_context
 def tree(ctx: click.Context, namespace: str, name: str) -> None:
     """Show job NAME with its pod group, tasks, pods and everything else it owns."""
-    from strato.cli.job.parts import read_parts
+    from strato.cli.job.objects import read_objects
     from strato.cli.job.tree import render_tree
 
-    click.echo(render_tree(with_cluster(ctx, lambda cluster: read_parts(cluster, namespace, name))))
+    click.echo(render_tree(with_cluster(ctx, lambda cluster: read_objects(cluster, namespace, name))))
 
 
 def _fail_unless_completed(phases: Mapping[str, str]) -> None:

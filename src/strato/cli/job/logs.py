@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from strato.api import catalog
-from strato.cli.job.parts import read_parts, task_of
+from strato.cli.job.objects import read_objects, task_of
 from strato.cli.job.wait import FINISHED
 from strato.cli.verbs import VerbFailed
 from strato.client.cluster import Cluster, Json
@@ -49,12 +49,12 @@ async def print_logs(
     streams: dict[str, asyncio.Task[bool]] = {}
     try:
         while True:
-            parts = await read_parts(cluster, namespace, name, others=False)
-            tasks = [one.get("name", "") for one in parts.job.get("spec", {}).get("tasks", ())]
+            objects = await read_objects(cluster, namespace, name, others=False)
+            tasks = [one.get("name", "") for one in objects.job.get("spec", {}).get("tasks", ())]
             if task and task not in tasks:
                 raise VerbFailed(f"job {name} has no task {task!r}; it has {', '.join(tasks)}")
             wanted = set(tasks) if all_tasks else {task or tasks[0]}
-            pods = [pod for pod in parts.pods if task_of(pod) in wanted and has_started(pod)]
+            pods = [pod for pod in objects.pods if task_of(pod) in wanted and has_started(pod)]
             prefixed = all_tasks or len(pods) > 1 or follow
             for pod in pods:
                 meta = pod["metadata"]
@@ -63,7 +63,7 @@ async def print_logs(
                     streams[meta["uid"]] = asyncio.ensure_future(
                         _print(cluster, namespace, meta["name"], query, prefix, write)
                     )
-            phase = (parts.job.get("status", {}).get("state") or {}).get("phase", "")
+            phase = (objects.job.get("status", {}).get("state") or {}).get("phase", "")
             if not follow or phase in FINISHED:
                 break
             await clock.sleep(_LOOK_SECONDS)

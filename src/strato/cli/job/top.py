@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from strato.api import quantity
-from strato.cli.job.parts import JobParts
+from strato.cli.job.objects import JobObjects
 from strato.cli.output import fitted_table
 from strato.client.cluster import Cluster, Json
 from strato.errors import ApiError
@@ -29,13 +29,13 @@ async def read_usage(cluster: Cluster, namespace: str, job: str) -> Usage | None
     return {item["metadata"]["name"]: _sum(item.get("containers") or (), "usage") for item in body.get("items") or ()}
 
 
-def render_top(parts: JobParts, usage: Usage | None) -> str:
+def render_top(objects: JobObjects, usage: Usage | None) -> str:
     """Lay out one line per task and one for all; pods that have ended ask for nothing."""
     rows: list[tuple[object, ...]] = []
     total = [0] * 6
-    for task in parts.job.get("spec", {}).get("tasks", ()):
+    for task in objects.job.get("spec", {}).get("tasks", ()):
         name = task.get("name", "")
-        pods = parts.pods_of(name)
+        pods = objects.pods_of(name)
         live = [pod for pod in pods if pod.get("status", {}).get("phase") not in _ENDED]
         running = sum(pod.get("status", {}).get("phase") == "Running" for pod in pods)
         asked = [_sum(pod["spec"]["containers"], "resources") for pod in live]

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from strato.cli.job.parts import JobParts
+from strato.cli.job.objects import JobObjects
 from strato.client.cluster import Json
 
 Branch = tuple[str, "Sequence[Branch]"]
 
 
-def render_tree(parts: JobParts) -> str:
+def render_tree(objects: JobObjects) -> str:
     """Lay out one line per object."""
-    job = parts.job
+    job = objects.job
     spec, status = job.get("spec", {}), job.get("status", {})
     phase = (status.get("state") or {}).get("phase") or "new"
-    branches: list[Branch] = [(_group(group), ()) for group in parts.groups]
+    branches: list[Branch] = [(_group(group), ()) for group in objects.groups]
     for task in spec.get("tasks", ()):
-        pods = parts.pods_of(task.get("name", ""))
+        pods = objects.pods_of(task.get("name", ""))
         title = f"task {task.get('name', '')}: {len(pods)} of {task.get('replicas', 0)} pods"
         after = (task.get("dependsOn") or {}).get("name")
         if after:
             title += f", after {', '.join(after)}"
         branches.append((title, [(_pod(pod), ()) for pod in pods]))
-    branches += [(f"{kind.name} {item['metadata']['name']}", ()) for kind, item in parts.others]
+    branches += [(f"{kind.name} {item['metadata']['name']}", ()) for kind, item in objects.others]
     head = (
         f"Job {job['metadata'].get('namespace', '')}/{job['metadata']['name']}: {phase}, queue {spec.get('queue', '')}"
     )

@@ -10,7 +10,7 @@ from strato.cli.run.common import ensure_namespace
 
 __all__ = ["ensure_namespace", "run"]
 
-PARTS = {
+COMPONENTS = {
     "scheduler": ("components", "Run the scheduler."),
     "controllers": ("components", "Run the controllers of Volcano's kinds."),
     "webhook": ("webhook", "Run the admission webhook."),
@@ -21,18 +21,18 @@ PARTS = {
 """Name -> module and one line of help, so that listing them imports nothing."""
 
 
-class _Parts(click.Group):
+class _Components(click.Group):
     """Imports a part's module when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the parts in the order of the table."""
-        return list(PARTS)
+        return list(COMPONENTS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one part."""
-        if cmd_name not in PARTS:
+        if cmd_name not in COMPONENTS:
             return None
-        module = importlib.import_module(f"strato.cli.run.{PARTS[cmd_name][0]}")
+        module = importlib.import_module(f"strato.cli.run.{COMPONENTS[cmd_name][0]}")
         command = getattr(module, "run_all" if cmd_name == "all" else cmd_name)
         assert isinstance(command, click.Command)
         return command
@@ -40,9 +40,9 @@ class _Parts(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the parts without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in PARTS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in COMPONENTS.items()])
 
 
-@click.group(cls=_Parts)
+@click.group(cls=_Components)
 def run() -> None:
     """Run one component against a cluster until it is told to stop."""

@@ -18,7 +18,7 @@ import click
 from strato import __version__
 from strato.cli.goflags import switch
 from strato.cli.monitoring import Endpoint, TlsFiles, serve_endpoint
-from strato.cli.run.foreign import COMMON, foreign_options
+from strato.cli.run.ignoredflags import COMMON, foreign_options
 from strato.cli.serving import configure_logging, run_together, stop_on_signals
 from strato.client.cluster import Cluster
 from strato.client.http import HttpCluster

@@ -11,7 +11,7 @@ import click
 
 from strato.cli.goflags import switch
 from strato.cli.run.common import DURATION, Common, Member
-from strato.cli.run.foreign import CONTROLLERS, foreign_options
+from strato.cli.run.ignoredflags import CONTROLLERS, foreign_options
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock

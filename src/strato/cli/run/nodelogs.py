@@ -1,4 +1,4 @@
-"""The door of this machine's node to a foreign API server: container logs, as a kubelet serves them.
+"""The node's endpoint for a real API server: container logs, as a kubelet serves them.
 
 For ``pods/log`` kube-apiserver asks the node, at the port of its status, for ``/containerLogs/NAMESPACE/POD/CONTAINER``
 over TLS, with a client certificate. Nothing else is served here, and nobody without a certificate of the authority
@@ -36,7 +36,7 @@ _PLAIN = "text/plain; charset=utf-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogDoor:
+class LogEndpoint:
     """What is served, and for whom."""
 
     node: str
@@ -118,19 +118,19 @@ def verified_peer(headers: Mapping[str, str], peer: bytes | None) -> User:
     return user
 
 
-async def serve_logs(door: LogDoor, handler: NodeLogs, clock: Clock) -> None:
+async def serve_logs(endpoint: LogEndpoint, handler: NodeLogs, clock: Clock) -> None:
     """Serve until cancelled.
 
     Raises:
         UsageError: The port is taken.
     """
-    certificate, key = CertificateAuthority(door.directory / "pki", clock).server_files((door.node,))
+    certificate, key = CertificateAuthority(endpoint.directory / "pki", clock).server_files((endpoint.node,))
     app = create_app(handler, verified_peer)
     try:
-        tls = server_context(certificate, key, client_ca=door.client_ca)
-        http = await serve(app, EVERYWHERE, door.port, tls=tls, clock=clock)
+        tls = server_context(certificate, key, client_ca=endpoint.client_ca)
+        http = await serve(app, EVERYWHERE, endpoint.port, tls=tls, clock=clock)
     except PortInUse as error:
-        raise UsageError(f"--kubelet-port {door.port}: {error.why}; choose another") from error
+        raise UsageError(f"--kubelet-port {endpoint.port}: {error.why}; choose another") from error
     try:
         await http.wait()
     finally:

@@ -22,7 +22,7 @@ from strato.errors import ApiError, UsageError
 from strato.metrics import Registry
 
 if TYPE_CHECKING:
-    from strato.cli.run.nodelogs import LogDoor
+    from strato.cli.run.nodelogs import LogEndpoint
 
 
 @click.command(cls=GoCommand)
@@ -83,7 +83,7 @@ def node(
     if sandbox and home.running_pid() is not None and home.ready().get("node") and directory == home.node:
         raise UsageError(f"this machine is a node of the cluster of {home.path} already; name another --data-dir")
     node_name = name or default_name()
-    door = _door(sandbox, node_name, directory, kubelet_port, client_ca_file)
+    endpoint = _endpoint(sandbox, node_name, directory, kubelet_port, client_ca_file)
 
     async def main() -> None:
         clock, random = SystemClock(), make_random()
@@ -127,13 +127,13 @@ def node(
                         await informers.stop()
 
             members.append(Member(name="sandbox node", work=be_a_node))
-            if door is not None:
+            if endpoint is not None:
                 from strato.api.core import Pod
                 from strato.cli.run.nodelogs import NodeLogs, serve_logs
 
                 pods = informers.informer(Pod).get if informers is not None else machine.pod
                 logs = NodeLogs(cluster, node_name, pods, machine.logs)
-                members.append(Member(name="logs of this node", work=partial(serve_logs, door, logs, clock)))
+                members.append(Member(name="logs of this node", work=partial(serve_logs, endpoint, logs, clock)))
         await serve(cluster, random, common, members, Registry())
 
     run_loop(main)
@@ -149,7 +149,7 @@ async def _sees_all_pods(cluster: Cluster) -> bool:
     return bool(review["status"].get("allowed"))
 
 
-def _door(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> LogDoor | None:
+def _endpoint(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path | None) -> LogEndpoint | None:
     """Return what to serve of the logs, None when nobody asks for it.
 
     Raises:
@@ -162,8 +162,8 @@ def _door(sandbox: bool, node: str, directory: Path, port: int, client_ca: Path 
             "--kubelet-port and --client-ca-file go together, and with --sandbox: "
             "logs are served to those whom that authority vouches for"
         )
-    from strato.cli.run.nodelogs import LogDoor
+    from strato.cli.run.nodelogs import LogEndpoint
 
-    door = LogDoor(node=node, port=port, client_ca=client_ca, directory=directory)
-    door.check()
-    return door
+    endpoint = LogEndpoint(node=node, port=port, client_ca=client_ca, directory=directory)
+    endpoint.check()
+    return endpoint

@@ -14,7 +14,7 @@ import click
 
 from strato.cli.goflags import switch
 from strato.cli.run.common import DURATION, Member
-from strato.cli.run.foreign import SCHEDULER, foreign_options
+from strato.cli.run.ignoredflags import SCHEDULER, foreign_options
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
 from strato.clock import Clock

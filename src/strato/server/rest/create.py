@@ -113,7 +113,7 @@ def _concerns(state: State, step: Step, served: Served) -> bool:
     """Whether a step may do anything to an object of a kind."""
     kind = served.kind
     if step in (_mutate, _admit):
-        return state.admission.minds(kind, "CREATE")
+        return state.admission.has_rules(kind, "CREATE")
     if step is _fill_defaults_again:
         return served.is_custom
     if step is _prepare:

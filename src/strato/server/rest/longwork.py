@@ -57,7 +57,7 @@ def answered(
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
     if is_long and not request.uncommitted:
         return _seated(state, request, kind, name, begin)
-    if request.uncommitted or not has_rules(served):
+    if request.uncommitted or not has_schema_rules(served):
         return at_once(begin())
     with cel.budget(INLINE_UNITS) as meter:
         try:
@@ -68,7 +68,7 @@ def answered(
     return _seated(state, request, kind, name, begin)
 
 
-def has_rules(served: Served) -> bool:
+def has_schema_rules(served: Served) -> bool:
     """Tell whether rules in CEL are evaluated when an object is written, or its status."""
     if served.schema is None:
         return False

@@ -24,7 +24,7 @@ from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest.longwork import INLINE_UNITS, has_rules
+from strato.server.rest.longwork import INLINE_UNITS, has_schema_rules
 from strato.server.rest.state import State
 from strato.server.rest.stored import read_object
 from strato.server.schema import builtin
@@ -72,7 +72,7 @@ def patched(
 
     None means that the general path has to be taken, among others because rules in CEL cost much.
     """
-    if request.uncommitted or not has_rules(served):
+    if request.uncommitted or not has_schema_rules(served):
         return _patched(state, request, target, served, media, body)
     with cel.budget(INLINE_UNITS):
         return _patched(state, request, target, served, media, body)
@@ -111,7 +111,7 @@ def _member(state: State, served: Served, target: ResourcePath) -> str:
     """Return the member that a patch of this path may be about alone; empty: none is."""
     kind = served.kind
     if kind is catalog.LEASE:
-        return "" if target.subresource or state.admission.minds(kind, "UPDATE") else "spec"
+        return "" if target.subresource or state.admission.has_rules(kind, "UPDATE") else "spec"
     if served.is_custom and served.status is None:
         return ""
     if target.subresource == "status":
@@ -119,7 +119,7 @@ def _member(state: State, served: Served, target: ResourcePath) -> str:
         return "" if kind is catalog.CUSTOMRESOURCEDEFINITION else "status"
     # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
     is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
-    return "status" if is_group and not state.admission.minds(kind, "UPDATE") else ""
+    return "status" if is_group and not state.admission.has_rules(kind, "UPDATE") else ""
 
 
 def _lease_spec(_served: Served, media: str, patch: bytes, _uid: str, before: bytes) -> bytes | None:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from strato.admission import AdmissionRequest, Dependencies, World
+from strato.admission import AdmissionReader, AdmissionRequest, Dependencies
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.api.status import not_found
@@ -28,15 +28,15 @@ _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 class Admission(Protocol):
     """Mutates and refuses writes (`strato.admission.Chain`); the state answers its look-ups."""
 
-    def mutate(self, request: AdmissionRequest, world: World) -> None:
+    def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Fill in, in place."""
         ...
 
-    def validate(self, request: AdmissionRequest, world: World) -> None:
+    def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Refuse by raising."""
         ...
 
-    def minds(self, kind: Kind, operation: str) -> bool:
+    def has_rules(self, kind: Kind, operation: str) -> bool:
         """Return whether there is any rule about that operation on that kind."""
         ...
 
@@ -48,13 +48,13 @@ class Admission(Protocol):
 class AdmitAll:
     """Admits everything as it is."""
 
-    def mutate(self, request: AdmissionRequest, world: World) -> None:
+    def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Change nothing."""
 
-    def validate(self, request: AdmissionRequest, world: World) -> None:
+    def validate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Refuse nothing."""
 
-    def minds(self, kind: Kind, operation: str) -> bool:
+    def has_rules(self, kind: Kind, operation: str) -> bool:
         """Return False: there are no rules."""
         return False
 
@@ -64,7 +64,7 @@ class AdmitAll:
 
 
 class State:
-    """Store, registry, clock, generator and admission, with plain reads (`strato.admission.World`)."""
+    """Store, registry, clock, generator and admission, with plain reads (`strato.admission.AdmissionReader`)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A world of plain objects for admission tests."""
+"""An `AdmissionReader` of plain objects for tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class FakeWorld:
-    """Obeys `strato.admission.World`."""
+    """Obeys `strato.admission.AdmissionReader`."""
 
     def __init__(self) -> None:
         self._objects: dict[Kind, dict[tuple[str, str], Json]] = {}
@@ -37,7 +37,7 @@ class FakeWorld:
 def admit(
     kind: Kind,
     obj: Json | None,
-    world: FakeWorld,
+    reader: FakeWorld,
     *,
     old: Json | None = None,
     operation: str = "CREATE",
@@ -45,4 +45,4 @@ def admit(
     name: str = "x",
 ) -> Json:
     request = AdmissionRequest(operation, kind, "default" if kind.namespaced else "", name, obj, old)
-    return Chain(options or ChainOptions()).admit(request, world)
+    return Chain(options or ChainOptions()).admit(request, reader)

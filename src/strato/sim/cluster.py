@@ -38,7 +38,7 @@ class ComponentEnded(StratoError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorldOptions:
+class ClusterOptions:
     """What a cluster consists of."""
 
     nodes: tuple[NodeShape, ...] = ()
@@ -54,7 +54,7 @@ class WorldOptions:
     """Lease renewals of all nodes per second; 0 writes leases that never lapse, which spares weeks of heartbeats."""
 
 
-class World:
+class SimulatedCluster:
     """See the module. Use on a running loop; `start` first, `stop` last.
 
     Args:
@@ -63,7 +63,7 @@ class World:
         options: What to run.
     """
 
-    def __init__(self, clock: Clock, random: Random, options: WorldOptions) -> None:
+    def __init__(self, clock: Clock, random: Random, options: ClusterOptions) -> None:
         self.clock = clock
         self.options = options
         self.server: ApiServer = in_memory_server(clock, _child(random))

@@ -16,7 +16,7 @@ _OWNED = (catalog.SERVICE, catalog.CONFIGMAP, catalog.SECRET, catalog.NETWORKPOL
 
 
 @dataclass(frozen=True, slots=True)
-class JobParts:
+class JobObjects:
     """One reading of a job."""
 
     job: Json
@@ -37,7 +37,7 @@ def task_of(pod: Json) -> str:
     return name
 
 
-async def read_parts(cluster: Cluster, namespace: str, name: str, *, others: bool = True) -> JobParts:
+async def read_objects(cluster: Cluster, namespace: str, name: str, *, others: bool = True) -> JobObjects:
     """Read a job with its pod group, pods and, if asked for, whatever else it owns.
 
     What we may not read (secrets, often) is left out.
@@ -60,7 +60,7 @@ async def read_parts(cluster: Cluster, namespace: str, name: str, *, others: boo
     )
     rest = await asyncio.gather(*(owned(kind) for kind in (_OWNED if others else ())))
     mine = [pod for pod in pods.items if is_owned(pod, uid)]
-    return JobParts(job, [group for _, group in groups], mine, [one for found in rest for one in found])
+    return JobObjects(job, [group for _, group in groups], mine, [one for found in rest for one in found])
 
 
 def is_owned(item: Json, uid: str) -> bool:

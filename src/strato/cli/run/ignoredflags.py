@@ -1,4 +1,4 @@
-"""Volcano's component flags that change nothing here: taken, with one line in the log that says why.
+"""Volcano's component flags that have no effect here: accepted, with one line in the log that says why.
 
 What has a meaning here is an option of its own. This table is what is left, so that a manifest or a values file that
 was written for Volcano's binaries starts ours unchanged.

@@ -33,11 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Parts:
+class Components:
     """Everything that runs beside the server; nothing has started."""
 
     informers: Informers
-    """One set serves all parts: an event is decoded once. To be stopped after the parts."""
+    """Shared by all components, so that an event is decoded once; stopped after them."""
     members: Sequence[Part]
     milestones: Sequence[asyncio.Event]
     node: SandboxNode | None
@@ -55,8 +55,8 @@ def build(
     clock: Clock,
     random: Random,
     metrics: Registry,
-) -> Parts:
-    """Put the parts together.
+) -> Components:
+    """Build the components.
 
     Raises:
         StratoError: The scheduler's configuration cannot be used.
@@ -110,7 +110,7 @@ def build(
         milestones.append(node.registered)
     members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
     milestones.append(scheduler.ready)
-    return Parts(informers, members, milestones, node)
+    return Components(informers, members, milestones, node)
 
 
 def _sandbox_node(
@@ -139,7 +139,7 @@ def _sandbox_node(
 
 
 async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[str]) -> None:
-    """Load the kernels beside what the other parts wait for (disks, processes), then schedule on these nodes."""
+    """Load the kernels while other components wait for disks and processes, then schedule on these nodes."""
     from strato.node.registration import forget_nodes
     from strato.scheduler.placement.placer import warm_up
 
