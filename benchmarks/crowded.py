@@ -15,7 +15,6 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.plan import Plan
-from strato.scheduler.ordering.backlog import Backlog
 from strato.scheduler.placement.placer import Placer
 
 _CONFIG = """
@@ -99,7 +98,7 @@ def backlog(what: str) -> dict[str, Any]:
         else:
             world.set_pod(_pod(f"j{j}-0", f"j{j}", 2000))
         world.set_group(group)
-    config, placer = default_config(), Placer(world.nodes, backlog=Backlog())
+    config, placer = default_config(), Placer(world.nodes)
     seconds = []
     for cycle in range(12):
         if cycle and what == "new":

@@ -32,7 +32,6 @@ from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.plan import Bind, Eviction, Plan
 from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING, Task
-from strato.scheduler.ordering.backlog import Backlog
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting.evictionrecords import NEEDLESS, EvictionRecords
 from tests.scheduler import worlds
@@ -253,7 +252,7 @@ class Round:
         worlds.feed(self.world, *self.fixed, *self.api.pods.values())
         self.api.untold.clear()
         self.api.told = dict(self.api.pods)
-        self.placer = Placer(self.world.nodes, self.rng.getrandbits(8), backlog=Backlog())
+        self.placer = Placer(self.world.nodes, self.rng.getrandbits(8))
         recorder: Any = _Quiet()
         cluster: Any = _Requests()
         clock: Any = self.clock
@@ -272,7 +271,7 @@ class Round:
     def cycle(self) -> Plan:
         """Decide."""
         for job in self.world.jobs.values():
-            self.world.stirred[job.key] = None
+            self.world.dirty_jobs[job.key] = None
         plan = run_cycle(self.world, self.config, now=self.clock.time, rng=self.rng, uid="u", placer=self.placer)
         if plan.failures:
             raise Finding(f"a cycle failed: {plan.failures}")

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.actions import victims
-from strato.scheduler.actions.turns import Turns
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import Task
+from strato.scheduler.ordering.jobclasses import PENDING
+from strato.scheduler.ordering.jobqueue import JobQueues
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
 from tests.scheduler import worlds
@@ -130,14 +131,16 @@ def test_queues_are_compared_again_once_something_was_evicted() -> None:
     world = worlds.world(*objects)
     config = parse_config(CONFIG.format(action="reclaim", drf="false").replace("enqueue, allocate, reclaim", "enqueue"))
     ssn = decide(world, config, now=0.0, rng=random.Random(1), uid="u", placer=Placer(world.nodes))
-    turns = Turns(ssn, ["a", "b", "c"])
-    assert turns.pop().name == "a"
+    queues = JobQueues(ssn, PENDING, lambda _: True)
+    first = queues.pop()
+    assert first is not None
+    assert first.queue.name == "a"
     stmt = ssn.statement()
     for key in ("ns/b-0", "ns/b-1"):
         stmt.evict(world.tasks[key], "reclaim")
     stmt.commit()
-    assert [turns.pop().name, turns.pop().name] == ["b", "c"]
-    assert not turns
+    assert [found.queue.name for found in iter(queues.pop, None)] == ["b", "c"]
+    assert not queues
 
 
 def test_queue_status_leaves_promises_out() -> None:

@@ -56,8 +56,7 @@ def run_cycle(
     _undo_promises(ssn)
     if ssn.plan.failures:
         ssn.placer.known.forget()  # it may keep what a failing plugin did not say
-        if ssn.backlog is not None:
-            ssn.backlog.forget()
+        ssn.job_classes.forget()
     return ssn.plan
 
 
@@ -91,6 +90,7 @@ def decide(
             ssn.recover(0, f"action {name}", error)
         if observe is not None:
             observe("action", name, perf_counter() - began)
+    ssn.job_classes.tell(ssn)
     return ssn
 
 

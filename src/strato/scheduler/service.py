@@ -38,7 +38,6 @@ from strato.scheduler.framework.suspension import suspendable
 from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import Task
-from strato.scheduler.ordering.backlog import Backlog
 from strato.scheduler.pace import Pace
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
@@ -176,10 +175,9 @@ class Scheduler:
         task = self.world.tasks.get(key)
         job_key = task.job.key if task is not None and task.job is not None else key
         verdicts = self._verdicts.get(job_key, ())
-        backlog = self._placer.backlog
-        stand_in = backlog.stand_in(job_key) if backlog is not None else ""
-        if stand_in:
-            verdicts = with_numbers_of(verdicts, self._verdicts.get(stand_in, ()))
+        visited = self._placer.job_classes.visited_for(job_key)
+        if visited:
+            verdicts = with_numbers_of(verdicts, self._verdicts.get(visited, ()))
         return diagnosis(self.world, key, verdicts, self._pods)
 
     async def run(self) -> None:
@@ -372,7 +370,7 @@ class Scheduler:
         self.wake()
 
     def _new_placer(self) -> Placer:
-        return Placer(self.world.nodes, seed=self._random.getrandbits(16), backlog=Backlog())
+        return Placer(self.world.nodes, seed=self._random.getrandbits(16))
 
     def _plugin_names(self) -> frozenset[str]:
         """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter, itemgetter
 from time import perf_counter
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from strato.scheduler.model.reasons import FitErrors, Verdict
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import BINDING, RELEASING, Task, TaskClass
-from strato.scheduler.ordering.backlog import Room
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting import diagnostics
@@ -148,7 +147,7 @@ class Session:
 
     Attributes:
         answers: By extension point what the plugins answer there.
-        backlog: The jobs that were refused in earlier cycles; None when every job is asked in every cycle.
+        job_classes: Which jobs are the same to all plugins and actions, and what they were told.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
         opened: How long each plugin took to open, in seconds; for metrics.
         nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
@@ -183,8 +182,8 @@ class Session:
         self.simulates = False
         self._domains: Domains | None = None
         recover_domains(world)
-        backlog = placer.backlog
-        self.backlog = backlog if backlog is not None and backlog.open(world, config) else None
+        self.job_classes = placer.job_classes
+        self.job_classes.open(world, config)
         self._build(config)
 
     def _build(self, config: Config) -> None:
@@ -287,13 +286,6 @@ class Session:
     def tree(self) -> Tree:
         """The network domains."""
         return self.domains.tree
-
-    def room(self, name: Literal["waiting", "pending"]) -> Room | None:
-        """Return where jobs are kept between cycles, as they stand now; None when none are."""
-        if self.backlog is None:
-            return None
-        self.backlog.sync()
-        return self.backlog.waiting if name == "waiting" else self.backlog.pending
 
     @contextmanager
     def searching(self, search: Search | None) -> Iterator[None]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from strato.scheduler.actions.base import Action
-from strato.scheduler.actions.placing import admit, can_try
+from strato.scheduler.actions.placing import admit
 from strato.scheduler.cache.ingest import waits_for_queue
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED, Task
+from strato.scheduler.ordering import jobclasses
+from strato.scheduler.ordering.jobqueue import can_try, jobs_in_order
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -36,19 +37,9 @@ class Backfill(Action):
 
     @staticmethod
     def _jobs_in_order(ssn: Session) -> list[Job]:
-        heap: list[tuple[Any, Any, str, Job]] = []
-        room = ssn.room("pending")  # whoever is in a crowd has no such task
-        jobs = (ssn.world.with_pending if room is None else room.loose).values()
-        seen = {job.key: job for job in jobs if job.pending_best_effort}
-        for task in ssn.temporary:
-            if task.status == PIPELINED and task.cls.best_effort and task.job is not None:
-                seen[task.job.key] = task.job
-        for job in seen.values():
-            if job.is_waiting_for_queue or job.queue is None or job.queue.view is None or not can_try(ssn, job):
-                continue
-            heap.append((ssn.queue_key(job.queue), ssn.job_key(job), job.key, job))
-        heapify(heap)
-        return [heappop(heap)[3] for _ in range(len(heap))]
+        promised = [t.job for t in ssn.temporary if t.status == PIPELINED and t.cls.best_effort and t.job is not None]
+        valid = {job.key: job for job in promised if can_try(ssn, job)}
+        return jobs_in_order(ssn, jobclasses.PENDING, lambda job: job.pending_best_effort > 0, valid)
 
     @staticmethod
     def _take_promises_back(ssn: Session, job: Job) -> dict[Task, int]:

@@ -18,14 +18,13 @@ from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
-from strato.scheduler.actions.starving import starving_jobs
-from strato.scheduler.actions.turns import Turns
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import EVICT, GANG_PREEMPT, GANG_RECLAIM, Evictor
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import BOUND, PIPELINED, RUNNING, Task
+from strato.scheduler.ordering.jobqueue import starving_jobs
 from strato.scheduler.topology.domains import Search
 from strato.scheduler.topology.hypernodes import NOWHERE
 
@@ -60,15 +59,13 @@ class GangEvict(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
-        starving = starving_jobs(ssn, skip_topology=False)
-        turns = Turns(ssn, starving)
-        while turns:
-            queue = turns.pop()
-            if not self.may_take(ssn, queue):
+        queues = starving_jobs(ssn)
+        while (queue := queues.pop()) is not None:
+            if not self.may_take(ssn, queue.queue):
                 continue
-            for job in starving[queue.name].in_order():
+            for job in queue.visits():
                 with ssn.isolated(job):
-                    self._serve(ssn, queue, job)
+                    self._serve(ssn, queue.queue, job)
 
     def may_take(self, ssn: Session, queue: Queue) -> bool:
         """Whether a queue's jobs are served at all."""

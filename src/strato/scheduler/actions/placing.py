@@ -163,8 +163,7 @@ class TaskLoop:
     def _masked(self, task: Task) -> bool:
         """Whether a sibling of the same role failed already."""
         if task.role and task.role in self._notes.failed_roles:
-            note = f"Task {task.name} with role spec {task.role} has already predicated failed, skip"
-            self._notes.errors.setdefault(task.alike, FitErrors(note=note))
+            self._notes.errors.setdefault(task.alike, FitErrors(role=task.role))
             return True
         return False
 
@@ -210,15 +209,6 @@ def promise(ssn: Session, queue: Queue, stmt: Statement, task: Task) -> bool:
     if rows:
         stmt.placed((task,), rows, PIPELINED)
     return bool(rows)
-
-
-def can_try(ssn: Session, job: Job) -> bool:
-    """Whether a job is valid; says why when it is not."""
-    validity = ssn.job_valid(job)
-    if validity is None:
-        return True
-    ssn.say(job, Verdict("gang", validity.reason, validity.message))
-    return False
 
 
 def may_go_on(job: Job, notes: Notes, sub: SubJob | None = None) -> bool:

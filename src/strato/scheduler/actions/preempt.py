@@ -10,11 +10,10 @@ from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.podpreempt import preempt_for_pod
-from strato.scheduler.actions.starving import starving_jobs
-from strato.scheduler.actions.turns import Turns
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING, Task
+from strato.scheduler.ordering.jobqueue import starving_jobs
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -47,16 +46,14 @@ class Preempt(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
-        starving = starving_jobs(ssn, skip_topology=True)
-        turns = Turns(ssn, starving)
-        while turns:
-            queue = turns.pop()
-            for job in starving[queue.name].in_order():
+        queues = starving_jobs(ssn, lambda job: job.layout is None or not job.layout.topological)
+        while (queue := queues.pop()) is not None:
+            for job in queue.visits():
                 with ssn.isolated(job):
-                    self._between_jobs(ssn, queue, job)
-            for job in starving[queue.name].as_known():
+                    self._between_jobs(ssn, queue.queue, job)
+            for job in queue.restart().visits():
                 with ssn.isolated(job):
-                    self._within_job(ssn, queue, job)
+                    self._within_job(ssn, queue.queue, job)
 
     def _between_jobs(self, ssn: Session, queue: Queue, job: Job) -> None:
         stmt, attempts = ssn.statement(), choice.Attempts()

@@ -8,10 +8,9 @@ from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order
-from strato.scheduler.actions.starving import starving_jobs
-from strato.scheduler.actions.turns import Turns
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.tasks import RUNNING, Task
+from strato.scheduler.ordering.jobqueue import starving_jobs
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -25,15 +24,13 @@ class Reclaim(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve queues in order, each with all its starving jobs."""
-        starving = {name: jobs.in_order() for name, jobs in starving_jobs(ssn, skip_topology=False).items()}
-        turns = Turns(ssn, starving)
-        while turns:
-            queue = turns.pop()
-            if ssn.overused(queue):
+        queues = starving_jobs(ssn)
+        while (queue := queues.pop()) is not None:
+            if ssn.overused(queue.queue):
                 continue
-            for job in starving[queue.name]:
+            for job in queue.visits():
                 with ssn.isolated(job):
-                    self._serve(ssn, queue, job)
+                    self._serve(ssn, queue.queue, job)
 
     def _serve(self, ssn: Session, queue: Queue, job: Job) -> None:
         stmt, attempts = ssn.statement(), choice.Attempts()

@@ -81,9 +81,9 @@ class Accounts:
         usages: What nodes really use, as last measured.
         waiting_for_queue: Jobs whose group has not been enqueued.
         changed: Jobs whose group status may have to be written again.
-        stirred: Keys of the jobs about which anything changed that a decision may hang on, since somebody looked.
-        restated: Keys of the jobs whose group was read again, likewise.
-        watched_by: Who follows those two.
+        dirty_jobs: Keys of the jobs in which anything changed that a decision depends on, since `dirty_for` looked.
+        status_dirty: Keys of the jobs whose group was read again, likewise.
+        dirty_for: Who follows those two: the job classes of one placer.
         held: By key, pending tasks left out of decisions for a while: their binds failed.
         waiting_changes: Changes that wait for the end of the session that is under way; None while none is.
         version: Grows with every change.
@@ -117,9 +117,9 @@ class Accounts:
         self.flow_wanted = False
         self.waiting_for_queue: dict[str, Job] = {}
         self.changed: dict[str, Job] = {}
-        self.stirred: dict[str, None] = {}
-        self.restated: dict[str, None] = {}
-        self.watched_by: object = None
+        self.dirty_jobs: dict[str, None] = {}
+        self.status_dirty: dict[str, None] = {}
+        self.dirty_for: object = None
         self.held: dict[str, Task] = {}
         self.waiting_changes: list[Callable[[], None]] | None = None
         self.version = 0
@@ -157,7 +157,7 @@ class Accounts:
 
     def _note(self, job: Job) -> None:
         self.changed[job.key] = job
-        self.stirred[job.key] = None
+        self.dirty_jobs[job.key] = None
         self._unsettled[job.key] = job
 
     # -- tasks ---------------------------------------------------------------------------------------------------------

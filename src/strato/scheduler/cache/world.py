@@ -123,7 +123,7 @@ class World(Accounts):
             if task.nominated != pod.status.nominated_node_name:
                 task.nominated = pod.status.nominated_node_name
                 if task.job is not None:
-                    self.stirred[task.job.key] = None
+                    self.dirty_jobs[task.job.key] = None
             if pod.status.resource_claim_statuses != old.status.resource_claim_statuses:
                 self._open()  # a claim was made from its template
             row = self._row_for(task, node, status)
@@ -139,7 +139,7 @@ class World(Accounts):
             if meta.deletion_timestamp is not None:
                 self.evictions.confirm(key)
         elif status in COMPLETED_SET:
-            self._stir(self.evictions.end(key))
+            self._dirty(self.evictions.end(key))
 
     def _replace(self, task: Task, pod: Pod, key: str, status: int) -> Task:
         """Put a new task in the place of one whose pod changed in what makes up a task."""
@@ -207,13 +207,13 @@ class World(Accounts):
         task = self.tasks.get(key)
         if task is not None:
             self._drop_task(task)
-            self._stir(self.evictions.end(key))
+            self._dirty(self.evictions.end(key))
 
-    def _stir(self, key: str) -> None:
+    def _dirty(self, key: str) -> None:
         """Note that something changed for a pod; a decision about its job may hang on it."""
         task = self.tasks.get(key) if key else None
         if task is not None and task.job is not None:
-            self.stirred[task.job.key] = None
+            self.dirty_jobs[task.job.key] = None
 
     def _drop_task(self, task: Task) -> None:
         key = task.key
@@ -245,7 +245,7 @@ class World(Accounts):
         if not self.evictions.awaits(key, uid):
             return
         task = self.tasks[key]
-        self._stir(self.evictions.refuse(key, uid, now))
+        self._dirty(self.evictions.refuse(key, uid, now))
         if task.status == RELEASING:
             self.move(task, ingest.status_of(task.pod), task.row)
         self._open()
@@ -307,7 +307,7 @@ class World(Accounts):
         for index in (self.jobs, self.with_pending, self.waiting_for_queue, self.changed, self._unsettled):
             index.pop(job.key, None)
         self.for_flow.discard(job.key)
-        self.stirred[job.key] = None
+        self.dirty_jobs[job.key] = None
         self._exit_queue(job)
 
     def set_group(self, group: PodGroup) -> None:
@@ -367,7 +367,7 @@ class World(Accounts):
 
     def _take_status(self, job: Job, group: PodGroup) -> None:
         job.group = group
-        self.restated[job.key] = None
+        self.status_dirty[job.key] = None
         said = group.status.conditions
         job.conditions = {c.type: (c.status, c.reason, c.message) for c in said} if said else {}
 
@@ -402,7 +402,7 @@ class World(Accounts):
             return
         job.group = None
         job.phase = ""
-        self.stirred[key] = None
+        self.dirty_jobs[key] = None
         self._forget_layout(job)
         self._exit_queue(job)
         self.waiting_for_queue.pop(key, None)
@@ -423,7 +423,7 @@ class World(Accounts):
             if job.phase != PHASE_INQUEUE or phase != PHASE_RUNNING or job.allocated_count < job.min_available:
                 self._unsettled[job.key] = job  # else it may claim what it might before
             job.phase = phase
-            self.stirred[job.key] = None
+            self.dirty_jobs[job.key] = None
             self.index_phase(job)
 
     def index_phase(self, job: Job) -> None:
@@ -510,7 +510,7 @@ class World(Accounts):
         for job in self.jobs.values():
             if job.group is not None:
                 self._set_priority(job)
-                self.stirred[job.key] = None
+                self.dirty_jobs[job.key] = None
         self._open()
 
     def set_quota(self, quota: ResourceQuota) -> None:

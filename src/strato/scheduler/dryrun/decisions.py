@@ -80,7 +80,7 @@ def _reasons(task: Task, verdict: PodVerdict | None, plan: Plan) -> list[Json]:
     if errors is not None and errors.counts:
         return [{"plugin": r.plugin, "reason": r.text, "nodes": nodes} for r, nodes in errors.counts.items()]
     if errors is not None:
-        return [{"plugin": errors.plugin, "reason": errors.message(), "nodes": 0}]
+        return [{"plugin": errors.plugin, "reason": errors.message(task.name), "nodes": 0}]
     job = task.job
     held = ranked(plan.verdicts.get(job.key, ())) if job is not None and not task.gated else []
     if held:

@@ -16,6 +16,7 @@ import numpy as np
 
 from strato.scheduler.framework import contract
 from strato.scheduler.framework.contract import order, point
+from strato.scheduler.model.jobs import JOB_FACTS
 from strato.scheduler.model.reasons import Reason
 
 if TYPE_CHECKING:
@@ -93,12 +94,12 @@ class Plugin:
     args_type: ClassVar[type[Any] | None] = None
     time_based: ClassVar[bool] = False
     """Whether its answers change with time alone; then cycles also run when nothing changed."""
-    same_for_alike: ClassVar[bool] = False
-    """Whether it treats jobs the same that are alike: queue, namespace, priority, minima, and classes, roles and
-    priorities of tasks that all wait. Then one job of many such is asked until anything changes (see
-    `strato.scheduler.ordering.backlog`). It must not look at names, ages, labels, annotations, the clock or chance
-    to admit, order or refuse a job or to name victims for it, nor keep count of being asked. Not inherited: a class
-    says it itself."""
+    job_facts: ClassVar[tuple[str, ...] | None] = None
+    """What of a job matters to it, as names out of `strato.scheduler.model.jobs.JOB_FACTS`; the job's queue, priority
+    and minima, and the classes, roles and priorities of its tasks may matter to every plugin. Of jobs that are equal in
+    all this one is visited until anything changes (see `strato.scheduler.ordering.jobclasses`): to admit, order or
+    refuse a job or to name victims for it, the plugin must look at nothing else of it (name, labels), nor at the clock
+    or chance, nor count how often it is asked. None keeps every job apart. Not inherited: a class says it itself."""
     weighs_claims: ClassVar[bool] = False
     """Whether its `preemptable` compares whose claim is stronger, instead of guarding the pods it is asked about."""
 
@@ -107,6 +108,11 @@ class Plugin:
 
     hierarchy: bool = False
     """Its ``enableHierarchy`` toggle."""
+
+    def __init_subclass__(cls) -> None:
+        unknown = sorted(set(cls.job_facts or ()) - JOB_FACTS)
+        if unknown:
+            raise TypeError(f"{cls.__name__}.job_facts: {unknown[0]!r} is none of {', '.join(sorted(JOB_FACTS))}")
 
     def __init__(self, args: Any = None) -> None:
         self.args = args

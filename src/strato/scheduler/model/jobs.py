@@ -41,6 +41,11 @@ PHASE_RUNNING: Final = "Running"
 PHASE_UNKNOWN: Final = "Unknown"
 PHASE_COMPLETED: Final = "Completed"
 
+JOB_FACTS: Final = frozenset(
+    ("created", "min_available", "minimum", "name", "namespace", "priority", "roles", "uid", "waiting_seconds")
+)
+"""Attributes of a job that a plugin may say it looks at (`strato.scheduler.framework.Plugin.job_facts`)."""
+
 Counts = list[int]
 """Number of tasks by status number."""
 _BEST_EFFORT: Final = ABSENT + 1
@@ -188,6 +193,17 @@ class Job:
     def is_waiting_for_queue(self) -> bool:
         """Whether it has not been enqueued yet (spec: IsPending)."""
         return (self.group is None and not self.solo) or self.phase in ("", PHASE_PENDING)
+
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]:
+        """Least number of tasks by role, as the group names them."""
+        return tuple(self.min_task.items()) if self.min_task else ()
+
+    @property
+    def minimum(self) -> tuple[tuple[str, str | int | float], ...] | None:
+        """What the group asks for in all before it may begin, as written; None when not given."""
+        asked = self.group.spec.min_resources if self.group is not None else None
+        return None if asked is None else tuple(asked.items())
 
     def _roles_apply(self) -> bool:
         return bool(self.min_task) and self.min_available >= sum(self.min_task.values())

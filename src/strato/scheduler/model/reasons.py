@@ -38,6 +38,7 @@ class FitErrors:
         nodes: How many nodes were looked at.
         counts: Nodes by reason.
         note: Said instead of node counts, when the task was turned down before any node was looked at.
+        role: The role of the task, when another task of it was turned down before: this is why it was not tried.
         domain: The HyperNode whose nodes were looked at; empty when all were.
     """
 
@@ -46,10 +47,16 @@ class FitErrors:
     note: str = ""
     plugin: str = "core"
     domain: str = ""
+    role: str = ""
     _words: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
-    def message(self) -> str:
-        """Return the words of spec scheduler-core 7.4: ``0/3 nodes are unavailable: 2 …, 1 ….``."""
+    def message(self, task: str) -> str:
+        """Return why the task of that name fits nowhere: ``0/3 nodes are unavailable: 2 …, 1 ….``.
+
+        Source: spec scheduler-core 7.4.
+        """
+        if self.role:
+            return f"Task {task} with role spec {self.role} has already predicated failed, skip"
         if self.note:
             return self.note
         if not self._words:  # a long backlog of one class says the same words a thousand times

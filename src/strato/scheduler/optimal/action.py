@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.actions.allocate import Allocate
+from strato.scheduler.actions.allocate import Allocate, has_work
 from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
@@ -33,6 +33,8 @@ from strato.scheduler.model.ledger import HELD
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS
 from strato.scheduler.model.tasks import ALLOCATED, Task, TaskClass
+from strato.scheduler.ordering.jobclasses import PENDING
+from strato.scheduler.ordering.jobqueue import jobs_in_order
 from strato.scheduler.placement.kernels import LIMIT_PODS
 from strato.scheduler.placement.scoring import resource_scores
 
@@ -125,16 +127,15 @@ class Flow(Allocate):
         if not ssn.world.flow_loaded:
             ssn.world.flow_wanted = True
             return
-        everything, collected, _ = self._collect(ssn)
+        self.let_in(ssn)
+        ranked = jobs_in_order(ssn, PENDING, lambda job: (only is None or job.key in only) and has_work(ssn, job))
+        everything = {job.key: self.work_of(ssn, job) for job in ranked}
         work = {key: todo for key, todo in everything.items() if isinstance(todo, Work)}
-        order = {name: ssn.queue_key(ssn.world.queues[name]) for name in {job.queue_name for job in collected}}
-        ranked = sorted(collected, key=lambda job: (order[job.queue_name], ssn.job_key(job)))
-        jobs = [job for job in ranked if only is None or job.key in only]
-        for job in jobs:
+        for job in ranked:
             if any(_waits_for_victims(ssn, task) for task in job.pending.values()):
                 with ssn.isolated(job):
                     self._keep_promise(ssn, job, everything)
-        jobs = [job for job in jobs if job.key in work and can_flow(ssn, job, work[job.key])]
+        jobs = [job for job in ranked if job.key in work and can_flow(ssn, job, work[job.key])]
         for _ in range(self.args.passes):
             runs = _runs(ssn, jobs, work)
             if not runs or not self._pass(ssn, runs, work):

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from strato.scheduler.actions.placing import can_try
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, PROMISED
 from strato.scheduler.model.tasks import ALLOCATED, PIPELINED, Task, TaskClass
+from strato.scheduler.ordering.jobqueue import can_try
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

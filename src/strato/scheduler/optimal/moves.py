@@ -25,7 +25,6 @@ import numpy.typing as npt
 
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.preempt import pending_in_order, waits_for_victims
-from strato.scheduler.actions.starving import starving_jobs
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import Task
@@ -42,6 +41,8 @@ from strato.scheduler.optimal.evictions import (
 from strato.scheduler.optimal.gains import Prices
 from strato.scheduler.optimal.holds import Holds
 from strato.scheduler.optimal.victims import EVICTABLE, Holders, Victim
+from strato.scheduler.ordering.jobclasses import PENDING
+from strato.scheduler.ordering.jobqueue import jobs_in_order
 
 if TYPE_CHECKING:
     from strato.scheduler.optimal.action import FlowArgs
@@ -137,11 +138,9 @@ class Moves:
     def _jobs(self) -> Iterator[Job]:
         """Yield starving jobs in the order of queues and jobs."""
         ssn = self._ssn
-        by_queue = starving_jobs(ssn, skip_topology=True)
-        for name in sorted(by_queue, key=lambda name: ssn.queue_key(ssn.world.queues[name])):
-            for job in sorted(by_queue[name].jobs, key=lambda job: (ssn.job_key(job), job.key)):
-                if job.key not in self._settled and job.layout is None:
-                    yield job
+        for job in jobs_in_order(ssn, PENDING, lambda job: job.layout is None and ssn.job_starving(job)):
+            if job.key not in self._settled:
+                yield job
 
     def _groups(self, job: Job) -> list[Group]:
         """Return the tasks to serve as groups of equals; none when the job is not for us."""

@@ -1,1 +1,1 @@
-"""Which job is asked next, and which need not be asked again."""
+"""Which job is visited next, and which need no visit: job classes, and the job queues of a session."""

@@ -18,7 +18,7 @@ from strato.scheduler.model.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
 from strato.scheduler.model.resources import PODS, Dimensions
 from strato.scheduler.model.tasks import Task, TaskClass
-from strato.scheduler.ordering.backlog import Backlog
+from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.placement import kernelcache, kernels
 from strato.scheduler.placement.candidates import NOWHERE, CandidateCache, Candidates
 from strato.scheduler.placement.scoring import term_arrays
@@ -38,16 +38,15 @@ class Placer:
     Args:
         table: The nodes.
         seed: Decides where among equals the search begins.
-        backlog: Jobs that were refused, so that not each of them is asked again in every cycle. The plans of such
-            cycles say nothing again of whoever is refused as before; None has every plan tell all.
+        job_classes: Which jobs are the same to plugins and actions, and what they were told; made when absent.
 
     Attributes:
         known: Which rows classes may use, and their scores.
     """
 
-    def __init__(self, table: NodeTable, seed: int = 0, backlog: Backlog | None = None) -> None:
+    def __init__(self, table: NodeTable, seed: int = 0, job_classes: JobClasses | None = None) -> None:
         self._table = table
-        self.backlog = backlog
+        self.job_classes = job_classes if job_classes is not None else JobClasses()
         self.known = CandidateCache(table, seed)
         self._terms: kernels.Terms | None = None
         self._term_key: tuple[ResourceTerm, ...] | None = None

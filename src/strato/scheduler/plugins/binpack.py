@@ -37,7 +37,7 @@ class Binpack(Plugin):
     """Prefer the fullest node the task fits on."""
 
     name = "binpack"
-    same_for_alike = True
+    job_facts = ()
     args_type = BinpackArgs
 
     def off_points(self) -> frozenset[str]:

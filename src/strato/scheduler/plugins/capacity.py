@@ -123,7 +123,7 @@ class Capacity(Plugin):
     """Give each queue what it deserves, lend what is idle, take it back when it is needed."""
 
     name = "capacity"
-    same_for_alike = True
+    job_facts = ("minimum",)
     args_type = CapacityArgs
 
     def off_points(self) -> frozenset[str]:

@@ -21,7 +21,7 @@ class Cdp(Plugin):
     """Spare pods in their cool-down."""
 
     name = "cdp"
-    same_for_alike = True
+    job_facts = ()
 
     def open(self, ssn: Session) -> None:
         """Note the time."""

@@ -14,7 +14,7 @@ class Conformance(Plugin):
     """Spare critical pods and the namespace kube-system."""
 
     name = "conformance"
-    same_for_alike = True
+    job_facts = ()
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """All but critical pods."""

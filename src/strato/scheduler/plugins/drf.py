@@ -38,7 +38,7 @@ class Drf(Plugin):
     """Serve the job with the smallest dominant share first; with ``enableHierarchy`` queues likewise, as a tree."""
 
     name = "drf"
-    same_for_alike = True
+    job_facts = ("namespace",)
     weighs_claims = True
     args_type = DrfArgs
 

@@ -27,7 +27,7 @@ class Gang(Plugin):
     """Bind a group's tasks only when its minimum fits; never break a running gang."""
 
     name = GANG
-    same_for_alike = True
+    job_facts = ("min_available", "roles")
 
     def job_valid(self, job: Job) -> Validity | None:
         """Whether enough pods exist, in total and per role."""

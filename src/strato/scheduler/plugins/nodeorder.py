@@ -44,7 +44,7 @@ class NodeOrder(Plugin):
     """Prefer nodes as kube-scheduler would."""
 
     name = "nodeorder"
-    same_for_alike = True
+    job_facts = ()
     args_type = NodeOrderArgs
 
     def resources(self) -> Sequence[str]:

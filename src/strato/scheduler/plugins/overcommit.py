@@ -29,7 +29,7 @@ class Overcommit(Plugin):
     """Admit jobs while their minima fit into factor × allocatable less what is used."""
 
     name = "overcommit"
-    same_for_alike = True
+    job_facts = ("minimum",)
     args_type = OvercommitArgs
 
     def open(self, ssn: Session) -> None:

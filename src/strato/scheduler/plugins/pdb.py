@@ -18,7 +18,7 @@ class Pdb(Plugin):
     """Spare pods whose disruption budget is used up; pods without labels are spared always."""
 
     name = "pdb"
-    same_for_alike = True
+    job_facts = ()
 
     def open(self, ssn: Session) -> None:
         """Note the budgets; selectors are read when somebody is to be evicted."""

@@ -59,7 +59,7 @@ class Predicates(Plugin):
     """Reject nodes that are cordoned, tainted, of the wrong kind, or full of pods or ports."""
 
     name = "predicates"
-    same_for_alike = True
+    job_facts = ()
     args_type = PredicatesArgs
     limits_pods = True
     """A node takes no more pods than its allocatable ``pods``, promised ones included; the kernel counts them."""

@@ -14,7 +14,7 @@ class Priority(Plugin):
     """Order by the group's PriorityClass and the tasks' own priority."""
 
     name = "priority"
-    same_for_alike = True
+    job_facts = ("priority",)
     weighs_claims = True
 
     def job_order(self, job: Job) -> int:

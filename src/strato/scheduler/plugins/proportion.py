@@ -63,7 +63,7 @@ class Proportion(Plugin):
     """Give each queue its weighted part, water-filling what others do not need."""
 
     name = "proportion"
-    same_for_alike = True
+    job_facts = ("minimum",)
     args_type = ProportionArgs
 
     def open(self, ssn: Session) -> None:

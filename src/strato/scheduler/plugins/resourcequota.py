@@ -21,7 +21,7 @@ class ResourceQuota(Plugin):
     """Keep jobs whose pods the quota would refuse out of their queue."""
 
     name = "resourcequota"
-    same_for_alike = True
+    job_facts = ("namespace", "minimum")
 
     def open(self, ssn: Session) -> None:
         """Nothing was let in yet."""

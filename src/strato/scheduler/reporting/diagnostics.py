@@ -39,7 +39,7 @@ def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict
 def _why(ssn: Session, job: Job, task: Task, fallback: str) -> tuple[str, FitErrors | None]:
     notes = ssn.notes.get(job.key)
     errors = notes.errors.get(task.alike) if notes is not None and notes.errors else None
-    message = errors.message() if errors is not None else fallback
+    message = errors.message(task.name) if errors is not None else fallback
     return message or ALL_UNAVAILABLE, errors
 
 
@@ -79,4 +79,4 @@ def _origin(ssn: Session, job: Job) -> str:
         return ""
     task = min(real or failed, key=lambda t: t.order)
     errors: FitErrors = notes.errors[task.alike]
-    return f"Origin reason is {task.name}: {errors.message()}"
+    return f"Origin reason is {task.name}: {errors.message(task.name)}"

@@ -65,11 +65,10 @@ def close_session(ssn: Session) -> None:
         job = ssn.world.jobs.get(key)
         if job is not None:
             touched[key] = job
+    ssn.job_classes.hand_on(ssn.plan, touched)
     for job in touched.values():
         _close_job(ssn, job)
     ssn.plan.verdicts = {key: tuple(notes.verdicts) for key, notes in ssn.notes.items() if notes.verdicts}
-    if ssn.backlog is not None:
-        ssn.backlog.close(ssn.plan)
     ssn.plan.queues = queue_statuses(ssn)
     ssn.world.changed.clear()
 
@@ -79,8 +78,7 @@ def _close_job(ssn: Session, job: Job) -> None:
     if job.group is not None and not job.solo and job.queue is not None and job.queue.view is not None:
         condition = notes.condition if notes is not None else None
         status = group_status(job, condition)
-        if ssn.backlog is not None:
-            ssn.backlog.wants(status)
+        ssn.job_classes.wants(status)
         if status_differs(job, status):
             ssn.plan.groups.append(status)
             ssn.world.take_phase(job, status.phase)

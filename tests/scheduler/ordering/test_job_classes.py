@@ -1,4 +1,4 @@
-"""Crowds of refused jobs: cycles that pass jobs over decide and say what cycles that ask everybody do."""
+"""Job classes: cycles that visit one job of a class decide and tell what cycles that visit every job do."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
-from strato.scheduler.ordering.backlog import Backlog, only_same_for_alike
+from strato.scheduler.ordering.jobclasses import JobClasses, facts_of
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.plugins.priority import Priority
 from tests.scheduler import worlds
@@ -50,7 +50,7 @@ everywhere = pytest.mark.parametrize(
         pytest.param(parse_config(DEFAULT_TEXT), id="built-in"),
         pytest.param(parse_config(CAPACITY), id="capacity and quotas"),
         pytest.param(parse_config(NO_ENQUEUE), id="without enqueue"),
-        pytest.param(parse_config(UNEQUAL), id="a plugin that tells alike jobs apart"),
+        pytest.param(parse_config(UNEQUAL), id="a plugin that keeps jobs apart"),
     ],
 )
 
@@ -58,9 +58,9 @@ everywhere = pytest.mark.parametrize(
 class Side:
     """A world, and what users were told of it: what a plan leaves out stands."""
 
-    def __init__(self, config: Config, backlog: Backlog | None) -> None:
+    def __init__(self, config: Config, *, apart: bool = False) -> None:
         self.world = World()
-        self.placer = Placer(self.world.nodes, 0, backlog)
+        self.placer = Placer(self.world.nodes, 0, JobClasses(apart=apart))
         self.config = config
         self.told: dict[str, tuple[str, str]] = {}
         self.verdicts: dict[str, list[tuple[str, str, str]]] = {}
@@ -201,7 +201,7 @@ class Changes:
 
 
 class Struggle(Changes):
-    """A full cluster in which more than fits wants to run, of few kinds, so that crowds meet those who evict."""
+    """A full cluster in which more than fits wants to run, of few kinds, so that classes meet those who evict."""
 
     def start(self) -> list[dict[str, Any]]:
         rng = self.rng
@@ -264,7 +264,7 @@ def _apart() -> dict[str, Any]:
 @everywhere
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-def test_passing_over_decides_and_says_what_asking_everybody_does(config: Config, seed: int) -> None:
+def test_visiting_one_of_a_class_decides_and_tells_what_visiting_all_does(config: Config, seed: int) -> None:
     _compare(config, Changes(seed), cycles=7)
 
 
@@ -285,16 +285,16 @@ def test_passing_over_decides_and_says_what_asking_everybody_does(config: Config
 )
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-@example(seed=26)  # with these three, whoever was told of a place it nearly had in one cycle is passed over in the next
+@example(seed=26)  # with these three, whoever was told of a place it nearly had in one cycle needs no visit in the next
 @example(seed=127)
 @example(seed=216)
-def test_passing_over_evicts_whom_asking_everybody_does(config: Config, seed: int) -> None:
+def test_visiting_one_of_a_class_evicts_whom_visiting_all_does(config: Config, seed: int) -> None:
     _compare(config, Struggle(seed), cycles=9)
 
 
 def _compare(config: Config, changes: Changes, cycles: int) -> None:
-    """Run the same cycles with crowds and without."""
-    sides = [Side(config, Backlog()), Side(config, None)]
+    """Run the same cycles with job classes, and with every job in a class of its own."""
+    sides = [Side(config), Side(config, apart=True)]
     start = changes.start()
     for side in sides:
         worlds.feed(side.world, *start)
@@ -309,9 +309,9 @@ def _compare(config: Config, changes: Changes, cycles: int) -> None:
         changes.next(sides)
 
 
-def crowded(config: Config, jobs: int, **spec: Any) -> Side:
+def full(config: Config, jobs: int, **spec: Any) -> Side:
     """A cluster without room in which as many equal jobs wait."""
-    side = Side(config, Backlog())
+    side = Side(config)
     phase = spec.pop("phase", "Inqueue")
     worlds.feed(side.world, worlds.queue(), worlds.queue("other"), worlds.node("n0", cpu="1"))
     for j in range(jobs):
@@ -321,8 +321,8 @@ def crowded(config: Config, jobs: int, **spec: Any) -> Side:
     return side
 
 
-def test_one_of_a_crowd_is_asked_until_something_moves() -> None:
-    side = crowded(default_config(), 50)
+def test_one_of_a_class_is_visited_until_something_moves() -> None:
+    side = full(default_config(), 50)
     assert len(side.cycle(0).pods) == 50
     second = side.cycle(1)
     assert (len(second.pods), second.quiet_pods) == (1, 49)
@@ -333,8 +333,8 @@ def test_one_of_a_crowd_is_asked_until_something_moves() -> None:
     assert side.cycle(3).quiet_pods == 46
 
 
-def test_one_of_a_crowd_looks_for_victims_until_something_moves() -> None:
-    side = crowded(evicting("enqueue, allocate, preempt, reclaim, backfill"), 50)
+def test_one_of_a_class_looks_for_victims_until_something_moves() -> None:
+    side = full(evicting("enqueue, allocate, preempt, reclaim, backfill"), 50)
     assert len(side.cycle(0).pods) == 50
     second = side.cycle(1)
     assert (len(second.pods), second.quiet_pods, second.evictions) == (1, 49, [])
@@ -348,7 +348,7 @@ def test_one_of_a_crowd_looks_for_victims_until_something_moves() -> None:
 
 def test_a_place_that_a_pod_nearly_had_is_not_told_any_longer() -> None:
     """Both gangs are told of the one place that reclaim found for them; then nobody may be evicted any more."""
-    side = Side(evicting("enqueue, reclaim, allocate, backfill"), Backlog())
+    side = Side(evicting("enqueue, reclaim, allocate, backfill"))
     worlds.feed(side.world, worlds.queue("mine"), worlds.queue("other"), worlds.node("n0", cpu="2"))
     worlds.feed(side.world, worlds.group("old", 1, phase="Running", queue="other"))
     worlds.feed(side.world, *(worlds.pod(f"old-{p}", "old", nodeName="n0", phase="Running") for p in range(2)))
@@ -361,11 +361,11 @@ def test_a_place_that_a_pod_nearly_had_is_not_told_any_longer() -> None:
     worlds.feed(side.world, worlds.queue("other", reclaimable=False))
     assert side.cycle(1).quiet_pods == 0
     assert [uid for uid, (_, text) in side.told.items() if possible in text] == []
-    assert side.cycle(2).quiet_pods == 2, "both were told the same now, so that one is asked for both"
+    assert side.cycle(2).quiet_pods == 2, "both were told the same now, so that one is visited for both"
 
 
-def test_one_of_those_that_wait_for_their_queue_is_asked() -> None:
-    side = crowded(default_config(), 50, phase="Pending", minResources={"cpu": "2"})
+def test_one_of_those_that_wait_for_their_queue_is_visited() -> None:
+    side = full(default_config(), 50, phase="Pending", minResources={"cpu": "2"})
     worlds.feed(side.world, worlds.queue(state="Closed"))
     assert len(side.cycle(0).verdicts) == 50
     assert len(side.cycle(1).verdicts) == 1
@@ -375,7 +375,7 @@ def test_one_of_those_that_wait_for_their_queue_is_asked() -> None:
 
 
 def test_a_status_that_is_not_written_is_handed_on() -> None:
-    side = crowded(default_config(), 3)
+    side = full(default_config(), 3)
     first, second = side.cycle(0), side.cycle(1)
     assert len(second.pods) == 1
     assert sorted(s.job.key for s in second.groups) == ["ns/j0", "ns/j1", "ns/j2"]
@@ -390,17 +390,17 @@ def test_a_status_that_is_not_written_is_handed_on() -> None:
 
 def test_a_second_placer_starts_anew() -> None:
     """Who followed the changes of a world lost track of them when somebody else did in between."""
-    side = crowded(default_config(), 5)
+    side = full(default_config(), 5)
     side.cycle(0)
     first = side.placer
-    side.placer = Placer(side.world.nodes, 0, Backlog())
+    side.placer = Placer(side.world.nodes)
     assert len(side.cycle(1).pods) == 5
     side.placer = first
     assert len(side.cycle(2).pods) == 5
 
 
 class Stranger(Plugin):
-    """Says nothing of how it treats jobs that are alike."""
+    """Says nothing of what matters to it in a job."""
 
     name = "stranger"
 
@@ -438,5 +438,5 @@ def _with(plugin: type[Plugin]) -> Config:
         pytest.param(_with(Heir), False, id="a plugin that only inherits from one that says so"),
     ],
 )
-def test_crowds_only_with_plugins_that_treat_alike_jobs_the_same(config: Config, expected: bool) -> None:
-    assert only_same_for_alike(config) is expected
+def test_jobs_are_apart_unless_plugins_and_actions_say_what_matters(config: Config, expected: bool) -> None:
+    assert (facts_of(config) is not None) is expected

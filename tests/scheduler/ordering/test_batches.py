@@ -1,4 +1,4 @@
-"""Jobs of one task that are alike are placed together: with the same outcome as one after the other."""
+"""Jobs of one task and one class are placed as a batch: with the same outcome as one after the other."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.actions.ranks import Ranks
+from strato.scheduler.actions.batches import Batches
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, Config, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import Task
-from strato.scheduler.ordering.backlog import Backlog
+from strato.scheduler.ordering.jobclasses import JobClasses
 from tests.scheduler import worlds
-from tests.scheduler.test_backlog import CAPACITY, Changes, Side, decided, evicting
+from tests.scheduler.ordering.test_job_classes import CAPACITY, Changes, Side, decided, evicting
 
 PACKED = DEFAULT_TEXT.replace("nodeorder", "binpack")
 SELECTIVE = DEFAULT_TEXT.replace("- name: drf", "- name: nodegroup\n  - name: drf")
 
 
 class Burst(Changes):
-    """Jobs that come by the dozen, most of one task and alike; room for some of them."""
+    """Jobs that come by the dozen, most of one task and of one class; room for some of them."""
 
     def start(self) -> list[dict[str, Any]]:
         rng = self.rng
@@ -89,8 +89,8 @@ class Burst(Changes):
 )
 @settings(max_examples=12, deadline=None)
 @given(seed=st.integers(0, 1 << 30))
-def test_ranks_decide_and_say_what_one_after_the_other_does(config: Config, seed: int) -> None:
-    changes, sides = Burst(seed), [Side(config, Backlog()), Side(config, None)]
+def test_batches_decide_and_tell_what_one_after_the_other_does(config: Config, seed: int) -> None:
+    changes, sides = Burst(seed), [Side(config), Side(config, apart=True)]
     start = changes.start()
     for side in sides:
         worlds.feed(side.world, *start)
@@ -106,14 +106,14 @@ def test_ranks_decide_and_say_what_one_after_the_other_does(config: Config, seed
 
 def burst(count: int, config: Config | None = None, *, cpu: str = "64") -> Side:
     """A queue and a node, and as many equal jobs of one task."""
-    side = Side(config or default_config(), Backlog())
+    side = Side(config or default_config())
     worlds.feed(side.world, worlds.queue(), worlds.node("n0", cpu=cpu, memory="640Gi"))
     for number in range(count):
         worlds.feed(side.world, worlds.group(f"j{number:02}", 1), worlds.pod(f"j{number:02}-w-0", f"j{number:02}"))
     return side
 
 
-def test_rank_of_jobs_is_placed_with_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_of_jobs_is_placed_with_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     side, calls = burst(40), list[int]()
     place = side.placer.place
 
@@ -126,21 +126,21 @@ def test_rank_of_jobs_is_placed_with_one_call(monkeypatch: pytest.MonkeyPatch) -
     assert calls == [40]
 
 
-def test_jobs_that_find_no_room_are_taken_out_of_the_line_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_find_no_room_are_looked_at_once_for_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     side, looked = burst(40, cpu="8"), list[str]()
-    likeness = Ranks._likeness
+    fits_batch = Batches._fits_batch
 
-    def counted(self: Ranks, job: Any) -> Any:
+    def counted(self: Batches, job: Any) -> bool:
         looked.append(job.key)
-        return likeness(self, job)
+        return fits_batch(self, job)
 
-    monkeypatch.setattr(Ranks, "_likeness", counted)
+    monkeypatch.setattr(Batches, "_fits_batch", counted)
     assert len(side.cycle(0).binds) == 8
     assert len(looked) < 100, "not each time one is visited"
 
 
 @pytest.mark.parametrize("bad", [0, 3, 9])
-def test_error_with_one_job_of_a_rank_costs_no_other_job_its_turn(bad: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_with_one_job_of_a_batch_costs_no_other_job_its_turn(bad: int, monkeypatch: pytest.MonkeyPatch) -> None:
     place_batch = World.place_batch
 
     def failing(self: World, tasks: Sequence[Task], rows: Sequence[int], status: int) -> None:
@@ -150,9 +150,9 @@ def test_error_with_one_job_of_a_rank_costs_no_other_job_its_turn(bad: int, monk
 
     monkeypatch.setattr(World, "place_batch", failing)
     plans: list[Plan] = []
-    for backlog in (Backlog(), None):
+    for apart in (False, True):
         side = burst(10)
-        side.placer.backlog = backlog
+        side.placer.job_classes = JobClasses(apart=apart)
         plans.append(run_cycle(side.world, side.config, now=1e9, rng=random.Random(1), uid="c", placer=side.placer))
         worlds.check_invariants(side.world)
     for plan in plans:
