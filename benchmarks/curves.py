@@ -22,8 +22,9 @@ from benchmarks.scheduler import build
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, default_config
+from strato.scheduler.config import default_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config
 from strato.scheduler.placement.placer import Placer, warm_up
 
 NODES = (100, 300, 1000, 3000, 10_000)

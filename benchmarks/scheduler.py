@@ -26,8 +26,9 @@ from strato.api.core import Node, Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup, Queue
 from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, default_config, parse_config
+from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config
 from strato.scheduler.placement.placer import Placer, warm_up
 
 PLAIN = """

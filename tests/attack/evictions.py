@@ -27,8 +27,9 @@ from strato.api.core import Pod
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable
 from strato.scheduler.binding.evictor import Evictor
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import EMBEDDED_TEXT, Config, parse_config
+from strato.scheduler.config import EMBEDDED_TEXT, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.plan import Bind, Eviction, Plan
 from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING, Task

@@ -12,7 +12,7 @@ import numpy as np
 
 from strato.scheduler.actions import victims
 from strato.scheduler.cache.world import World
-from strato.scheduler.framework.plugin import Evictor, Verdicts
+from strato.scheduler.model.answers import Evictor, Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.reasons import Reason

@@ -20,8 +20,9 @@ from strato.scheduler.cache import kinds
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usage import NodeUsage
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, config_from
+from strato.scheduler.config import config_from
 from strato.scheduler.cycle import decide
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.tasks import STATUS_NAMES, Task
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.registry import ACTIONS, PLUGINS

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from strato.scheduler.framework.plugin import ResourceTerm
-from strato.scheduler.placement import kernels
+from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm
 
 
 @dataclass
@@ -50,7 +49,7 @@ def balance(parts: list[float]) -> int:
 
 
 def term_score(node: SlowNode, term: ResourceTerm, request: list[int], scored: list[int]) -> float:
-    if term.kind in (kernels.LEAST, kernels.MOST):
+    if term.kind in (LEAST, MOST):
         points = whole = 0
         for d, weight in term.weights:
             capacity = node.allocatable[d]
@@ -58,12 +57,12 @@ def term_score(node: SlowNode, term: ResourceTerm, request: list[int], scored: l
                 continue
             used = node.scored[d] + scored[d] if d < 2 else node.requested[d] + request[d]
             whole += int(weight)
-            if term.kind == kernels.LEAST:
+            if term.kind == LEAST:
                 points += (capacity - used) * 100 // capacity * int(weight) if used <= capacity else 0
             else:
                 points += min(used, capacity) * 100 // capacity * int(weight)
         return float(points // whole) * term.weight if whole else 0.0
-    if term.kind == kernels.BALANCED:
+    if term.kind == BALANCED:
         columns = [d for d, _ in term.weights]
         if not any(request[d] for d in columns):
             return 0.0

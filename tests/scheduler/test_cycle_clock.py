@@ -11,7 +11,8 @@ import pytest
 
 from strato.clock import SystemClock, VirtualClock, run_virtual
 from strato.scheduler import service
-from strato.scheduler.config import Config, parse_config
+from strato.scheduler.config import parse_config
+from strato.scheduler.framework.options import Config
 from tests.scheduler import worlds
 from tests.scheduler.test_evictionrecords import EVICTING, HIGH
 from tests.scheduler.test_service import create, running

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.scheduler.config import Config, default_config, parse_config
+from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.dryrun.examine import examine, examine_queue
 from strato.scheduler.dryrun.run import decode_all
 from strato.scheduler.dryrun.trial import Copy
+from strato.scheduler.framework.options import Config
 from tests.scheduler import worlds
 
 Json = dict[str, Any]

@@ -14,11 +14,13 @@ from strato.errors import InvalidInput
 from strato.scheduler import session
 from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, PluginOption, parse_config
+from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework import thirdparty
 from strato.scheduler.framework.contract import WrongAnswer, checked
-from strato.scheduler.framework.plugin import POINTS, TOGGLES, Plugin, Verdicts
+from strato.scheduler.framework.options import Config, PluginOption
+from strato.scheduler.framework.plugin import POINTS, TOGGLES, Plugin
+from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.placement import candidates
 from strato.scheduler.placement import placer as placement

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strato.api.core import PodSpec
-from strato.scheduler.framework.plugin import ResourceTerm
+from strato.scheduler.model.answers import BALANCED, LEAST, MOST, PACK, ResourceTerm
 from strato.scheduler.model.ledger import HELD, PROMISED
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions
@@ -22,12 +22,12 @@ from strato.scheduler.placement.scoring import resource_scores, term_arrays
 from tests.scheduler.naive import SlowNode, place
 
 TERMS = [
-    ResourceTerm(kernels.LEAST, 1.0, ((0, 50.0), (1, 50.0))),
-    ResourceTerm(kernels.MOST, 2.0, ((0, 1.0), (1, 1.0))),
-    ResourceTerm(kernels.BALANCED, 1.0, ((0, 1.0), (1, 1.0), (3, 1.0))),
-    ResourceTerm(kernels.PACK, 5.0, ((0, 1.0), (1, 1.0), (3, 8.0))),
-    ResourceTerm(kernels.PACK, 3.0, ((0, -2.0), (1, -1.0))),
-    ResourceTerm(kernels.PACK, 2.0, ((0, 2.0), (1, -1.0), (3, 4.0))),
+    ResourceTerm(LEAST, 1.0, ((0, 50.0), (1, 50.0))),
+    ResourceTerm(MOST, 2.0, ((0, 1.0), (1, 1.0))),
+    ResourceTerm(BALANCED, 1.0, ((0, 1.0), (1, 1.0), (3, 1.0))),
+    ResourceTerm(PACK, 5.0, ((0, 1.0), (1, 1.0), (3, 8.0))),
+    ResourceTerm(PACK, 3.0, ((0, -2.0), (1, -1.0))),
+    ResourceTerm(PACK, 2.0, ((0, 2.0), (1, -1.0), (3, 4.0))),
 ]
 
 

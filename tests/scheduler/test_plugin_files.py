@@ -14,7 +14,8 @@ from tests.scheduler.test_service import create, nodes_of, running, virtually
 
 PLUGIN = """
 import numpy as np
-from strato.scheduler.framework.plugin import Plugin, StaticScore
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import StaticScore
 
 class Likes(Plugin):
     name = "likes"

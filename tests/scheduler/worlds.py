@@ -10,8 +10,9 @@ import numpy as np
 
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, default_config, parse_config
+from strato.scheduler.config import default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import PENDING, STATUS_NAMES
 from strato.scheduler.placement.placer import Placer

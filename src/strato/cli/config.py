@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from strato.scheduler.config import Config
+    from strato.scheduler.framework.options import Config
 
 
 @click.group()

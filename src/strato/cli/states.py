@@ -16,12 +16,13 @@ from strato.controllers.podgroup import build_group, is_ours
 from strato.errors import Forbidden, InvalidInput, NotFound, Problem, UsageError
 from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, default_config, parse_config, read_config_text
+from strato.scheduler.config import default_config, parse_config, read_config_text
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, read_paths
 from strato.scheduler.dryrun.run import decode_all, load
 from strato.scheduler.dryrun.states import Header, State, latest_date, render, state_of
 from strato.scheduler.dryrun.trial import Copy
+from strato.scheduler.framework.options import Config
 
 _GROUP = "scheduling.k8s.io/group-name"
 _PAGE = 500

@@ -7,7 +7,6 @@ values of the wrong type, reject the file; whoever runs keeps the configuration 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from strato.scheduler.actions.preempt import PreemptArgs
 from strato.scheduler.cache.usage import METRICS_TYPES
 from strato.scheduler.framework import thirdparty
 from strato.scheduler.framework.arguments import nearest, read_arguments
-from strato.scheduler.framework.plugin import TOGGLES, Plugin, points_of
+from strato.scheduler.framework.options import Config, PluginOption
+from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.framework.thirdparty import PluginNotLoaded, installed
 from strato.scheduler.registry import ACTIONS, PLUGINS
 
@@ -53,67 +53,6 @@ tiers:
   - name: nodeorder
 """
 """The configuration of the embedded cluster, where this is the default scheduler too: pods make room by priority."""
-
-
-@dataclass(frozen=True, slots=True)
-class PluginOption:
-    """One plugin of a tier.
-
-    Attributes:
-        name: Its name.
-        plugin: Its class.
-        args: Its decoded arguments.
-        toggles: Which of its extension points are on; every key of `framework.TOGGLES`.
-        file: The Python file it comes from, None for a built-in or installed one.
-        points: The extension points that its class answers and its toggles leave on.
-    """
-
-    name: str
-    plugin: type[Plugin]
-    args: Any
-    toggles: Mapping[str, bool]
-    file: Path | None = None
-    points: frozenset[str] = field(init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "points", points_of(self.plugin, self.toggles))
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """What runs in a cycle.
-
-    Attributes:
-        actions: Names in order of execution.
-        tiers: Plugins in order, tier by tier.
-        action_args: Decoded arguments by action.
-        metrics: Where node usage is read from; passed on as written.
-        text: What it was read from, for comparison and display.
-        base: The directory that relative paths in it start from.
-    """
-
-    actions: tuple[str, ...]
-    tiers: tuple[tuple[PluginOption, ...], ...]
-    action_args: Mapping[str, Any] = field(default_factory=dict)
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    text: str = ""
-    base: Path = Path()
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files plugins come from."""
-        return tuple(option.file for tier in self.tiers for option in tier if option.file is not None)
-
-    @property
-    def topology_aware(self) -> bool:
-        """Whether preemption chooses nodes as kube-scheduler does."""
-        args = self.action_args.get("preempt")
-        return "preempt" in self.actions and isinstance(args, PreemptArgs) and args.topology_aware
-
-    @property
-    def time_based(self) -> bool:
-        """Whether a cycle can decide differently although nothing but time changed."""
-        return any(option.plugin.time_based for tier in self.tiers for option in tier)
 
 
 def parse_config(text: str, where: str = "scheduler configuration", base: Path = Path()) -> Config:
@@ -211,7 +150,9 @@ def config_from(
     metrics = _metrics(document.get("metrics"), problems)
     if problems:
         raise InvalidInput(where, problems)
-    return Config(actions, tiers, action_args, metrics, text, base)
+    preempt = action_args.get("preempt")
+    aware = "preempt" in actions and isinstance(preempt, PreemptArgs) and preempt.topology_aware
+    return Config(actions, tiers, action_args, metrics, text, base, topology_aware=aware)
 
 
 def _actions(value: Any, problems: list[Problem]) -> tuple[str, ...]:

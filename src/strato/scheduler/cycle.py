@@ -7,7 +7,7 @@ from collections.abc import Callable
 from time import perf_counter
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
 from strato.scheduler.optimal.action import Flow

@@ -32,8 +32,9 @@ from strato.scheduler.cache.replicas import Replicas
 from strato.scheduler.cache.shards import NONE, Shards
 from strato.scheduler.cache.usagesource import UsageSource
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, default_config, read_config, reread
+from strato.scheduler.config import default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.suspension import suspendable
 from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
 from strato.scheduler.model.reasons import Verdict

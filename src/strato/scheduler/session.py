@@ -15,30 +15,21 @@ import numpy as np
 
 from strato.scheduler.cache.shards import HARD, SOFT
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, PluginOption
 from strato.scheduler.framework.guard import Guard
-from strato.scheduler.framework.plugin import (
-    PERMIT,
-    REJECT,
-    Evictor,
-    FloatArray,
-    Plugin,
-    ResourceTerm,
-    Validity,
-    Verdicts,
-    answers,
-)
+from strato.scheduler.framework.options import Config, PluginOption
+from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, answers
+from strato.scheduler.model.answers import Evictor, ResourceTerm, Validity, Verdicts
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.nodes import Rows
-from strato.scheduler.model.plan import Condition, Plan, binds
+from strato.scheduler.model.plan import Notes, Plan, Transaction, binds
 from strato.scheduler.model.reasons import FitErrors, Verdict
-from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.resources import FloatArray, Vector
 from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import BINDING, RELEASING, Task, TaskClass
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting import diagnostics
-from strato.scheduler.statement import Statement, Transaction
+from strato.scheduler.statement import Statement
 from strato.scheduler.topology.domains import Domains, Search, recover_domains
 from strato.scheduler.topology.hypernodes import Tree
 from strato.scheduler.topology.proximity import Proximity
@@ -89,27 +80,6 @@ class _Flat(dict[str, list[Fn]]):
     def __missing__(self, point: str) -> list[Fn]:
         found = self[point] = [fn for tier in self._tiers[point] for _, fn in tier]
         return found
-
-
-class Notes:
-    """What a session remembers about a job it tried.
-
-    Attributes:
-        errors: Why a class of its tasks (or one that uses claims, by key) fits nowhere.
-        failed_roles: Roles of such classes.
-        verdicts: What held the job back.
-        condition: The PodGroup condition to set.
-        fit_error: Why the job does not fit, in words, once the session's end has found them.
-    """
-
-    __slots__ = ("condition", "errors", "failed_roles", "fit_error", "verdicts")
-
-    def __init__(self) -> None:
-        self.errors: dict[int | str, FitErrors] = {}
-        self.failed_roles: set[str] = set()
-        self.verdicts: list[Verdict] = []
-        self.condition: Condition | None = None
-        self.fit_error = ""
 
 
 class _Isolated:

@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from strato.scheduler.model.ledger import NODE_MOVES
-from strato.scheduler.model.plan import Eviction, binds
+from strato.scheduler.model.plan import Eviction, Transaction, binds
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
-
-
-class Transaction(NamedTuple):
-    """What a discarded statement had in mind for a task; only messages and the nominated node use it."""
-
-    status: int
-    row: int
-    evicted: bool
 
 
 class _Op(NamedTuple):

@@ -22,7 +22,7 @@ from strato.clock import Clock
 from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes
-from strato.scheduler.config import Config
+from strato.scheduler.framework.options import Config
 from strato.scheduler.service import Scheduler
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server

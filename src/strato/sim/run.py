@@ -20,7 +20,8 @@ from strato.client.cluster import Cluster, Json
 from strato.clock import VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import InvalidInput, Problem, UsageError, one_line
-from strato.scheduler.config import Config, parse_config
+from strato.scheduler.config import parse_config
+from strato.scheduler.framework.options import Config
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.measure import JobResult, Recorder
 from strato.sim.nodes import NodeShape, parse_nodes, total_capacity

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from strato.scheduler.config import Config, PluginOption, parse_config
+from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import load, settle
 from strato.scheduler.dryrun.states import START
+from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import TOGGLES, Plugin
 from strato.scheduler.model.plan import Failure, Plan
 from strato.scheduler.placement.placer import Placer

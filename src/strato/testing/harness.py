@@ -28,7 +28,8 @@ from strato.client.informer import Informer
 from strato.clock import Clock, SystemClock, VirtualClock, run_virtual
 from strato.controllers.manager import DEFAULT
 from strato.errors import AlreadyExists, StratoError
-from strato.scheduler.config import Config, parse_config
+from strato.scheduler.config import parse_config
+from strato.scheduler.framework.options import Config
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.nodes import parse_nodes
 from strato.testing.manifests import kind_of_manifest

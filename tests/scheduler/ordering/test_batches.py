@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from strato.scheduler.actions.batches import Batches
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import DEFAULT_TEXT, Config, default_config, parse_config
+from strato.scheduler.config import DEFAULT_TEXT, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import Task
 from strato.scheduler.ordering.jobclasses import JobClasses

@@ -11,8 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import DEFAULT_TEXT, Config, PluginOption, default_config, parse_config
+from strato.scheduler.config import DEFAULT_TEXT, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
+from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING

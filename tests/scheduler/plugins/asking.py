@@ -9,7 +9,8 @@ from typing import Any
 import yaml
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config, config_from
+from strato.scheduler.config import config_from
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.tasks import ALLOCATED, Task
 from strato.scheduler.placement.placer import Placer

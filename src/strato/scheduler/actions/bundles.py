@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.scheduler.cache import ingest
-from strato.scheduler.framework.plugin import GANG_PREEMPT, Evictor
+from strato.scheduler.framework.plugin import GANG_PREEMPT
+from strato.scheduler.model.answers import Evictor
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import Task

@@ -19,7 +19,8 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import EVICT, GANG_PREEMPT, GANG_RECLAIM, Evictor
+from strato.scheduler.framework.plugin import EVICT, GANG_PREEMPT, GANG_RECLAIM
+from strato.scheduler.model.answers import Evictor
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.subjobs import SubJob

@@ -14,7 +14,8 @@ from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import ALLOCATED, PIPELINED, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Notes, Session
+    from strato.scheduler.model.plan import Notes
+    from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 
 

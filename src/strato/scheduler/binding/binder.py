@@ -27,6 +27,7 @@ from strato.scheduler.binding.claimbinder import ClaimBinder
 from strato.scheduler.binding.evictor import Evictor
 from strato.scheduler.cache.ingest import QUEUE_GATE
 from strato.scheduler.cache.world import World
+from strato.scheduler.claims.reservations import stands
 from strato.scheduler.model.plan import Bind, Eviction
 from strato.scheduler.model.tasks import BINDING, PENDING, Task
 from strato.scheduler.reporting.pods import PodReports
@@ -153,7 +154,7 @@ class Binder:
     async def _bind_with_claims(self, bind: Bind) -> None:
         """Get a pod's claims ready and bind it then."""
         given = bind.task.reservation
-        if given is None or not given.stands:
+        if given is None or not stands(self._world.tasks.get(bind.task.key), given):
             return
         began = self._clock.monotonic()
         try:
@@ -272,7 +273,7 @@ class Binder:
                 self._back_off(failed)
             self._world.openings += 1
             self._wake()
-        if given is not None and not given.stands:
+        if given is not None and not stands(self._world.tasks.get(task.key), given):
             self._aside(self._claims.undo(task, given), bind)
         _log.info("bind failed: pod=%s node=%s: %s", task.key, bind.node, error)
 

@@ -17,8 +17,9 @@ from strato.client.cluster import Cluster
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, NotFound, StratoError
 from strato.scheduler.cache.world import World
-from strato.scheduler.claims.reservations import Reservation
+from strato.scheduler.claims.reservations import stands
 from strato.scheduler.claims.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, is_bound
+from strato.scheduler.model.reservation import Reservation
 from strato.scheduler.model.tasks import Task
 
 _ATTEMPTS = 6
@@ -57,7 +58,7 @@ class ClaimBinder:
         for key in given.provisions:
             await self._select_node(key, node)
         if given.volumes or given.provisions:
-            await self._wait(given, node)
+            await self._wait(task, given, node)
         for key in given.claims:
             await self._reserve(task, key, given.devices.get(key))
 
@@ -128,7 +129,7 @@ class ClaimBinder:
             return
         raise ClaimsNotReady(f"claim {key} changed under us {_ATTEMPTS} times")
 
-    async def _wait(self, given: Reservation, node: str) -> None:
+    async def _wait(self, task: Task, given: Reservation, node: str) -> None:
         """Wait until the informers show all claims bound to volumes that the node reaches."""
         until = self._clock.monotonic() + given.timeout_seconds
         pause = _FIRST_LOOK_SECONDS
@@ -137,7 +138,7 @@ class ClaimBinder:
             waiting = [key for key in (*given.volumes, *given.provisions) if not self._is_ready(key, node, given, seen)]
             if not waiting:
                 return
-            if not given.stands:
+            if not stands(self._world.tasks.get(task.key), given):
                 raise ClaimsNotReady("the pod was placed anew meanwhile")
             if self._clock.monotonic() >= until:
                 raise ClaimsNotReady(f"timed out after {given.timeout_seconds:g} s waiting for {', '.join(waiting)}")

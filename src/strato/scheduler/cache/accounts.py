@@ -20,7 +20,6 @@ from strato.scheduler.cache import ingest
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
-from strato.scheduler.cache.nodelabels import NodeLabels
 from strato.scheduler.cache.runtimes import RunTimes
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usage import Usages
@@ -29,6 +28,7 @@ from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.claims.volumes import Volumes
 from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES
+from strato.scheduler.model.nodelabels import NodeLabels
 from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions, Vector, fit_width
 from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, Task, TaskClass, grow_class

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from strato.scheduler.framework.plugin import FloatArray
-from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.resources import FloatArray, Vector
 
 
 class UsageMemory:

@@ -21,7 +21,7 @@ from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable
 from strato.scheduler.model.tasks import RELEASING, Task, TaskClass
 
 if TYPE_CHECKING:
-    from strato.scheduler.framework.plugin import FloatArray
+    from strato.scheduler.model.resources import FloatArray
 
 Counts = npt.NDArray[np.int64]
 Matches = Callable[[Task], bool]

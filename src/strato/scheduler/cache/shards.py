@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strato.api.volcano.shard import NodeShard
-from strato.scheduler.framework.plugin import StaticScore, Verdicts
+from strato.scheduler.model.answers import StaticScore, Verdicts
 from strato.scheduler.model.reasons import Reason
 
 if TYPE_CHECKING:

@@ -148,7 +148,7 @@ class World(Accounts):
         self._add_pod(pod, key)
         new = self.tasks[key]
         if reservation is not None:
-            new.reservation, reservation.task = reservation, new
+            self.reservations.add(new, reservation)
         if status != new.status:
             self.move(new, status, new.row)
         self.evictions.replace(new)

@@ -14,8 +14,8 @@ from strato.api.core import NodeSelector
 from strato.api.meta import Object
 from strato.api.resource import Device, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim, ResourceSlice
 from strato.lru import memoised
-from strato.scheduler.cache.nodelabels import NodeLabels
 from strato.scheduler.claims.reservations import Reservations
+from strato.scheduler.model.nodelabels import NodeLabels
 
 if TYPE_CHECKING:
     from strato.scheduler.model.tasks import Task
@@ -145,7 +145,7 @@ class Devices:
     def in_use(self) -> set[DeviceId]:
         """Return the devices that are allocated, in the API or by standing reservations."""
         used = set(self._allocated)
-        for reservation in self.reservations.standing():
+        for _, reservation in self.reservations.standing():
             for allocation in reservation.devices.values():
                 used.update(
                     DeviceId(r["driver"], r["pool"], r["device"])
@@ -158,7 +158,7 @@ class Devices:
         """Return row and allocation of claims that standing reservations allocated, by claim key."""
         return {
             key: (reservation.row, allocation)
-            for reservation in self.reservations.standing()
+            for _, reservation in self.reservations.standing()
             for key, allocation in reservation.devices.items()
         }
 

@@ -50,9 +50,9 @@ def claims_by_queue(world: World) -> dict[str, set[str]]:
         for user in claim.status.reserved_for:
             if user.resource == "pods":
                 note(world.tasks.get(f"{claim.metadata.namespace}/{user.name}"), {key})
-    for reservation in world.reservations.standing():
+    for task, reservation in world.reservations.standing():
         if reservation.claims:
-            note(reservation.task, {used.key for used in resource_claims_of(reservation.task) if used.key})
+            note(task, {used.key for used in resource_claims_of(task) if used.key})
     return out
 
 

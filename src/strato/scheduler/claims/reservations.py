@@ -1,73 +1,45 @@
-"""What a placed pod holds besides room on its node: volumes picked for its claims, devices allocated to it.
+"""Which tasks hold volumes and devices that the API does not show yet.
 
 A reservation stands while its task stands where it was made for. Nobody has to take it back: a task that is pending
-again, elsewhere or gone no longer stands behind it, and whoever looks at reservations passes it over. So a statement
-that is undone undoes them too, and after a bind they bridge the time until the API shows what was written.
+again, elsewhere or gone no longer stands behind it, and is passed over. So a statement that is undone undoes its
+reservations too, and after a bind they bridge the time until the API shows what was written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
 
 from strato.scheduler.model.ledger import ON_NODE
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.tasks import Task
-
-
-@dataclass(slots=True, eq=False)
-class Reservation:
-    """What one task was given on one row.
-
-    Attributes:
-        task: Who holds it.
-        row: Where.
-        volumes: PersistentVolume by claim key, for claims that get an existing volume.
-        provisions: Keys of claims whose volume is to be made for the node.
-        devices: Allocation (as ``status.allocation`` of the claim) by claim key, for claims allocated here.
-        claims: Keys of all resource claims the task uses; each is reserved for it.
-        timeout_seconds: How long its volumes may take to be bound.
-    """
-
-    task: Task
-    row: int
-    volumes: Mapping[str, str] = field(default_factory=dict)
-    provisions: tuple[str, ...] = ()
-    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    claims: tuple[str, ...] = ()
-    timeout_seconds: float = 600.0
-
-    @property
-    def stands(self) -> bool:
-        """Whether the task still is where this was reserved for it."""
-        task = self.task
-        return task.reservation is self and task.row == self.row and ON_NODE[task.status]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write before the pod is bound."""
-        return not (self.volumes or self.provisions or self.claims)
+from strato.scheduler.model.reservation import Reservation
+from strato.scheduler.model.tasks import Task
 
 
 class Reservations:
     """All reservations that may stand."""
 
     def __init__(self) -> None:
-        self._all: list[Reservation] = []
+        self._holders: dict[Task, None] = {}
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self._holders)
 
-    def add(self, reservation: Reservation) -> None:
-        """Take one in; its task holds it from now on."""
-        reservation.task.reservation = reservation
-        self._all.append(reservation)
+    def add(self, task: Task, reservation: Reservation) -> None:
+        """Let a task hold a reservation, in place of one it may have."""
+        task.reservation = reservation
+        self._holders[task] = None
 
-    def standing(self) -> Iterator[Reservation]:
-        """Yield those that stand, and forget the others."""
-        if not self._all:
+    def standing(self) -> Iterator[tuple[Task, Reservation]]:
+        """Yield those that stand with their holders, and forget the others."""
+        if not self._holders:
             return
-        self._all = [reservation for reservation in self._all if reservation.stands]
-        yield from self._all
+        self._holders = dict.fromkeys([task for task in self._holders if stands(task, task.reservation)])
+        for task in self._holders:
+            assert task.reservation is not None
+            yield task, task.reservation
+
+
+def stands(task: Task | None, given: Reservation | None) -> bool:
+    """Whether a task holds a reservation and is where it was made for."""
+    if task is None or given is None:
+        return False
+    return task.reservation is given and task.row == given.row and ON_NODE[task.status]

@@ -141,7 +141,7 @@ class Volumes:
         """Return what standing reservations hold: volume by claim key, and row by key of a claim to provision."""
         volumes: dict[str, str] = {}
         provisions: dict[str, int] = {}
-        for reservation in self.reservations.standing():
+        for _, reservation in self.reservations.standing():
             volumes.update(reservation.volumes)
             for key in reservation.provisions:
                 provisions[key] = reservation.row

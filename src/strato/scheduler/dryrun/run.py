@@ -24,12 +24,12 @@ from strato.scheduler.cache.accounts import DEFAULT_QUEUE
 from strato.scheduler.cache.kinds import WorldKind
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.decisions import to_json
 from strato.scheduler.dryrun.decoding import decode
 from strato.scheduler.dryrun.manifests import Json, Located, describe
 from strato.scheduler.dryrun.states import START, UNSHARED, Sharding
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Failure, Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.placement.placer import Placer

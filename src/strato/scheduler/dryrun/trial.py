@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from strato.api.meta import Object
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import Config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.dryrun.run import Decoded, build, settle
 from strato.scheduler.dryrun.states import START
+from strato.scheduler.framework.options import Config
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BOUND, RUNNING
 from strato.scheduler.placement.placer import Placer

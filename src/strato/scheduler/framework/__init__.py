@@ -1,13 +1,13 @@
 """What a plugin is, and all that one imports: extension points, arguments, answers, and the types they speak of."""
 
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import (
-    ABSTAIN,
-    PERMIT,
-    REJECT,
+from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
+from strato.scheduler.model.answers import (
+    BALANCED,
+    LEAST,
+    MOST,
+    PACK,
     Evictor,
-    FloatArray,
-    Plugin,
     ResourceTerm,
     StaticScore,
     Validity,
@@ -16,10 +16,15 @@ from strato.scheduler.framework.plugin import (
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import Task, TaskClass
 
 __all__ = [
     "ABSTAIN",
+    "BALANCED",
+    "LEAST",
+    "MOST",
+    "PACK",
     "PERMIT",
     "REJECT",
     "Evictor",

@@ -1,24 +1,19 @@
 """What extension points are: how they are declared on `Plugin`, what they may answer, what counts when one fails.
 
-`Plugin` itself, where each has its contract, is in `strato.scheduler.framework.plugin`, which
-also offers the types from here.
+`Plugin` itself, where each has its contract, is in `strato.scheduler.framework.plugin`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.answers import StaticScore, Verdicts
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import Task
 
-if TYPE_CHECKING:
-    from strato.scheduler.model.jobs import Job
-
-FloatArray = npt.NDArray[np.float64]
 Fn = Callable[..., Any]
 Check = Callable[[Any, Sequence[Any]], Any]
 """Takes an answer and the arguments it was given for; returns the answer as it counts, or raises `WrongAnswer`."""
@@ -80,64 +75,6 @@ EQUAL: Final = _Equal()
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
-
-
-class Verdicts(NamedTuple):
-    """Answer of a filter: per row 0 for yes, else 1 + index into ``reasons``."""
-
-    codes: npt.NDArray[np.uint8]
-    reasons: tuple[Reason, ...]
-
-    @classmethod
-    def reject_where(cls, rejected: npt.NDArray[np.bool_], reason: Reason) -> Verdicts:
-        """Reject the rows that are True, all for one reason."""
-        return cls(rejected.astype(np.uint8), (reason,))
-
-
-class ResourceTerm(NamedTuple):
-    """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
-
-    Attributes:
-        kind: ``kernels.LEAST`` (Kubernetes LeastAllocated), MOST, BALANCED, or PACK (weighted mean of the used fraction
-            after placing, over requested dimensions; 0 when one overflows).
-        weight: Factor of the term; terms are in [0, 100] times it.
-        weights: Weight by column; in PACK a negative one asks for the free fraction instead, with that weight.
-    """
-
-    kind: int
-    weight: float
-    weights: tuple[tuple[int, float], ...]
-
-
-class StaticScore(NamedTuple):
-    """A score that depends on the class and the node object only.
-
-    Attributes:
-        raw: float64 per row asked for.
-        weight: Factor.
-        normalise: Whether raw scores are stretched so that the best candidate has 100 (Kubernetes' default).
-        reverse: Whether a higher raw score is worse (then 100 minus the stretched one).
-    """
-
-    raw: FloatArray
-    weight: float
-    normalise: bool = False
-    reverse: bool = False
-
-
-class Validity(NamedTuple):
-    """Answer of ``job_valid`` when a job cannot run as it is."""
-
-    reason: str
-    message: str
-
-
-class Evictor(NamedTuple):
-    """Who evicts bundles: a job of a queue, by one of two actions, for a network domain."""
-
-    kind: str
-    job: Job
-    domain: int
 
 
 # -- checks of answers -------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Failure
 
 if TYPE_CHECKING:
-    from strato.scheduler.config import PluginOption
+    from strato.scheduler.framework.options import PluginOption
 
 _log = logging.getLogger(__name__)
 

@@ -16,8 +16,10 @@ import numpy as np
 
 from strato.scheduler.framework import contract
 from strato.scheduler.framework.contract import order, point
+from strato.scheduler.model.answers import Evictor, ResourceTerm, StaticScore, Validity, Verdicts
 from strato.scheduler.model.jobs import JOB_FACTS
 from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import FloatArray
 
 if TYPE_CHECKING:
     from strato.scheduler.model.jobs import Job, Queue
@@ -29,12 +31,6 @@ if TYPE_CHECKING:
     from strato.scheduler.topology.proximity import Proximity
 
 POINTS = contract.POINTS
-FloatArray = contract.FloatArray
-Evictor = contract.Evictor
-ResourceTerm = contract.ResourceTerm
-StaticScore = contract.StaticScore
-Validity = contract.Validity
-Verdicts = contract.Verdicts
 
 PERMIT: Final = 1
 ABSTAIN: Final = 0

@@ -7,7 +7,7 @@ of the placed, and per role where the group asks for minima, are kept by `Job.sh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from strato.scheduler.model.tasks import (
 if TYPE_CHECKING:
     from strato.scheduler.model.plan import PodVerdict
     from strato.scheduler.model.subjobs import Layout
-    from strato.scheduler.reporting.growth import Growth
 
 PHASE_PENDING: Final = "Pending"
 PHASE_INQUEUE: Final = "Inqueue"
@@ -50,6 +49,15 @@ Counts = list[int]
 """Number of tasks by status number."""
 _BEST_EFFORT: Final = ABSENT + 1
 """In a role's counts: the pending tasks that request nothing. At `ABSENT` is what makes the sum of the others 0."""
+
+
+class Growth(NamedTuple):
+    """How a gang's pods came, kept on the job; instants are monotonic seconds."""
+
+    uid: str
+    pods: int
+    since: float
+    longest_gap: float = 0.0
 
 
 class Job:

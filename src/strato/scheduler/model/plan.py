@@ -13,7 +13,7 @@ from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.framework.plugin import FloatArray
+    from strato.scheduler.model.resources import FloatArray
 
 
 class Bind(NamedTuple):
@@ -136,3 +136,32 @@ class Plan:
     choices: dict[str, object] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
     quiet_pods: int = 0
+
+
+class Notes:
+    """What a session remembers about a job it tried.
+
+    Attributes:
+        errors: Why a class of its tasks (or one that uses claims, by key) fits nowhere.
+        failed_roles: Roles of such classes.
+        verdicts: What held the job back.
+        condition: The PodGroup condition to set.
+        fit_error: Why the job does not fit, in words, once the session's end has found them.
+    """
+
+    __slots__ = ("condition", "errors", "failed_roles", "fit_error", "verdicts")
+
+    def __init__(self) -> None:
+        self.errors: dict[int | str, FitErrors] = {}
+        self.failed_roles: set[str] = set()
+        self.verdicts: list[Verdict] = []
+        self.condition: Condition | None = None
+        self.fit_error = ""
+
+
+class Transaction(NamedTuple):
+    """What a discarded statement had in mind for a task; only messages and the nominated node use it."""
+
+    status: int
+    row: int
+    evicted: bool

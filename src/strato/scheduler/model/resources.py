@@ -17,6 +17,8 @@ from strato.api import quantity
 Vector = npt.NDArray[np.int64]
 """One value per dimension; as long as `Dimensions.width`."""
 
+FloatArray = npt.NDArray[np.float64]
+
 CPU, MEMORY, PODS = 0, 1, 2
 """Columns every vector has."""
 

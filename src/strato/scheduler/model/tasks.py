@@ -15,8 +15,8 @@ from strato.api.core import Pod, PodSpec
 from strato.scheduler.model.resources import PODS, Dimensions, Vector
 
 if TYPE_CHECKING:
-    from strato.scheduler.claims.reservations import Reservation
     from strato.scheduler.model.jobs import Job
+    from strato.scheduler.model.reservation import Reservation
     from strato.scheduler.model.subjobs import SubJob
 
 PENDING: Final = 0

@@ -25,8 +25,9 @@ from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors
 from strato.scheduler.reporting.status import status_differs
 
 if TYPE_CHECKING:
-    from strato.scheduler.config import Config
-    from strato.scheduler.session import Notes, Session
+    from strato.scheduler.framework.options import Config
+    from strato.scheduler.model.plan import Notes
+    from strato.scheduler.session import Session
 
 Order = tuple[str, str]
 """When a job was made, and its key."""

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.framework.plugin import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.model.answers import ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import FitErrors, Reason
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.scoring import stretched

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
+from strato.scheduler.model.answers import BALANCED, LEAST, MOST
+
 if TYPE_CHECKING:
     from strato.scheduler.model.nodes import Columns
 
@@ -22,8 +24,6 @@ Int64s = npt.NDArray[np.int64]
 Int32s = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
-LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
-"""Kinds of resource score terms, see `strato.scheduler.framework.ResourceTerm`."""
 
 FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
 """Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of

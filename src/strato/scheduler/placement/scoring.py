@@ -8,8 +8,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.framework.plugin import FloatArray, ResourceTerm, StaticScore
+from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.placement import kernels
 
 
@@ -74,9 +75,9 @@ def resource_scores(table: Columns, cls: Requests, rows: Rows, terms: Sequence[R
     """Return what the kernel's resource terms give on some rows, in numpy; equal to the kernel bit by bit."""
     total = np.zeros(len(rows))
     for term in terms:
-        if term.kind in (kernels.LEAST, kernels.MOST):
+        if term.kind in (LEAST, MOST):
             total += _least_or_most(table, cls, rows, term) * term.weight
-        elif term.kind == kernels.BALANCED:
+        elif term.kind == BALANCED:
             total += _balanced(table, cls, rows, term) * term.weight
         else:
             total += packed(table, cls, rows, term.weights) * 100.0 * term.weight
@@ -94,7 +95,7 @@ def _least_or_most(table: Columns, cls: Requests, rows: Rows, term: ResourceTerm
             else table.requested[rows, column] + cls.request[column]
         )
         safe = np.maximum(capacity, 1)
-        if term.kind == kernels.LEAST:
+        if term.kind == LEAST:
             part = np.where(used <= capacity, (capacity - used) * 100 // safe, 0)
         else:
             part = np.minimum(used, capacity) * 100 // safe

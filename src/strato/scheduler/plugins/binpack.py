@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import Plugin, ResourceTerm
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import PACK, ResourceTerm
 from strato.scheduler.model.resources import CPU, MEMORY, counts
-from strato.scheduler.placement import kernels
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
@@ -56,4 +56,4 @@ class Binpack(Plugin):
 
     def resource_terms(self) -> Sequence[ResourceTerm]:
         """One packing term."""
-        return (ResourceTerm(kernels.PACK, float(self.args.weight), self._weights),)
+        return (ResourceTerm(PACK, float(self.args.weight), self._weights),)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from strato.scheduler.framework.plugin import PERMIT, Evictor, Plugin
+from strato.scheduler.framework.plugin import PERMIT, Plugin
+from strato.scheduler.model.answers import Evictor
 from strato.scheduler.model.tasks import Task
 
 _CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))

@@ -11,7 +11,7 @@ from strato.api.resource import ResourceClaim
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.allocator import allocate
 from strato.scheduler.claims.devices import Devices, UsedResourceClaim, resource_claims_of
-from strato.scheduler.framework.plugin import Verdicts
+from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import Task

@@ -10,9 +10,9 @@ import numpy as np
 
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import PERMIT, FloatArray, Plugin
+from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.jobs import Job, Queue
-from strato.scheduler.model.resources import Vector, share
+from strato.scheduler.model.resources import FloatArray, Vector, share
 from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.hdrf import Standing, Tree, compare
 

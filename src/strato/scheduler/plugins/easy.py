@@ -26,7 +26,8 @@ import numpy as np
 
 from strato.clock import parse_time
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import Plugin, Verdicts
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason

@@ -22,11 +22,13 @@ import numpy as np
 from strato.api.core import PodSpec
 from strato.http.fetch import fetch
 from strato.scheduler.framework.arguments import arg, seconds
-from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
 from strato.scheduler.framework.suspension import wait_for
+from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins import wireforms
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.scheduler.framework.plugin import PERMIT, REJECT, Evictor, Plugin, Validity
+from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
+from strato.scheduler.model.answers import Evictor, Validity
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.plan import Condition
 from strato.scheduler.model.reasons import Verdict

@@ -11,9 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from strato.scheduler.framework.plugin import FloatArray
 from strato.scheduler.model.jobs import Job, Queue
-from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.resources import FloatArray, Vector
 
 PATH_ANNOTATION = "volcano.sh/hierarchy"
 WEIGHTS_ANNOTATION = "volcano.sh/hierarchy-weights"

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import EVICT, FloatArray, Plugin
+from strato.scheduler.framework.plugin import EVICT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
-from strato.scheduler.model.resources import CPU, MEMORY, Vector, counts
+from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, Vector, counts
 from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import RELEASING, Task
 from strato.scheduler.topology import domains as network

@@ -11,7 +11,8 @@ import numpy as np
 
 from strato.api.volcano.scheduling import NodeGroupAffinity, QueueAffinity
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import Plugin, StaticScore, Verdicts
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import StaticScore, Verdicts
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.nodes import NodeTable, Rows

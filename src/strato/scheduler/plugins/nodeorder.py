@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.cache.selection import matches_term, tolerates
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import NodeTable, Rows
-from strato.scheduler.model.resources import CPU, MEMORY
+from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
+from strato.scheduler.model.selection import matches_term, tolerates
 from strato.scheduler.model.tasks import Task, TaskClass
-from strato.scheduler.placement import kernels
 from strato.scheduler.plugins import neighbourly
 
 if TYPE_CHECKING:
@@ -60,11 +60,9 @@ class NodeOrder(Plugin):
         """Least and most allocated, and balance between resources."""
         args = self.args
         terms = (
-            ResourceTerm(kernels.LEAST, float(args.least_requested), ((CPU, 50.0), (MEMORY, 50.0))),
-            ResourceTerm(kernels.MOST, float(args.most_requested), ((CPU, 1.0), (MEMORY, 1.0))),
-            ResourceTerm(
-                kernels.BALANCED, float(args.balanced_resource), ((CPU, 1.0), (MEMORY, 1.0), (self._gpu, 1.0))
-            ),
+            ResourceTerm(LEAST, float(args.least_requested), ((CPU, 50.0), (MEMORY, 50.0))),
+            ResourceTerm(MOST, float(args.most_requested), ((CPU, 1.0), (MEMORY, 1.0))),
+            ResourceTerm(BALANCED, float(args.balanced_resource), ((CPU, 1.0), (MEMORY, 1.0), (self._gpu, 1.0))),
         )
         return [term for term in terms if term.weight]
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import PERMIT, REJECT, FloatArray, Plugin
+from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.resources import PODS
+from strato.scheduler.model.resources import PODS, FloatArray
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

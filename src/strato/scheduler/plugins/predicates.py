@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from strato.api.core import Node
-from strato.scheduler.cache.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
-from strato.scheduler.claims.reservations import Reservation
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import Plugin, Verdicts
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.reservation import Reservation
+from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 from strato.scheduler.model.tasks import Task, TaskClass, host_ports
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 
@@ -158,13 +159,13 @@ class Predicates(Plugin):
 
     def _reserve(self, task: Task) -> None:
         world, args = self._ssn.world, self.args
-        reservation = Reservation(task, task.row, timeout_seconds=args.bind_timeout_seconds)
+        reservation = Reservation(task.row, timeout_seconds=args.bind_timeout_seconds)
         if args.volume_binding:
             reservation.volumes, reservation.provisions = volumebinding.reserve(world, task, task.row)
         if args.devices:
             reservation.devices, reservation.claims = devicebinding.reserve(world, task, task.row)
         if not reservation.is_empty:
-            world.reservations.add(reservation)
+            world.reservations.add(task, reservation)
 
     def filter_neighbours(self, task: Task, nodes: NodeTable, rows: Rows) -> Verdicts | None:
         """Inter-pod affinity and topology spread."""

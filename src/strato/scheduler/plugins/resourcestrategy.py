@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg, numbers, structured
-from strato.scheduler.framework.plugin import FloatArray, Plugin, ResourceTerm, StaticScore, Verdicts
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import PACK, ResourceTerm, StaticScore, Verdicts
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.resources import CPU, MEMORY, counts
+from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, counts
 from strato.scheduler.model.tasks import Task, TaskClass
-from strato.scheduler.placement import kernels
 from strato.scheduler.placement.scoring import packed
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class ResourceStrategyFit(Plugin):
 
     def resource_terms(self) -> Sequence[ResourceTerm]:
         """One term for the kernel."""
-        return (ResourceTerm(kernels.PACK, float(self.args.weight), self._weights),)
+        return (ResourceTerm(PACK, float(self.args.weight), self._weights),)
 
     def watches_pods(self, task: Task) -> bool:
         """Whether the task must be looked at by itself: its own strategy, or what it leaves beside scarce resources."""

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.framework.plugin import FloatArray, Plugin
+from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import NodeTable, Rows
-from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.resources import FloatArray, Vector
 from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.buckets import (
     AFFINITY,

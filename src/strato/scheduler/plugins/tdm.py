@@ -12,7 +12,8 @@ import numpy as np
 
 from strato.scheduler.cache.ingest import PREEMPTABLE_KEY, go_bool
 from strato.scheduler.framework.arguments import arg, seconds
-from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, StaticScore, Verdicts
+from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
+from strato.scheduler.model.answers import StaticScore, Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason

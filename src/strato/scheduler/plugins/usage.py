@@ -13,11 +13,12 @@ from strato.api.quantity import milli, value
 from strato.clock import parse_time
 from strato.scheduler.cache.usage import WINDOW, Usages
 from strato.scheduler.framework.arguments import arg, structured
-from strato.scheduler.framework.plugin import FloatArray, Plugin, Verdicts
+from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.resources import CPU, MEMORY
+from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING, Task
 
 if TYPE_CHECKING:

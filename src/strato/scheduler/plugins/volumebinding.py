@@ -14,7 +14,6 @@ import numpy.typing as npt
 from strato.api.core import NodeSelector, PersistentVolume, PersistentVolumeClaim
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.selectors import from_label_selector
-from strato.scheduler.cache.nodelabels import ZONE_LABELS
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.volumes import (
     NO_PROVISIONER,
@@ -26,7 +25,8 @@ from strato.scheduler.claims.volumes import (
     is_bound,
     size_of,
 )
-from strato.scheduler.framework.plugin import Verdicts
+from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.nodelabels import ZONE_LABELS
 from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import COMPLETED_SET, Task

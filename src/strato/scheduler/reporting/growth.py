@@ -7,24 +7,13 @@ while pods of other gangs come, it may merely have to wait for its turn, so that
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Growth, Job
 
 _STALL_SECONDS = 2.0
 """A busy API server lets a controller wait this long between two pods."""
 _LONGEST_SECONDS = 30.0
 _GAPS = 2.0
 """Times the longest wait between two looks that found new pods."""
-
-
-class Growth(NamedTuple):
-    """How a gang's pods came, kept on the job; instants are monotonic seconds."""
-
-    uid: str
-    pods: int
-    since: float
-    longest_gap: float = 0.0
 
 
 class GrowthTracker:

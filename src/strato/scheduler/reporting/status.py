@@ -29,7 +29,8 @@ from strato.scheduler.model.tasks import (
 from strato.scheduler.reporting.diagnostics import pod_verdict
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Notes, Session
+    from strato.scheduler.model.plan import Notes
+    from strato.scheduler.session import Session
 
 
 def decide_phase(job: Job, *, unschedulable: bool) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from strato.scheduler.framework.plugin import FloatArray
 from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.topology.hypernodes import NOWHERE, Tree
 
 FILL = -2

@@ -15,8 +15,8 @@ from strato.api.selectors import from_label_selector
 from strato.api.shapes import LabelSelector
 from strato.api.storage import TopologySelectorTerm
 from strato.lru import LruCache
-from strato.scheduler.cache.selection import CORDON, HARD_EFFECTS, matches_term, tolerates
 from strato.scheduler.model.nodes import Mask, NodeTable
+from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_term, tolerates
 
 _encode = msgspec.json.Encoder().encode
 _MASKS_BYTES = 64 << 20

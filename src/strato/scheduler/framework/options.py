@@ -1,0 +1,67 @@
+"""What runs in a cycle, as types; `strato.scheduler.config` reads them from a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from strato.scheduler.framework.plugin import Plugin, points_of
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOption:
+    """One plugin of a tier.
+
+    Attributes:
+        name: Its name.
+        plugin: Its class.
+        args: Its decoded arguments.
+        toggles: Which of its extension points are on; every key of `framework.TOGGLES`.
+        file: The Python file it comes from, None for a built-in or installed one.
+        points: The extension points that its class answers and its toggles leave on.
+    """
+
+    name: str
+    plugin: type[Plugin]
+    args: Any
+    toggles: Mapping[str, bool]
+    file: Path | None = None
+    points: frozenset[str] = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "points", points_of(self.plugin, self.toggles))
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What runs in a cycle.
+
+    Attributes:
+        actions: Names in order of execution.
+        tiers: Plugins in order, tier by tier.
+        action_args: Decoded arguments by action.
+        metrics: Where node usage is read from; passed on as written.
+        text: What it was read from, for comparison and display.
+        base: The directory that relative paths in it start from.
+        topology_aware: Whether preemption chooses nodes as kube-scheduler does.
+    """
+
+    actions: tuple[str, ...]
+    tiers: tuple[tuple[PluginOption, ...], ...]
+    action_args: Mapping[str, Any] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    text: str = ""
+    base: Path = Path()
+    topology_aware: bool = False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files plugins come from."""
+        return tuple(option.file for tier in self.tiers for option in tier if option.file is not None)
+
+    @property
+    def time_based(self) -> bool:
+        """Whether a cycle can decide differently although nothing but time changed."""
+        return any(option.plugin.time_based for tier in self.tiers for option in tier)

@@ -1,0 +1,73 @@
+"""What plugins answer with: verdicts and scores of rows, and why a job cannot run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.reasons import Reason
+from strato.scheduler.model.resources import FloatArray
+
+LEAST, MOST, BALANCED, PACK = 0, 1, 2, 3
+"""Kinds of `ResourceTerm`."""
+
+
+class Verdicts(NamedTuple):
+    """Answer of a filter: per row 0 for yes, else 1 + index into ``reasons``."""
+
+    codes: npt.NDArray[np.uint8]
+    reasons: tuple[Reason, ...]
+
+    @classmethod
+    def reject_where(cls, rejected: npt.NDArray[np.bool_], reason: Reason) -> Verdicts:
+        """Reject the rows that are True, all for one reason."""
+        return cls(rejected.astype(np.uint8), (reason,))
+
+
+class ResourceTerm(NamedTuple):
+    """A score that depends on the class's request and one node's columns only; the kernel knows these kinds.
+
+    Attributes:
+        kind: `LEAST` (Kubernetes LeastAllocated), `MOST`, `BALANCED`, or `PACK` (weighted mean of the used fraction
+            after placing, over requested dimensions; 0 when one overflows).
+        weight: Factor of the term; terms are in [0, 100] times it.
+        weights: Weight by column; in PACK a negative one asks for the free fraction instead, with that weight.
+    """
+
+    kind: int
+    weight: float
+    weights: tuple[tuple[int, float], ...]
+
+
+class StaticScore(NamedTuple):
+    """A score that depends on the class and the node object only.
+
+    Attributes:
+        raw: float64 per row asked for.
+        weight: Factor.
+        normalise: Whether raw scores are stretched so that the best candidate has 100 (Kubernetes' default).
+        reverse: Whether a higher raw score is worse (then 100 minus the stretched one).
+    """
+
+    raw: FloatArray
+    weight: float
+    normalise: bool = False
+    reverse: bool = False
+
+
+class Validity(NamedTuple):
+    """Answer of ``job_valid`` when a job cannot run as it is."""
+
+    reason: str
+    message: str
+
+
+class Evictor(NamedTuple):
+    """Who evicts bundles: a job of a queue, by one of two actions, for a network domain."""
+
+    kind: str
+    job: Job
+    domain: int

@@ -1,0 +1,33 @@
+"""What a placed pod holds besides room on its node: volumes picked for its claims, devices allocated to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True, eq=False)
+class Reservation:
+    """What one task was given on one row.
+
+    Attributes:
+        row: Where.
+        volumes: PersistentVolume by claim key, for claims that get an existing volume.
+        provisions: Keys of claims whose volume is to be made for the node.
+        devices: Allocation (as ``status.allocation`` of the claim) by claim key, for claims allocated here.
+        claims: Keys of all resource claims the task uses; each is reserved for it.
+        timeout_seconds: How long its volumes may take to be bound.
+    """
+
+    row: int
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    provisions: tuple[str, ...] = ()
+    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    claims: tuple[str, ...] = ()
+    timeout_seconds: float = 600.0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to write before the pod is bound."""
+        return not (self.volumes or self.provisions or self.claims)
