@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from strato.scheduler.actions import victims
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.answers import Evictor, Verdicts
 from strato.scheduler.model.jobs import Job
@@ -206,7 +205,7 @@ class Questions:
 
     def victim_order(self, query: Json) -> list[str]:
         """The order in which victims go."""
-        ordered = victims.in_order(self.ssn, self._tasks(query["candidates"]), self._task(query["preemptor"]))
+        ordered = self.ssn.victims_in_order(self._tasks(query["candidates"]), self._task(query["preemptor"]))
         return [task.key for task in ordered]
 
     def victim_tasks(self, query: Json) -> Json:

@@ -168,5 +168,5 @@ def run(case: Json) -> list[str]:
         if "expectBinds" in step and sorted(out["binds"]) != sorted(step["expectBinds"]):
             complaints.append(f"binds of run {number + 1}: want {step['expectBinds']} got {out['binds']}")
         binds |= out["binds"]
-        close_session(ssn)
+        close_session(ssn, ssn.job_classes)
     return complaints + list(checker().matches(case["expect"], {**out, "binds": binds}, case))

@@ -16,7 +16,7 @@ from strato.scheduler.actions.allocate import Allocate
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import run_cycle
-from strato.scheduler.framework import thirdparty
+from strato.scheduler.framework import pluginanswers, thirdparty
 from strato.scheduler.framework.contract import WrongAnswer, checked
 from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import POINTS, TOGGLES, Plugin
@@ -133,9 +133,9 @@ def test_what_others_answer_counts_as_they_say(point: str, args: tuple[Any, ...]
 
 
 def test_whatever_the_session_asks_for_is_declared_and_the_other_way_round() -> None:
-    source = "".join(Path(module.__file__).read_text() for module in (session, candidates, placement))
+    source = "".join(Path(module.__file__).read_text() for module in (pluginanswers, session, candidates, placement))
     ways = r"answers\[|_asked\(|tiers\[|_vote\(|_victims\(|(?:wrap|wrap_each|call|answers)\(plugin, "
-    asked = {*re.findall(f'(?:{ways})"([a-z_]+)"', source), *session._BY_PODS}
+    asked = {*re.findall(f'(?:{ways})"([a-z_]+)"', source), *pluginanswers._BY_PODS}
     assert asked - {"resources", "open"} == POINTS.keys()  # these two have every plugin called that is built
     assert all(vars(Plugin)[name].__doc__ for name in POINTS)
     assert {toggle for found in POINTS.values() for toggle in found.toggles} <= TOGGLES.keys()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.scheduler import session
 from strato.scheduler.actions import victims
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
@@ -109,7 +110,7 @@ def test_equal_tasks_take_the_victims_that_each_would_have_taken_by_itself(actio
     fast = worlds.cycle(worlds.world(*crowded(seed, action)), config)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(victims, "Attempts", OneByOne)
-        patch.setattr(victims, "in_order", one_queue_in_order)
+        patch.setattr(session, "in_order", one_queue_in_order)
         slow = worlds.cycle(worlds.world(*crowded(seed, action)), config)
     assert decisions(fast) == decisions(slow)
 
@@ -131,7 +132,7 @@ def test_queues_are_compared_again_once_something_was_evicted() -> None:
     world = worlds.world(*objects)
     config = parse_config(CONFIG.format(action="reclaim", drf="false").replace("enqueue, allocate, reclaim", "enqueue"))
     ssn = decide(world, config, now=0.0, rng=random.Random(1), uid="u", placer=Placer(world.nodes))
-    queues = JobQueues(ssn, PENDING, lambda _: True)
+    queues = JobQueues(ssn, ssn.job_classes, PENDING, lambda _: True)
     first = queues.pop()
     assert first is not None
     assert first.queue.name == "a"

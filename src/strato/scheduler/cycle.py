@@ -52,7 +52,7 @@ def run_cycle(
         ssn.guard.call(plugin, "close", ssn)
         if observe is not None:
             observe("OnSessionClose", plugin.name, perf_counter() - began)
-    close_session(ssn)
+    close_session(ssn, ssn.job_classes)
     _undo_promises(ssn)
     if ssn.plan.failures:
         ssn.placer.known.forget()  # it may keep what a failing plugin did not say

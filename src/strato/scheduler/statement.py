@@ -12,7 +12,7 @@ from strato.scheduler.model.plan import Eviction, Transaction, binds
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 
 class _Op(NamedTuple):
@@ -38,7 +38,7 @@ class Statement:
 
     __slots__ = ("_ops", "_ssn")
 
-    def __init__(self, ssn: Session) -> None:
+    def __init__(self, ssn: PluginAnswers) -> None:
         self._ssn = ssn
         self._ops: list[_Op] = []
 

@@ -49,7 +49,7 @@ class Allocate(Action):
     def queues(self, ssn: Session) -> JobQueues:
         """Return the queues with the jobs that may be placed."""
         self.let_in(ssn)
-        return JobQueues(ssn, PENDING, lambda job: has_work(ssn, job))
+        return JobQueues(ssn, ssn.job_classes, PENDING, lambda job: has_work(ssn, job))
 
     @staticmethod
     def let_in(ssn: Session) -> None:

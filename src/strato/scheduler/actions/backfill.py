@@ -39,7 +39,7 @@ class Backfill(Action):
     def _jobs_in_order(ssn: Session) -> list[Job]:
         promised = [t.job for t in ssn.temporary if t.status == PIPELINED and t.cls.best_effort and t.job is not None]
         valid = {job.key: job for job in promised if can_try(ssn, job)}
-        return jobs_in_order(ssn, jobclasses.PENDING, lambda job: job.pending_best_effort > 0, valid)
+        return jobs_in_order(ssn, ssn.job_classes, jobclasses.PENDING, lambda job: job.pending_best_effort > 0, valid)
 
     @staticmethod
     def _take_promises_back(ssn: Session, job: Job) -> dict[Task, int]:

@@ -22,7 +22,7 @@ class Enqueue(Action):
 
     def execute(self, ssn: Session) -> None:
         """Admit jobs queue by queue, one job per queue and visit."""
-        queues = JobQueues(ssn, WAITING, lambda job: job.group is not None)
+        queues = JobQueues(ssn, ssn.job_classes, WAITING, lambda job: job.group is not None)
         while (queue := queues.pop()) is not None:
             entry = queue.pop()
             job = entry.job

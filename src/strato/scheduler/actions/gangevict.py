@@ -60,7 +60,7 @@ class GangEvict(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
-        queues = starving_jobs(ssn)
+        queues = starving_jobs(ssn, ssn.job_classes)
         while (queue := queues.pop()) is not None:
             if not self.may_take(ssn, queue.queue):
                 continue

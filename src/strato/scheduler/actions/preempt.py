@@ -46,7 +46,7 @@ class Preempt(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve the starving jobs of each queue in order."""
-        queues = starving_jobs(ssn, lambda job: job.layout is None or not job.layout.topological)
+        queues = starving_jobs(ssn, ssn.job_classes, lambda job: job.layout is None or not job.layout.topological)
         while (queue := queues.pop()) is not None:
             for job in queue.visits():
                 with ssn.isolated(job):
@@ -138,7 +138,7 @@ class Preempt(Action):
             spent.add(row)
             return False
         trial = ssn.statement()
-        order = choice.in_order(ssn, victims, task)
+        order = ssn.victims_in_order(victims, task)
         evicted = False
         while True:
             if ssn.allocatable(queue, task) and choice.passes_filters(ssn, task, row):
@@ -193,7 +193,7 @@ class Preempt(Action):
         def works() -> bool:
             return bool(ssn.allocatable(queue, task)) and choice.passes_filters(ssn, task, row)
 
-        for victim in choice.in_order(ssn, victims, task):
+        for victim in ssn.victims_in_order(victims, task):
             trial.evict(victim, "preempt")
             potential.append(victim)
             if works():

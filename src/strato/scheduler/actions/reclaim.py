@@ -24,7 +24,7 @@ class Reclaim(Action):
 
     def execute(self, ssn: Session) -> None:
         """Serve queues in order, each with all its starving jobs."""
-        queues = starving_jobs(ssn)
+        queues = starving_jobs(ssn, ssn.job_classes)
         while (queue := queues.pop()) is not None:
             if ssn.overused(queue.queue):
                 continue
@@ -71,7 +71,7 @@ class Reclaim(Action):
                 continue
             trial = ssn.statement()
             evicted: list[Task] = []
-            for victim in choice.in_order(ssn, victims, task):
+            for victim in ssn.victims_in_order(victims, task):
                 if choice.suffices(task, free, evicted):
                     break
                 trial.evict(victim, "reclaim", task.key)

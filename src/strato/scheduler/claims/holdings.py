@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.resource import ResourceClaim
-from strato.scheduler.claims.devices import resource_claims_of
+from strato.scheduler.claims.devices import Devices, resource_claims_of
+from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.model.tasks import ALLOCATED_SET, Task
-
-if TYPE_CHECKING:
-    from strato.scheduler.cache.world import World
 
 PREFIX = "deviceclass/"
 
@@ -36,31 +34,37 @@ def amounts_of(claim: ResourceClaim) -> Amounts:
     return out
 
 
-def claims_by_queue(world: World) -> dict[str, set[str]]:
-    """Return by queue the keys of the claims that its placed pods use; costs claims, and nothing without any."""
+def claims_by_queue(devices: Devices, reservations: Reservations, tasks: Mapping[str, Task]) -> dict[str, set[str]]:
+    """Return by queue the keys of the claims that its placed pods use; costs claims, and nothing without any.
+
+    Args:
+        devices: Where the claims are.
+        reservations: What placed tasks were given.
+        tasks: Every task by key.
+    """
     out: dict[str, set[str]] = {}
-    if not world.devices.claims:
+    if not devices.claims:
         return out
 
     def note(task: Task | None, keys: set[str]) -> None:
         if task is not None and task.job is not None and task.status in ALLOCATED_SET:
             out.setdefault(task.job.queue_name, set()).update(keys)
 
-    for key, claim in world.devices.claims.items():
+    for key, claim in devices.claims.items():
         for user in claim.status.reserved_for:
             if user.resource == "pods":
-                note(world.tasks.get(f"{claim.metadata.namespace}/{user.name}"), {key})
-    for task, reservation in world.reservations.standing():
+                note(tasks.get(f"{claim.metadata.namespace}/{user.name}"), {key})
+    for task, reservation in reservations.standing():
         if reservation.claims:
             note(task, {used.key for used in resource_claims_of(task) if used.key})
     return out
 
 
-def amounts_in(world: World, keys: set[str]) -> dict[str, str]:
+def amounts_in(devices: Devices, keys: set[str]) -> dict[str, str]:
     """Return what claims ask for together, each counted once, as a status writes it."""
     out: Amounts = Counter()
     for key in keys:
-        claim = world.devices.claims.get(key)
+        claim = devices.claims.get(key)
         if claim is not None:
             out += amounts_of(claim)
     return {name: str(amount) for name, amount in sorted(out.items()) if amount}

@@ -1,6 +1,7 @@
 """What a plugin is, and all that one imports: extension points, arguments, answers, and the types they speak of."""
 
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
 from strato.scheduler.model.answers import (
     BALANCED,
@@ -27,6 +28,7 @@ __all__ = [
     "PACK",
     "PERMIT",
     "REJECT",
+    "CycleContext",
     "Evictor",
     "FloatArray",
     "Job",

@@ -22,12 +22,12 @@ from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
 
 if TYPE_CHECKING:
+    from strato.scheduler.framework.context import CycleContext
     from strato.scheduler.model.jobs import Job, Queue
     from strato.scheduler.model.nodes import NodeTable, Rows
     from strato.scheduler.model.resources import Vector
     from strato.scheduler.model.subjobs import SubJob
     from strato.scheduler.model.tasks import Task, TaskClass
-    from strato.scheduler.session import Session
     from strato.scheduler.topology.proximity import Proximity
 
 POINTS = contract.POINTS
@@ -126,10 +126,10 @@ class Plugin:
         """Return resources it names in its arguments, so that their columns exist before any plugin opens."""
         return ()
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Read what it needs from the session; called once, before any extension point."""
 
-    def close(self, ssn: Session) -> None:
+    def close(self, ssn: CycleContext) -> None:
         """Leave conditions or metrics behind; called once, after all actions."""
 
     # -- order: smaller keys first -------------------------------------------------------------------------------------

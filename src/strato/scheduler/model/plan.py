@@ -73,6 +73,20 @@ class GroupStatus(NamedTuple):
     condition: Condition | None = None
     hyper_node: str | None = None
 
+    @property
+    def is_news(self) -> bool:
+        """Whether it has to be written: phase, counters, condition or domain differ from what the group has."""
+        job, wanted = self.job, self.condition
+        assert job.group is not None
+        have = job.group.status
+        if have.phase != self.phase or have.running != self.running:
+            return True
+        if have.succeeded != self.succeeded or have.failed != self.failed:
+            return True
+        if self.hyper_node is not None and job.layout is not None and self.hyper_node != job.layout.written:
+            return True
+        return wanted is not None and job.conditions.get(wanted.type) != wanted.words
+
 
 class PodVerdict(NamedTuple):
     """Why a pod was not placed, and where it may go later."""

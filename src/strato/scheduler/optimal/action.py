@@ -18,21 +18,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler.actions.allocate import Allocate, has_work
-from strato.scheduler.actions.base import CommonArgs
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
-from strato.scheduler.framework.arguments import arg
 from strato.scheduler.model.ledger import HELD
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS
 from strato.scheduler.model.tasks import ALLOCATED, Task, TaskClass
+from strato.scheduler.optimal.arguments import FlowArgs
 from strato.scheduler.ordering.jobclasses import PENDING
 from strato.scheduler.ordering.jobqueue import jobs_in_order
 from strato.scheduler.placement.kernels import LIMIT_PODS
@@ -46,21 +44,6 @@ if TYPE_CHECKING:
     from strato.scheduler.statement import Statement
 
 Int64s = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FlowArgs(CommonArgs):
-    """Arguments of the action."""
-
-    passes: int = arg("passes", 8, minimum=1)
-    """Most networks solved from new in a cycle; each places what the last one's vectors refused. Default 8."""
-    preemption: bool = arg("preemption", False)
-    """Whether starving jobs may take the places of less important ones of their queue. Default false."""
-    migration: bool = arg("migration", False)
-    """Whether pods that their owner replaces may be started again elsewhere to make room. Default false."""
-    min_gain: float = arg("minGain", 0.1, minimum=0.0)
-    """Least gain of evictions for a job, in node-hours: an average node busy for an hour with work of priority 0 (see
-    `strato.scheduler.optimal.gains`); only more than this counts. Default 0.1: six minutes of a node."""
 
 
 class Run(NamedTuple):
@@ -128,7 +111,9 @@ class Flow(Allocate):
             ssn.world.flow_wanted = True
             return
         self.let_in(ssn)
-        ranked = jobs_in_order(ssn, PENDING, lambda job: (only is None or job.key in only) and has_work(ssn, job))
+        ranked = jobs_in_order(
+            ssn, ssn.job_classes, PENDING, lambda job: (only is None or job.key in only) and has_work(ssn, job)
+        )
         everything = {job.key: self.work_of(ssn, job) for job in ranked}
         work = {key: todo for key, todo in everything.items() if isinstance(todo, Work)}
         for job in ranked:

@@ -45,7 +45,7 @@ from strato.scheduler.ordering.jobclasses import PENDING
 from strato.scheduler.ordering.jobqueue import jobs_in_order
 
 if TYPE_CHECKING:
-    from strato.scheduler.optimal.action import FlowArgs
+    from strato.scheduler.optimal.arguments import FlowArgs
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
 
@@ -138,7 +138,9 @@ class Moves:
     def _jobs(self) -> Iterator[Job]:
         """Yield starving jobs in the order of queues and jobs."""
         ssn = self._ssn
-        for job in jobs_in_order(ssn, PENDING, lambda job: job.layout is None and ssn.job_starving(job)):
+        for job in jobs_in_order(
+            ssn, ssn.job_classes, PENDING, lambda job: job.layout is None and ssn.job_starving(job)
+        ):
             if job.key not in self._settled:
                 yield job
 

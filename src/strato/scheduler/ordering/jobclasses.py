@@ -22,12 +22,11 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.plan import Condition, GroupStatus, Plan
 from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors
-from strato.scheduler.reporting.status import status_differs
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.options import Config
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
     from strato.scheduler.model.plan import Notes
-    from strato.scheduler.session import Session
 
 Order = tuple[str, str]
 """When a job was made, and its key."""
@@ -113,7 +112,7 @@ class JobClass:
             member.account = account
             self.others[member.job.key] = member
 
-    def tell(self, ssn: Session) -> None:
+    def tell(self, ssn: PluginAnswers) -> None:
         """Give the verdicts of this cycle to the members that were told something else."""
         accounts = [account_of(notes) for _, notes in self.verdicts]
         if accounts[-1] != self.account:
@@ -237,7 +236,7 @@ class JobClasses:
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 
-    def judge(self, ssn: Session, member: Member) -> None:
+    def judge(self, ssn: PluginAnswers, member: Member) -> None:
         """Note that a member was refused and nothing moved: its notes hold for the members after it."""
         notes, cls = ssn.notes.get(member.job.key), member.cls
         if notes is None or len(cls.members) == 1:
@@ -247,13 +246,13 @@ class JobClasses:
             self._judged.append(cls)
         cls.verdicts.append((member, notes))
 
-    def catch_up(self, ssn: Session, member: Member) -> None:
+    def catch_up(self, ssn: PluginAnswers, member: Member) -> None:
         """Give a member that needed no visit the notes it would have by now: another action visits it."""
         found = member.cls.notes_for(member)
         if found is not None and member.job.key not in ssn.notes:
             give_notes(ssn, member.job, found[0].job, found[1])
 
-    def tell(self, ssn: Session) -> None:
+    def tell(self, ssn: PluginAnswers) -> None:
         """Give the verdicts of this cycle to whoever was told something else; once, after the last action."""
         self.sync()
         for cls in self._judged:
@@ -286,7 +285,7 @@ class JobClasses:
     def hand_on(self, plan: Plan, closed: Collection[str]) -> None:
         """Put statuses that are not written yet of jobs that needed no visit into the plan; ``closed`` are in it."""
         for key, member in list(self._unwritten.items()):
-            if member.status is None or not status_differs(member.job, member.status):
+            if member.status is None or not member.status.is_news:
                 del self._unwritten[key]
             elif key not in closed and member.cls.verdicts:
                 plan.groups.append(member.status)
@@ -345,7 +344,7 @@ def account_of(notes: Notes) -> Account:
     return notes.condition, reasons, notes.errors
 
 
-def give_notes(ssn: Session, job: Job, other: Job, notes: Notes) -> None:
+def give_notes(ssn: PluginAnswers, job: Job, other: Job, notes: Notes) -> None:
     """Note on a job what was noted on another of its class; the text about a queue's share names its own tasks."""
     mine = ssn.note(job)
     mine.condition, mine.errors, mine.failed_roles = notes.condition, dict(notes.errors), set(notes.failed_roles)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from strato.scheduler.model.jobs import Job, Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.ordering.jobclasses import PENDING, JobClass
+from strato.scheduler.ordering.jobclasses import PENDING, JobClass, JobClasses
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 _Key = tuple[Any, ...]
 
@@ -43,13 +43,15 @@ class JobQueue:
 
     Args:
         ssn: The session, which orders.
+        classes: The job classes.
         queue: The queue.
         judges: Whether verdicts hold for what members are told; other actions leave no notes.
     """
 
-    def __init__(self, ssn: Session, queue: Queue, *, judges: bool) -> None:
+    def __init__(self, ssn: PluginAnswers, classes: JobClasses, queue: Queue, *, judges: bool) -> None:
         self.queue = queue
         self._ssn = ssn
+        self._classes = classes
         self._judges = judges
         self._heap: list[Entry] = []
         self._made = 0
@@ -77,7 +79,7 @@ class JobQueue:
         entry = heappop(self._heap)
         self._pass(entry.key)
         if entry.cls is not None and not self._judges:
-            self._ssn.job_classes.catch_up(self._ssn, entry.cls.members[entry.at])
+            self._classes.catch_up(self._ssn, entry.cls.members[entry.at])
         self._before = self._moves()
         return entry
 
@@ -104,7 +106,7 @@ class JobQueue:
         elif cls is not None and entry.at + 1 < len(cls.members):
             self._refused.append((cls, entry.at + 1))
             if self._judges:
-                self._ssn.job_classes.judge(self._ssn, cls.members[entry.at])
+                self._classes.judge(self._ssn, cls.members[entry.at])
         return moved
 
     def visits(self) -> Iterator[Job]:
@@ -116,7 +118,7 @@ class JobQueue:
 
     def restart(self) -> JobQueue:
         """Return all that stood in this queue once more; those that their visit changed stand for themselves."""
-        fresh = JobQueue(self._ssn, self.queue, judges=self._judges)
+        fresh = JobQueue(self._ssn, self._classes, self.queue, judges=self._judges)
         for cls, key in self._keys.items():
             fresh.add(cls, key)
         for job in dict.fromkeys(self._changed):
@@ -169,18 +171,28 @@ class JobQueues:
 
     Args:
         ssn: The session.
+        classes: The job classes.
         stage: Which jobs: `WAITING` or `PENDING`.
         wanted: Whether the action visits a job; asked of one of each class.
         judges: Whether verdicts hold for what members are told.
     """
 
-    def __init__(self, ssn: Session, stage: int, wanted: Callable[[Job], bool], *, judges: bool = True) -> None:
+    def __init__(
+        self,
+        ssn: PluginAnswers,
+        classes: JobClasses,
+        stage: int,
+        wanted: Callable[[Job], bool],
+        *,
+        judges: bool = True,
+    ) -> None:
         self._ssn = ssn
         self._queues: dict[str, JobQueue] = {}
-        for cls, key in _with_keys(ssn, _wanted_classes(ssn, stage, wanted)):
+        for cls, key in _with_keys(ssn, _wanted_classes(ssn, classes, stage, wanted)):
             found = self._queues.get(cls.queue_name)
             if found is None:
-                found = self._queues[cls.queue_name] = JobQueue(ssn, ssn.world.queues[cls.queue_name], judges=judges)
+                found = JobQueue(ssn, classes, ssn.world.queues[cls.queue_name], judges=judges)
+                self._queues[cls.queue_name] = found
             found.add(cls, key)
         self._ordered_at = self._stamp()
         self._heap = [self._entry(name) for name in self._queues]
@@ -216,23 +228,27 @@ class JobQueues:
         return ssn.world.version if ssn.queue_keys_move else len(ssn.plan.evictions)
 
 
-def starving_jobs(ssn: Session, wanted: Callable[[Job], bool] = lambda _: True) -> JobQueues:
+def starving_jobs(ssn: PluginAnswers, classes: JobClasses, wanted: Callable[[Job], bool] = lambda _: True) -> JobQueues:
     """Return the queues with the jobs that may take from others."""
-    return JobQueues(ssn, PENDING, lambda job: wanted(job) and ssn.job_starving(job), judges=False)
+    return JobQueues(ssn, classes, PENDING, lambda job: wanted(job) and ssn.job_starving(job), judges=False)
 
 
 def jobs_in_order(
-    ssn: Session, stage: int, wanted: Callable[[Job], bool], also: Mapping[str, Job] | None = None
+    ssn: PluginAnswers,
+    classes: JobClasses,
+    stage: int,
+    wanted: Callable[[Job], bool],
+    also: Mapping[str, Job] | None = None,
 ) -> list[Job]:
     """Return every job that an action wants, and some more, in the order of queues and jobs as it stands now."""
     jobs = dict(also or {})
-    for cls in _wanted_classes(ssn, stage, wanted):
+    for cls in _wanted_classes(ssn, classes, stage, wanted):
         jobs.update((member.job.key, member.job) for member in cls.members)
     order = {name: ssn.queue_key(ssn.world.queues[name]) for name in {job.queue_name for job in jobs.values()}}
     return sorted(jobs.values(), key=lambda job: (order[job.queue_name], ssn.job_key(job)))
 
 
-def can_try(ssn: Session, job: Job) -> bool:
+def can_try(ssn: PluginAnswers, job: Job) -> bool:
     """Whether a job is valid; says why when it is not."""
     validity = ssn.job_valid(job)
     if validity is None:
@@ -243,21 +259,23 @@ def can_try(ssn: Session, job: Job) -> bool:
     return False
 
 
-def _wanted_classes(ssn: Session, stage: int, wanted: Callable[[Job], bool]) -> Iterable[JobClass]:
+def _wanted_classes(
+    ssn: PluginAnswers, classes: JobClasses, stage: int, wanted: Callable[[Job], bool]
+) -> Iterable[JobClass]:
     """Yield the classes of known queues that an action visits; the invalid ones are told so."""
-    for cls in ssn.job_classes.of(stage):
+    for cls in classes.of(stage):
         queue = ssn.world.queues.get(cls.queue_name)
         if queue is None or queue.view is None:
             continue
         first = cls.members[0]
         if stage == PENDING and not can_try(ssn, first.job):
             if not cls.verdicts:
-                ssn.job_classes.judge(ssn, first)
+                classes.judge(ssn, first)
         elif wanted(first.job):
             yield cls
 
 
-def _with_keys(ssn: Session, classes: Iterable[JobClass]) -> Iterable[tuple[JobClass, _Key]]:
+def _with_keys(ssn: PluginAnswers, classes: Iterable[JobClass]) -> Iterable[tuple[JobClass, _Key]]:
     """Return classes with what plugins say of the order of their members."""
     found = list(classes)
     return zip(found, ssn.job_plugin_keys([cls.members[0].job for cls in found]), strict=True)

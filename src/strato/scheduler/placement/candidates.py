@@ -20,7 +20,7 @@ from strato.scheduler.placement import kernels
 from strato.scheduler.placement.scoring import stretched
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 NOWHERE = -np.inf
 _CACHE_BYTES = 256 << 20
@@ -110,7 +110,7 @@ class CandidateCache:
         self._seed = seed
         self._classes: dict[tuple[Hashable, ...], Candidates] = {}
 
-    def of(self, ssn: Session, task: Task) -> Candidates:
+    def of(self, ssn: PluginAnswers, task: Task) -> Candidates:
         """Return the candidates of a task's class and facet, brought up to date with the node objects."""
         table, cls = self._table, task.cls
         key = (cls.number, *ssn.facet(task))
@@ -155,7 +155,7 @@ class CandidateCache:
         offset = (self._seed * 7919 + cls.number * 104729) % max(table.size, 1)
         found.head = np.array([leaves, offset, 0, 0], np.int64)
 
-    def _refilter(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
+    def _refilter(self, ssn: PluginAnswers, task: Task, found: Candidates, rows: Rows) -> None:
         """Ask every static filter and static score about rows whose node object changed."""
         table = self._table
         present = table.present[rows]
@@ -176,7 +176,7 @@ class CandidateCache:
         self._restatic(ssn, task, found, rows)
         found.head[kernels.BUILT] = 0
 
-    def _restatic(self, ssn: Session, task: Task, found: Candidates, rows: Rows) -> None:
+    def _restatic(self, ssn: PluginAnswers, task: Task, found: Candidates, rows: Rows) -> None:
         scores = [score for fn in ssn.answers["static_scores"] for score in fn(task.cls, self._table, rows)]
         scores += [score for fn in ssn.answers["score_facet"] for score in fn(task, self._table, rows)]
         if len(found.static) != len(scores):

@@ -26,7 +26,7 @@ from strato.scheduler.topology.hypernodes import HyperNodes
 from strato.scheduler.topology.proximity import FILL, Proximity, indifferent
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 _KERNEL_CHARGES: Final = {by: np.array(by, np.int64) for by in (HELD, PROMISED)}
 """Charges as kernels take them: to hand over an array costs a call half of what a tuple does."""
@@ -55,7 +55,7 @@ class Placer:
     # -- placing -------------------------------------------------------------------------------------------------------
 
     def place(
-        self, ssn: Session, tasks: Sequence[Task], *, future: bool, one_by_one: bool, promise: bool = False
+        self, ssn: PluginAnswers, tasks: Sequence[Task], *, future: bool, one_by_one: bool, promise: bool = False
     ) -> list[int]:
         """Choose rows for equal tasks one after the other and charge them; fewer rows than tasks when they run out.
 
@@ -100,7 +100,7 @@ class Placer:
 
     def _place_near(
         self,
-        ssn: Session,
+        ssn: PluginAnswers,
         cls: TaskClass,
         found: Candidates,
         count: int,
@@ -137,7 +137,7 @@ class Placer:
 
     def _run_near(
         self,
-        ssn: Session,
+        ssn: PluginAnswers,
         cls: TaskClass,
         found: Candidates,
         rows: Rows,
@@ -169,7 +169,7 @@ class Placer:
         if count > len(self._out):
             self._out = np.zeros(count * 2, np.int32)
 
-    def _renormalise(self, ssn: Session, cls: TaskClass, found: Candidates, flags: int) -> None:
+    def _renormalise(self, ssn: PluginAnswers, cls: TaskClass, found: Candidates, flags: int) -> None:
         """Fit ``base`` to the rows that can take a task now."""
         self._run(ssn, cls, found, 0, flags | kernels.KEEP, HELD)
         self.known.normalise(found, self._leaf_scores(found) > NOWHERE)
@@ -181,7 +181,7 @@ class Placer:
         return rolled
 
     def _run(
-        self, ssn: Session, cls: TaskClass, found: Candidates, count: int, flags: int, by: NodeCharge
+        self, ssn: PluginAnswers, cls: TaskClass, found: Candidates, count: int, flags: int, by: NodeCharge
     ) -> list[int]:
         self._make_room(count)
         tree, head = found.tree, found.head
@@ -207,7 +207,7 @@ class Placer:
         rows: list[int] = self._out[:placed].tolist()
         return rows
 
-    def _resource_terms(self, ssn: Session) -> kernels.Terms:
+    def _resource_terms(self, ssn: PluginAnswers) -> kernels.Terms:
         if self._terms is None or self._term_key is not ssn.terms:
             if self._terms is None or self._term_key != ssn.terms:
                 if self._term_key is not None:
@@ -218,7 +218,7 @@ class Placer:
 
     # -- one by one ----------------------------------------------------------------------------------------------------
 
-    def _place_singly(self, ssn: Session, tasks: Sequence[Task], future: bool, by: NodeCharge) -> list[int]:
+    def _place_singly(self, ssn: PluginAnswers, tasks: Sequence[Task], future: bool, by: NodeCharge) -> list[int]:
         rows: list[int] = []
         for task in tasks:
             row = self._choose(ssn, task, future)
@@ -228,7 +228,7 @@ class Placer:
             rows.append(row)
         return rows
 
-    def _choose(self, ssn: Session, task: Task, future: bool) -> int:
+    def _choose(self, ssn: PluginAnswers, task: Task, future: bool) -> int:
         found = self.known.of(ssn, task)
         flags = (kernels.FUTURE if future else 0) | ssn.kernel_flags
         rows = self.rows_for(ssn, task, flags)
@@ -242,7 +242,7 @@ class Placer:
         offset = int(found.head[kernels.OFFSET])
         return int(best[np.argmin((best - offset) % found.size)])
 
-    def score_rows(self, ssn: Session, task: Task, rows: Rows) -> FloatArray:
+    def score_rows(self, ssn: PluginAnswers, task: Task, rows: Rows) -> FloatArray:
         """Return the total score of a task on candidate rows, all of which are the candidates."""
         cls = task.cls
         found = self.known.of(ssn, task)
@@ -260,7 +260,7 @@ class Placer:
                 total += points
         return total
 
-    def rescored(self, ssn: Session, task: Task, rows: Sequence[int]) -> list[float]:
+    def rescored(self, ssn: PluginAnswers, task: Task, rows: Sequence[int]) -> list[float]:
         """Return what `score_rows` says of some of the rows it was last asked about, as these stand now.
 
         Only of a task whose class and facet are all that counts (see `Session.one_by_one`).
@@ -269,7 +269,7 @@ class Placer:
         points = self._resource_points(ssn, task.cls, found)
         return [float(found.base[row] + points[row]) for row in rows]
 
-    def _resource_points(self, ssn: Session, cls: TaskClass, found: Candidates) -> FloatArray:
+    def _resource_points(self, ssn: PluginAnswers, cls: TaskClass, found: Candidates) -> FloatArray:
         """Return the resource terms' points on every row, brought up to date for the rows written since."""
         table = self._table
         now = int(table.cursor[0])
@@ -287,7 +287,7 @@ class Placer:
         found.points_at, found.points_of = now, ssn.terms
         return found.points
 
-    def rows_for(self, ssn: Session, task: Task, flags: int) -> Rows:
+    def rows_for(self, ssn: PluginAnswers, task: Task, flags: int) -> Rows:
         """Return the rows that can take a task now (or, under FUTURE, later)."""
         found = self.known.of(ssn, task)
         fits = found.mask[: found.size] & self._fits(task.cls, flags)
@@ -302,7 +302,7 @@ class Placer:
                 rows = rows[verdicts.codes == 0]
         return rows
 
-    def fits_row(self, ssn: Session, task: Task, row: int, flags: int) -> bool:
+    def fits_row(self, ssn: PluginAnswers, task: Task, row: int, flags: int) -> bool:
         """Whether one row can take a task now (or, under FUTURE, later); as `rows_for` says of it."""
         table, found = self._table, self.known.of(ssn, task)
         if row >= found.size or not found.mask[row]:
@@ -325,7 +325,7 @@ class Placer:
                 return False
         return True
 
-    def rows_after_evictions(self, ssn: Session, task: Task) -> Rows:
+    def rows_after_evictions(self, ssn: PluginAnswers, task: Task) -> Rows:
         """Return rows where nothing but what pods hold stands against a task: the static filters allow it."""
         found = self.known.of(ssn, task)
         rows: Rows = np.nonzero(found.mask[: found.size])[0]
@@ -346,7 +346,7 @@ class Placer:
             fits &= table.pods[:size] < table.pods_limit()
         return fits
 
-    def try_row(self, ssn: Session, task: Task, row: int, *, future: bool) -> bool:
+    def try_row(self, ssn: PluginAnswers, task: Task, row: int, *, future: bool) -> bool:
         """Place a task on one given row if it fits there; return whether it did."""
         if not self.fits_row(ssn, task, row, (kernels.FUTURE if future else 0) | ssn.kernel_flags):
             return False
@@ -355,7 +355,7 @@ class Placer:
 
     # -- why not -------------------------------------------------------------------------------------------------------
 
-    def explain(self, ssn: Session, task: Task, *, one_by_one: bool) -> FitErrors:
+    def explain(self, ssn: PluginAnswers, task: Task, *, one_by_one: bool) -> FitErrors:
         """Say why a task fits nowhere: every node counted once, under its first reason."""
         found = self.known.of(ssn, task)
         if ssn.search is not None:
@@ -372,7 +372,7 @@ class Placer:
         """Return what changes whenever a node or anything on it does."""
         return int(self._table.cursor[0]), self._table.object_clock
 
-    def _explain(self, ssn: Session, task: Task, found: Candidates, one_by_one: bool) -> FitErrors:
+    def _explain(self, ssn: PluginAnswers, task: Task, found: Candidates, one_by_one: bool) -> FitErrors:
         table, size = self._table, found.size
         open_rows = table.present[:size].copy()
         search = ssn.search

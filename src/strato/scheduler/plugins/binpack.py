@@ -12,7 +12,7 @@ from strato.scheduler.model.answers import PACK, ResourceTerm
 from strato.scheduler.model.resources import CPU, MEMORY, counts
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Binpack(Plugin):
         """Return the further resources that count."""
         return [name for name in (part.strip() for part in self.args.resources.split(",")) if counts(name)]
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Resolve resource names to columns."""
         weights = {ssn.world.column(n): self.args.resource_weights.get(n, 1) for n in self.resources()}
         weights |= {CPU: self.args.cpu, MEMORY: self.args.memory}

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.actions.victims import in_order
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import GANG_PREEMPT, PERMIT, REJECT, Plugin, how_many_fit
@@ -21,7 +20,7 @@ from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 ROOT = "root"
 
@@ -131,7 +130,7 @@ class Capacity(Plugin):
         """Queues of victims are only ordered in a tree."""
         return frozenset() if self.hierarchy else frozenset(("victim_queue_order",))
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Compute what every queue may hold."""
         self._ssn = ssn
         self._ready = True
@@ -373,7 +372,7 @@ class Capacity(Plugin):
             return (), REJECT
         left = {name: mine.used for name, mine in self._shares.items()}
         victims = []
-        for task in in_order(self._ssn, candidates, reclaimer):
+        for task in self._ssn.victims_in_order(candidates, reclaimer):
             taken = self._gives(reclaimer, task, left)
             if taken:
                 victims.append(task)
@@ -475,7 +474,7 @@ class Capacity(Plugin):
         for mine in self._lineage(job.queue):
             mine.used = by(mine.used, amount)
 
-    def close(self, ssn: Session) -> None:
+    def close(self, ssn: CycleContext) -> None:
         """Leave what queues deserve for their status, metrics and explanations."""
         for name, mine in self._shares.items():
             ssn.queue_facts[name] = QueueFacts(

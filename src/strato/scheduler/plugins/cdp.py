@@ -11,7 +11,7 @@ from strato.scheduler.model.tasks import Task
 from strato.units import duration_seconds
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 COOLDOWN: Final = "volcano.sh/cooldown-time"
 """Pod label, or else annotation, with a Go duration."""
@@ -23,7 +23,7 @@ class Cdp(Plugin):
     name = "cdp"
     job_facts = ()
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Note the time."""
         self._ssn = ssn
 

@@ -21,7 +21,7 @@ from strato.scheduler.model.tasks import PENDING, RELEASING, Task
 from strato.scheduler.plugins import gpushare, vgpu
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 NO_MEMORY = Reason("deviceshare", "GpuShare no enough gpu memory on node")
 NO_NUMBER = Reason("deviceshare", "GpuNumber no enough gpu number on node")
@@ -91,7 +91,7 @@ class DeviceShare(Plugin):
         """Scores are off unless they have a weight."""
         return frozenset() if self.args.weight > 0 and self.args.vgpu else frozenset(("score_task",))
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Nothing is counted before a task asks for devices."""
         self._ssn = ssn
         self._counts: Counts = ssn.world.memory.setdefault(self.name, Counts())

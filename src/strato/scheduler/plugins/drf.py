@@ -17,7 +17,7 @@ from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.hdrf import Standing, Tree, compare
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 _SHARE_DELTA = 1e-6
 
@@ -46,13 +46,13 @@ class Drf(Plugin):
         """Queues are only looked at as a tree."""
         return frozenset() if self.hierarchy else frozenset(("queue_order", "reclaimable", "on_place", "on_remove"))
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Note the cluster's totals."""
         self._tree = Tree(ssn.total, _in_session(ssn.world.jobs.values())) if self.hierarchy else None
         self._totals = [(column, amount) for column, amount in enumerate(ssn.total.tolist()) if amount > 0]
         self._memory = self._remembered(ssn) if self.args.half_life_seconds else None
 
-    def _remembered(self, ssn: Session) -> UsageMemory:
+    def _remembered(self, ssn: CycleContext) -> UsageMemory:
         memory = ssn.world.memories.setdefault(self.name, UsageMemory())
         held: dict[str, Vector] = {}
         for job in ssn.world.jobs.values():

@@ -35,7 +35,7 @@ from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import RELEASING, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class Easy(Plugin):
     name = "easy"
     args_type = EasyArgs
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Nothing is kept yet."""
         self._ssn = ssn
         self._looked: set[str] = set()
@@ -209,10 +209,10 @@ class Easy(Plugin):
             count = 1
             while at + count < len(tasks) and tasks[at + count].cls is cls:
                 count += 1
-            found = self._ssn.placer.known.of(self._ssn, tasks[at])
+            usable = self._ssn.usable_rows(tasks[at])
             columns = np.nonzero(cls.request > 0)[0]
             room = ((free - taken)[:, columns] // cls.request[columns]).min(axis=1).clip(min=0)
-            room = np.where(found.mask[: len(free)], room, 0)
+            room = np.where(usable[: len(free)], room, 0)
             used = np.minimum(room, np.maximum(count - (np.cumsum(room) - room), 0))
             if used.sum() < count:
                 return None

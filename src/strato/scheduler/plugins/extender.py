@@ -33,7 +33,7 @@ from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins import wireforms
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 _log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Extender(Plugin):
         """What has no verb, and everything when the session could not be opened there."""
         return frozenset(point for point, verb in self._verbs.items() if self._refused or not verb)
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Tell the extender what there is."""
         self._ssn = ssn
         self._world = world = ssn.world
@@ -145,7 +145,7 @@ class Extender(Plugin):
         except ExtenderFailed:
             self._refused = not self.args.ignorable
 
-    def close(self, ssn: Session) -> None:
+    def close(self, ssn: CycleContext) -> None:
         """Tell the extender that the session is over."""
         if self.args.session_close and not self._refused:
             self._tell(self.args.session_close, {})

@@ -14,7 +14,7 @@ from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 GANG = "gang"
 NOT_ENOUGH_PODS_OF_TASK = "NotEnoughPodsOfTask"
@@ -92,7 +92,7 @@ class Gang(Plugin):
         """A job starves below its minimum."""
         return job.is_starving
 
-    def close(self, ssn: Session) -> None:
+    def close(self, ssn: CycleContext) -> None:
         """Set the condition Unschedulable or Scheduled on every job that was tried or changed."""
         jobs, known = dict(ssn.world.changed), ssn.world.jobs
         for key in ssn.notes:
@@ -109,7 +109,7 @@ class Gang(Plugin):
                 ssn.note(job).condition = condition
 
     @staticmethod
-    def _condition(ssn: Session, job: Job) -> Condition | None:
+    def _condition(ssn: CycleContext, job: Job) -> Condition | None:
         if job.is_ready:
             return _SCHEDULED
         leaving = 0
@@ -129,7 +129,7 @@ class Gang(Plugin):
         return Condition("Unschedulable", "True", NOT_ENOUGH_RESOURCES, text)
 
 
-def _almost(ssn: Session, job: Job) -> int:
+def _almost(ssn: CycleContext, job: Job) -> int:
     """Count pending tasks that had a place in a statement that was discarded."""
     found = 0
     if not ssn.transactions:

@@ -21,7 +21,7 @@ from strato.scheduler.topology.hypernodes import NOWHERE
 from strato.scheduler.topology.proximity import FILL, Proximity, fill_of, scores
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 _MAX_EVICT_DOMAINS = 8
 
@@ -60,7 +60,7 @@ class NetworkTopologyAware(Plugin):
         """Return the further resources that count."""
         return [name for name in (part.strip() for part in self.args.resources.split(",")) if counts(name)]
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Resolve resource names to columns; nothing is summed up before somebody asks."""
         self._ssn = ssn
         weights = {CPU: self.args.cpu, MEMORY: self.args.memory}

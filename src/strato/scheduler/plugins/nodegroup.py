@@ -21,7 +21,7 @@ from strato.scheduler.model.resources import Dimensions, Vector
 from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 GROUP_LABEL: Final = "volcano.sh/nodegroup-name"
 LIMITS_ANNOTATION: Final = "volcano.sh/nodegroup-resource-limits"
@@ -62,7 +62,7 @@ class NodeGroup(Plugin):
     name = "nodegroup"
     args_type = NodeGroupArgs
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Read the queues that have jobs."""
         self._world = ssn.world
         self._rules: dict[str, Rule] = {}

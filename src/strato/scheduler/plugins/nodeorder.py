@@ -18,7 +18,7 @@ from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.plugins import neighbourly
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 GPU = "nvidia.com/gpu"
 _MIB = 1024 * 1024
@@ -51,7 +51,7 @@ class NodeOrder(Plugin):
         """GPUs take part in the balance."""
         return (GPU,)
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Resolve the columns."""
         self._gpu = ssn.world.column(GPU)
         self._world = ssn.world

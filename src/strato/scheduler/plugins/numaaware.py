@@ -23,7 +23,7 @@ from strato.scheduler.model.tasks import PENDING, Task
 from strato.scheduler.plugins.cpusets import POLICIES, Cpus, Layout, assign, layout_of
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 POLICY: Final = "volcano.sh/numa-topology-policy"
 DECISION: Final = "volcano.sh/topology-decision"
@@ -57,7 +57,7 @@ class NumaAware(Plugin):
     name = "numa-aware"
     args_type = NumaAwareArgs
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Nothing is read before a Guaranteed pod waits."""
         self._ssn = ssn
         self._views = ssn.world.objects.get(Numatopology, {})
@@ -145,7 +145,7 @@ class NumaAware(Plugin):
                 numa = {str(n): {"cpu": str(c)} for n, c in sorted(layout.numa_nodes(cpus).items())}
                 task.grant(self.name, {DECISION: json.dumps({"numa": numa}, separators=(",", ":"))})
 
-    def close(self, ssn: Session) -> None:
+    def close(self, ssn: CycleContext) -> None:
         """Forget what was pinned for tasks that are gone or went without."""
         if not self._pinned:
             return

@@ -14,7 +14,7 @@ from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS, FloatArray
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Overcommit(Plugin):
     job_facts = ("minimum",)
     args_type = OvercommitArgs
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Note what is idle under overcommitment; sums follow lazily, when the first job waits."""
         self._ssn = ssn
         self._idle: FloatArray | None = None

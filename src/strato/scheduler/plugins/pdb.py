@@ -10,8 +10,8 @@ from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.tasks import RELEASING, Task
 
 if TYPE_CHECKING:
+    from strato.scheduler.framework.context import CycleContext
     from strato.scheduler.model.jobs import Job
-    from strato.scheduler.session import Session
 
 
 class Pdb(Plugin):
@@ -20,7 +20,7 @@ class Pdb(Plugin):
     name = "pdb"
     job_facts = ()
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Note the budgets; selectors are read when somebody is to be evicted."""
         self._budgets = Budgets(ssn.world)
         self._gone: dict[str, Task] = dict(ssn.world.evictions.unconfirmed)

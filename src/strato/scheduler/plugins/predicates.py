@@ -20,8 +20,8 @@ from strato.scheduler.model.tasks import Task, TaskClass, host_ports
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 
 if TYPE_CHECKING:
+    from strato.scheduler.framework.context import CycleContext
     from strato.scheduler.model.jobs import Job
-    from strato.scheduler.session import Session
 
 UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)
 AFFINITY = Reason("predicates", "node(s) didn't match Pod's node affinity/selector", curable=False)
@@ -65,7 +65,7 @@ class Predicates(Plugin):
     limits_pods = True
     """A node takes no more pods than its allocatable ``pods``, promised ones included; the kernel counts them."""
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Nothing to prepare."""
         self._ssn = ssn
 

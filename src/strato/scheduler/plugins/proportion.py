@@ -17,7 +17,7 @@ from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, Floa
 from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class Proportion(Plugin):
     job_facts = ("minimum",)
     args_type = ProportionArgs
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Compute what every queue with jobs deserves."""
         self._ssn = ssn
         self._free: dict[str, tuple[int, list[float]]] = {}  # by queue, the world's version and what was left then
@@ -186,7 +186,7 @@ class Proportion(Plugin):
         if mine is not None and job.min_resources is not None:
             mine.inqueue = mine.inqueue + self._ssn.world.deduct_gated(job, job.min_resources)
 
-    def close(self, ssn: Session) -> None:
+    def close(self, ssn: CycleContext) -> None:
         """Leave what queues deserve for their status, metrics and explanations."""
         for name, mine in self._queues.items():
             ssn.queue_facts[name] = QueueFacts(

@@ -15,7 +15,7 @@ from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 LOW_NODE_UTILIZATION: Final = "lowNodeUtilization"
 _QOS: Final = ("BestEffort", "Burstable", "Guaranteed")
@@ -97,7 +97,7 @@ class Rescheduling(Plugin):
     args_type = ReschedulingArgs
     time_based = True
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Look whether it is time."""
         self._ssn = ssn
         memory = ssn.world.memory

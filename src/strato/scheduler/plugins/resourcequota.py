@@ -11,7 +11,7 @@ from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 Amounts = Mapping[str, int]
 """Thousandths by resource name as written."""
@@ -23,7 +23,7 @@ class ResourceQuota(Plugin):
     name = "resourcequota"
     job_facts = ("namespace", "minimum")
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Nothing was let in yet."""
         self._ssn = ssn
         self._pending: dict[str, dict[str, int]] = {}

@@ -19,7 +19,7 @@ from strato.scheduler.model.tasks import Task, TaskClass
 from strato.scheduler.placement.scoring import packed
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 TYPE_ANNOTATION: Final = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT_ANNOTATION: Final = "volcano.sh/resource-strategy-weight"
@@ -117,7 +117,7 @@ class ResourceStrategyFit(Plugin):
         named = [*self.args.resources, *names(self.args.sra.resources), *names(self.args.proportional.resources)]
         return [name for name in named if counts(name) and not name.endswith("*")]
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Resolve names and prefixes to columns."""
         self._dims = ssn.world.dims
         strategies = self.args.resources or _DEFAULT

@@ -12,7 +12,7 @@ from strato.scheduler.model.jobs import Job
 from strato.units import duration_seconds
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 _NEVER = float("inf")
 
@@ -32,7 +32,7 @@ class Sla(Plugin):
     args_type = SlaArgs
     time_based = True
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Read the waiting time."""
         self._now = ssn.now
         self._default: float | None = None

@@ -24,7 +24,7 @@ from strato.scheduler.plugins.buckets import (
 )
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class TaskTopology(Plugin):
     name = "task-topology"
     args_type = TaskTopologyArgs
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Sort the tasks of waiting jobs that declare a topology into buckets."""
         self._jobs: dict[str, JobTopology] = {}
         for job in ssn.world.with_pending.values():

@@ -20,7 +20,7 @@ from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 ZONE_KEY: Final = "volcano.sh/revocable-zone"
 """Label of nodes with the name of their zone; annotation of pods with ``*``."""
@@ -85,7 +85,7 @@ class Tdm(Plugin):
     args_type = TdmArgs
     time_based = True
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Find the zones that are active now."""
         self._ssn = ssn
         local = datetime.fromtimestamp(ssn.now)  # windows are written in the machine's local time

@@ -22,7 +22,7 @@ from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.context import CycleContext
 
 FRESH_SECONDS: Final = 300.0
 """Older metrics are not believed."""
@@ -138,7 +138,7 @@ class Usage(Plugin):
     args_type = UsageArgs
     time_based = True
 
-    def open(self, ssn: Session) -> None:
+    def open(self, ssn: CycleContext) -> None:
         """Nothing is read before somebody asks."""
         self._ssn = ssn
         self._real: FloatArray | None = None

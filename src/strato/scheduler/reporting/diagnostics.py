@@ -11,13 +11,13 @@ from strato.scheduler.model.reasons import ALL_UNAVAILABLE, FitErrors
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED, Task
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULABLE = "Schedulable"
 
 
-def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict:
+def pod_verdict(ssn: PluginAnswers, job: Job, task: Task, fallback: str) -> PodVerdict:
     """Return what to tell a pod that was not placed; ``fallback`` is the job's own reason."""
     last = ssn.transactions.get(task.key)
     if last is None and task.status == PENDING:
@@ -36,14 +36,14 @@ def pod_verdict(ssn: Session, job: Job, task: Task, fallback: str) -> PodVerdict
     return PodVerdict(task, UNSCHEDULABLE, *_why(ssn, job, task, fallback))
 
 
-def _why(ssn: Session, job: Job, task: Task, fallback: str) -> tuple[str, FitErrors | None]:
+def _why(ssn: PluginAnswers, job: Job, task: Task, fallback: str) -> tuple[str, FitErrors | None]:
     notes = ssn.notes.get(job.key)
     errors = notes.errors.get(task.alike) if notes is not None and notes.errors else None
     message = errors.message(task.name) if errors is not None else fallback
     return message or ALL_UNAVAILABLE, errors
 
 
-def fit_error(ssn: Session, job: Job) -> str:
+def fit_error(ssn: PluginAnswers, job: Job) -> str:
     """Return the job's fit error: readiness, counts, reasons of its pending tasks, and the first origin."""
     head = "pod group is ready" if ssn.job_ready(job) else "pod group is not ready"
     text = f"{head}, {job.describe_counts()}"
@@ -53,7 +53,7 @@ def fit_error(ssn: Session, job: Job) -> str:
     return f"{text}. {origin}" if origin else text
 
 
-def _count_pending(ssn: Session, job: Job) -> str:
+def _count_pending(ssn: PluginAnswers, job: Job) -> str:
     """Return how many pending tasks had a place in a statement that was discarded, and how many had none."""
     transactions = ssn.transactions
     if not transactions:
@@ -65,7 +65,7 @@ def _count_pending(ssn: Session, job: Job) -> str:
     return ", ".join(sorted(f"{n} {reason}" for reason, n in reasons.items()))
 
 
-def _origin(ssn: Session, job: Job) -> str:
+def _origin(ssn: PluginAnswers, job: Job) -> str:
     notes = ssn.notes.get(job.key)
     if notes is None:
         return ""

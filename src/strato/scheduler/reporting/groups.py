@@ -17,7 +17,7 @@ from strato.scheduler.model.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RU
 from strato.scheduler.model.plan import Condition, GroupStatus, Plan
 from strato.scheduler.reporting.growth import GrowthTracker
 from strato.scheduler.reporting.pods import SETTLE_SECONDS
-from strato.scheduler.reporting.status import group_status, status_differs
+from strato.scheduler.reporting.status import group_status
 
 _COUNT_SECONDS: Final = 3.0
 """Shortest time between two writes of a group's mere counters: a gang's pods start one by one."""
@@ -95,7 +95,7 @@ class GroupReports:
         if group is None or self._world.jobs.get(key) is not job:
             return None
         status = group_status(job, condition)
-        if not status_differs(job, status):
+        if not status.is_news:
             return None
         if _only_says_why(status):
             stalled_at = self._growth.stalled_at(job)

@@ -13,12 +13,12 @@ from strato.scheduler.model.plan import Condition
 from strato.scheduler.model.resources import PODS
 
 if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 _RESOURCE_CODES: Final = frozenset(("Overcommit", "QueueQuota"))
 
 
-def refusal(ssn: Session, job: Job) -> Condition:
+def refusal(ssn: PluginAnswers, job: Job) -> Condition:
     """Return the condition of a group that enqueue left waiting; the last verdict on it is the one that refused."""
     verdicts = ssn.note(job).verdicts
     text = verdicts[-1].text if verdicts else "a plugin does not admit it"
@@ -32,7 +32,7 @@ def refusal(ssn: Session, job: Job) -> Condition:
     return Condition("Unschedulable", "True", reason, "; ".join(parts))
 
 
-def too_big(ssn: Session, job: Job) -> list[str]:
+def too_big(ssn: PluginAnswers, job: Job) -> list[str]:
     """Say which resource no empty node has enough of for one pod; the largest pod needs at least the mean."""
     nodes = ssn.world.nodes
     if job.min_resources is None or job.min_available <= 0 or not nodes.size:
@@ -53,10 +53,10 @@ def too_big(ssn: Session, job: Job) -> list[str]:
     return found
 
 
-def _total(job: Job, ssn: Session) -> str:
+def _total(job: Job, ssn: PluginAnswers) -> str:
     return _words(ssn.world.dims.to_wire(ssn.total.tolist()), job, ssn)
 
 
-def _words(amounts: dict[str, str], job: Job, ssn: Session) -> str:
+def _words(amounts: dict[str, str], job: Job, ssn: PluginAnswers) -> str:
     names = [ssn.world.dims.names[c] for c in job.min_columns if c != PODS]
     return ", ".join(f"{name} {amounts.get(name, '0')}" for name in names)

@@ -26,11 +26,12 @@ from strato.scheduler.model.tasks import (
     SUCCEEDED,
     Task,
 )
+from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.reporting.diagnostics import pod_verdict
 
 if TYPE_CHECKING:
+    from strato.scheduler.framework.pluginanswers import PluginAnswers
     from strato.scheduler.model.plan import Notes
-    from strato.scheduler.session import Session
 
 
 def decide_phase(job: Job, *, unschedulable: bool) -> str:
@@ -59,28 +60,28 @@ def group_status(job: Job, condition: Condition | None) -> GroupStatus:
     return GroupStatus(job, phase, counts[RUNNING], counts[SUCCEEDED], counts[FAILED], condition, lies)
 
 
-def close_session(ssn: Session) -> None:
+def close_session(ssn: PluginAnswers, classes: JobClasses) -> None:
     """Fill the plan's statuses: every job that changed or was tried, its unplaced pods, every queue."""
     touched = dict(ssn.world.changed)
     for key in ssn.notes:
         job = ssn.world.jobs.get(key)
         if job is not None:
             touched[key] = job
-    ssn.job_classes.hand_on(ssn.plan, touched)
+    classes.hand_on(ssn.plan, touched)
     for job in touched.values():
-        _close_job(ssn, job)
+        _close_job(ssn, classes, job)
     ssn.plan.verdicts = {key: tuple(notes.verdicts) for key, notes in ssn.notes.items() if notes.verdicts}
     ssn.plan.queues = queue_statuses(ssn)
     ssn.world.changed.clear()
 
 
-def _close_job(ssn: Session, job: Job) -> None:
+def _close_job(ssn: PluginAnswers, classes: JobClasses, job: Job) -> None:
     notes = ssn.notes.get(job.key)
     if job.group is not None and not job.solo and job.queue is not None and job.queue.view is not None:
         condition = notes.condition if notes is not None else None
         status = group_status(job, condition)
-        ssn.job_classes.wants(status)
-        if status_differs(job, status):
+        classes.wants(status)
+        if status.is_news:
             ssn.plan.groups.append(status)
             ssn.world.take_phase(job, status.phase)
     if notes is None or not (notes.errors or notes.verdicts or notes.condition):
@@ -92,7 +93,7 @@ def _close_job(ssn: Session, job: Job) -> None:
     ssn.plan.pods.extend(_pod_verdicts(ssn, job, notes))
 
 
-def _pod_verdicts(ssn: Session, job: Job, notes: Notes) -> Sequence[PodVerdict]:
+def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVerdict]:
     """Return what to tell a job's unplaced pods; the very same as before when neither job nor words changed."""
     if not notes.errors and job.told is not None and job.key not in ssn.world.changed:
         fallback = notes.fit_error or ssn.fit_error(job)
@@ -117,21 +118,7 @@ def _unplaced(job: Job) -> list[Task]:
     return list(job.pending.values())
 
 
-def status_differs(job: Job, status: GroupStatus) -> bool:
-    """Whether a PodGroup's status has to be written: phase, counters or condition differ from what it has."""
-    assert job.group is not None
-    have = job.group.status
-    if have.phase != status.phase or have.running != status.running:
-        return True
-    if have.succeeded != status.succeeded or have.failed != status.failed:
-        return True
-    wanted = status.condition
-    if status.hyper_node is not None and job.layout is not None and status.hyper_node != job.layout.written:
-        return True
-    return wanted is not None and job.conditions.get(wanted.type) != wanted.words
-
-
-def queue_statuses(ssn: Session) -> list[QueueStatus]:
+def queue_statuses(ssn: PluginAnswers) -> list[QueueStatus]:
     """Return what every known queue holds, promises aside; a queue's sum counts for each of its ancestors too."""
     queues = {name: q for name, q in ssn.world.queues.items() if q.view is not None}
     held = {name: q.used for name, q in queues.items()}
@@ -139,7 +126,7 @@ def queue_statuses(ssn: Session) -> list[QueueStatus]:
         if task.job is not None and task.job.queue_name in held:
             held[task.job.queue_name] = held[task.job.queue_name] - task.cls.request
     sums = dict(held)
-    claims = claims_by_queue(ssn.world)
+    claims = claims_by_queue(ssn.world.devices, ssn.world.reservations, ssn.world.tasks)
     claimed = {name: set(keys) for name, keys in claims.items()}
     if "root" in queues:
         for queue in queues.values():
@@ -159,7 +146,7 @@ def queue_statuses(ssn: Session) -> list[QueueStatus]:
         facts = ssn.queue_facts.get(name)
         allocated = ssn.world.dims.to_wire(sums[name].tolist())
         if name in claimed:
-            allocated = {**allocated, **amounts_in(ssn.world, claimed[name])}
+            allocated = {**allocated, **amounts_in(ssn.world.devices, claimed[name])}
         if facts is None:
             out.append(QueueStatus(name, allocated))
         else:

@@ -12,11 +12,10 @@ from strato.api.volcano.scheduling import NetworkTopologySpec
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.subjobs import Layout, SubJob
-from strato.scheduler.model.tasks import ALLOCATED_SET
-from strato.scheduler.topology.hypernodes import NOWHERE, TOP, Tree
+from strato.scheduler.topology.hypernodes import TOP, Tree
 
 if TYPE_CHECKING:
-    from strato.scheduler.cache.world import World
+    pass
 
 SOFT = "soft"
 
@@ -87,42 +86,6 @@ class Domains:
     def widen(self, part: Layout | SubJob, domain: int) -> None:
         """Let a job or sub-job lie in one more domain."""
         part.allocated = self.tree.name(self.tree.lca(self.allocated(part), domain))
-
-
-def recover_domains(world: World) -> None:
-    """Bring the remembered domains in step with what is placed (spec scheduler-core 8, at open, 4).
-
-    Looks at the jobs that changed since the last session; at all when the domains did.
-    """
-    if not world.laid_out:
-        return
-    tree = world.hyper_nodes.tree()
-    if tree.problem:
-        return
-    jobs = world.changed if tree is world.recovered else world.laid_out
-    world.recovered = tree
-    for job in jobs.values():
-        if job.layout is not None and job.layout.topological:
-            _recover_job(world, tree, job, job.layout)
-
-
-def _recover_job(world: World, tree: Tree, job: Job, layout: Layout) -> None:
-    if not job.allocated_count or (layout.allocated and layout.allocated not in tree.index):
-        layout.allocated = ""
-    found = False
-    for sub in layout.subs.values():
-        if not sub.allocated_count or (sub.allocated and sub.allocated not in tree.index):
-            sub.allocated = ""
-        if sub.network is not None and not sub.allocated and sub.allocated_count:
-            # a node that is gone lies nowhere; those that are left still say where the gang is
-            placed = (task.row for task in sub.tasks.values() if task.status in ALLOCATED_SET)
-            sub.allocated = tree.name(tree.span([row for row in placed if row >= 0 and world.nodes.present[row]]))
-            found = True
-    if found:
-        number = NOWHERE
-        for sub in layout.subs.values():
-            number = tree.lca(number, tree.find(sub.allocated))
-        layout.allocated = tree.name(number)
 
 
 def members(tree: Tree, sub: SubJob) -> npt.NDArray[np.int64]:

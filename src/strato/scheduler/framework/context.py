@@ -1,0 +1,155 @@
+"""`CycleContext`: what a cycle knows and what it noted so far; plugins read the one and add to the other."""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.nodes import Mask
+from strato.scheduler.model.plan import Notes, Plan, Transaction
+from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.model.resources import Vector
+from strato.scheduler.model.tasks import RELEASING, Task, TaskClass
+from strato.scheduler.topology.domains import Domains, Search
+from strato.scheduler.topology.hypernodes import Tree
+
+
+class CycleContext(ABC):
+    """One cycle, as plugins see it.
+
+    Args:
+        world: What is known; changed in place, see `World`.
+        now: Seconds since the epoch.
+        rng: Decides ties that the specification leaves to chance.
+        uid: Identity of the session.
+
+    Attributes:
+        plan: What was decided so far.
+        notes: By job key what is remembered of the jobs that were tried.
+        temporary: Tasks that got or were promised a place in this cycle.
+        transactions: By task key what discarded statements had in mind.
+        nominated: By task key the row that an eviction makes room on.
+        queue_facts: By queue what plugins found out about its share; for its status and metrics.
+        search: Where the tasks at hand are being looked for a place; None for anywhere.
+        nominations: By sub-job key, the domain that an action evicted for; allocate tries it first.
+        promising: Whether what is looked for is a place for the time when everybody leaving has left.
+    """
+
+    def __init__(self, world: World, *, now: float, rng: random.Random, uid: str) -> None:
+        self.world = world
+        self.now = now
+        self.rng = rng
+        self.uid = uid
+        self.plan = Plan(uid)
+        self.notes: dict[str, Notes] = {}
+        self._share_numbers: tuple[tuple[int, str, int], Mapping[str, float]] = (-1, "", -1), {}
+        self.temporary: list[Task] = []
+        self.transactions: dict[str, Transaction] = {}
+        self.nominated: dict[str, int] = {}
+        self.queue_facts: dict[str, Any] = {}
+        self.search: Search | None = None
+        self.promising = False
+        self.nominations: dict[str, int] = {}
+        self._domains: Domains | None = None
+
+    # -- the world -----------------------------------------------------------------------------------------------------
+
+    @property
+    def total(self) -> Vector:
+        """Σ allocatable of all nodes."""
+        return self.world.nodes.total
+
+    @property
+    def domains(self) -> Domains:
+        """What there is to know about network topology in this session."""
+        if self._domains is None:
+            self._domains = Domains(self.world.hyper_nodes.tree())
+        return self._domains
+
+    @property
+    def tree(self) -> Tree:
+        """The network domains."""
+        return self.domains.tree
+
+    @contextmanager
+    def searching(self, search: Search | None) -> Iterator[None]:
+        """Place within a search for a while."""
+        outer, self.search = self.search, search
+        try:
+            yield
+        finally:
+            self.search = outer
+
+    @contextmanager
+    def promises(self) -> Iterator[None]:
+        """Look at nodes for a while as they will be once everybody leaving has left."""
+        outer, self.promising = self.promising, True
+        try:
+            yield
+        finally:
+            self.promising = outer
+
+    def met_on(self, row: int) -> Iterable[Task]:
+        """Return the tasks that one would meet on a row: all that are there, under `promises` only those that stay."""
+        there = self.world.nodes.tasks[row].values()
+        return [task for task in there if task.status != RELEASING] if self.promising else there
+
+    # -- notes ---------------------------------------------------------------------------------------------------------
+
+    def note(self, job: Job) -> Notes:
+        """Return the session's notes on a job."""
+        notes = self.notes.get(job.key)
+        if notes is None:
+            notes = self.notes[job.key] = Notes()
+        return notes
+
+    @staticmethod
+    def fresh_notes() -> Notes:
+        """Return notes for a trial, which may come to nothing."""
+        return Notes()
+
+    def nearly_placed(self, job: Job) -> bool:
+        """Whether a discarded statement had a place for a pending task of a job: its pods are told of that."""
+        transactions = self.transactions
+        return bool(transactions) and not transactions.keys().isdisjoint(job.pending)
+
+    def say(self, job: Job, verdict: Verdict) -> None:
+        """Record what holds a job back."""
+        self.note(job).verdicts.append(verdict)
+
+    def share_numbers(self, queue: Queue, cls: TaskClass) -> Mapping[str, float]:
+        """Return what a queue uses and a class requests, in internal units by name; one mapping while nothing moves."""
+        key = self.world.version, queue.name, cls.number
+        if self._share_numbers[0] != key:
+            describe = self.world.dims.describe
+            numbers = {f"used {name}": amount for name, amount in describe(queue.used.tolist()).items()}
+            numbers |= {f"request {name}": amount for name, amount in describe(cls.request.tolist()).items()}
+            self._share_numbers = key, numbers
+        return self._share_numbers[1]
+
+    # -- what all plugins say together ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def facet(self, task: Task) -> tuple[Hashable, ...]:
+        """Return what tells a task from others of its class, by all plugins; nothing when none asks."""
+
+    @abstractmethod
+    def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
+        """Return tasks in the plugins' order."""
+
+    @abstractmethod
+    def victims_in_order(self, victims: Sequence[Task], preemptor: Task) -> list[Task]:
+        """Return victims, the one to evict first first."""
+
+    @abstractmethod
+    def usable_rows(self, task: Task) -> Mask:
+        """Return bool[rows known of the task's class]: nodes that filters allow whatever runs there."""
+
+    @abstractmethod
+    def fit_error(self, job: Job) -> str:
+        """Return why a job does not fit, in the words of spec scheduler-core 7.4."""
