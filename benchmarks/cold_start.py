@@ -87,7 +87,7 @@ async def fill(path: Path, nodes: int, jobs: int, running: int, pods: int) -> No
     assert journal is not None
     for one in history(nodes, jobs, running, pods):
         put(server.store, *one)
-    await server.store.settled()
+    await server.store.wait_durable()
     journal.close()
 
 

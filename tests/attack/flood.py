@@ -274,10 +274,10 @@ class Campaign:
             sent = (
                 target.request(path, user="alice") if is_read else target.request(path, "PATCH", "alice", patch, media)
             )
-            turns = dispatcher.turns
+            rounds = dispatcher.rounds
             writer.write(sent)
             status, _ = await asyncio.wait_for(read_answer(reader), 60)
-            waited = dispatcher.turns - turns
+            waited = dispatcher.rounds - rounds
             findings.counts[f"alice {status}"] += 1
             findings.most(f"turns before alice, {name}", waited)
             if status != 200:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from strato.cli.install import PARTS
+from strato.cli.install import COMPONENTS
 from strato.cli.install.chart import chart_files, difference
-from strato.cli.install.manifests import PARTS as MANIFEST_PARTS
+from strato.cli.install.manifests import COMPONENTS as MANIFEST_PARTS
 from strato.cli.install.manifests import chosen, pieces
 from strato.cli.install.values import DEFAULTS, WITHOUT_EFFECT, Chosen
 from strato.cli.main import main
@@ -38,7 +38,7 @@ def named(bodies: list[Json]) -> dict[tuple[str, str], Json]:
 
 
 def test_the_parts_on_the_command_line_are_those_of_the_manifests() -> None:
-    assert PARTS == MANIFEST_PARTS
+    assert COMPONENTS == MANIFEST_PARTS
 
 
 def test_the_chart_in_the_repository_is_what_would_be_written_now() -> None:

@@ -57,4 +57,4 @@ def objects_and_log(path: Path) -> None:
     db.close()
 
 
-LAYOUTS: dict[str, Callable[[Path], None]] = {"1, objects only": objects_only, "1, with a log": objects_and_log}
+FORMATS: dict[str, Callable[[Path], None]] = {"1, objects only": objects_only, "1, with a log": objects_and_log}

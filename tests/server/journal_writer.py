@@ -82,7 +82,7 @@ async def write(store: Store, rng: random.Random, writer: int) -> None:
         say(f"try {revision} {key} {'delete' if deletes else 'put'}")
         body = None if deletes else f"{revision} {'x' * rng.randrange(2000)}".encode()
         store.write("things", key, body, b"gone" if deletes else None)
-        assert await store.settled() is None
+        assert await store.wait_durable() is None
         say(f"done {revision}")
 
 

@@ -88,7 +88,7 @@ def in_virtual_time(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     run_virtual(VirtualClock(), main())
 
 
-async def turns(count: int) -> None:
+async def rounds(count: int) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -98,8 +98,8 @@ def test_a_request_that_finds_nobody_waiting_is_served_at_once() -> None:
         served, flow = Served(), Flow(level(), "a")
         for _ in range(100):
             served.ask(flow, 0.001)
-            await turns(2)
-        assert (len(served.order), served.dispatcher.turns) == (100, 0)
+            await rounds(2)
+        assert (len(served.order), served.dispatcher.rounds) == (100, 0)
 
     in_virtual_time(main)
 
@@ -111,7 +111,7 @@ def test_one_turn_of_the_loop_serves_a_bounded_time_of_requests() -> None:
             served.ask(Flow(one, str(number)), 0.001)
         counts = [len(served.order)]
         while counts[-1] < 100:
-            await turns(1)
+            await rounds(1)
             counts.append(len(served.order))
         assert all(after - before <= 6 for before, after in zip([0, *counts], counts, strict=False))
 
@@ -124,10 +124,10 @@ def test_a_small_request_of_another_does_not_wait_behind_a_flood() -> None:
         flood, other = Flow(one, "flood"), Flow(one, "other")
         for _ in range(1000):
             served.ask(flood, 0.001)
-        await turns(20)
+        await rounds(20)
         before = len(served.order)
         served.ask(other, 0.001)
-        await turns(2)
+        await rounds(2)
         assert "other" in served.order[before : before + 6]
 
     in_virtual_time(main)
@@ -141,7 +141,7 @@ def test_flows_get_the_same_time_however_much_each_asks_for_at_once() -> None:
             served.ask(small, 0.0005)
         for _ in range(60):
             served.ask(large, 0.005)
-        await turns(20)
+        await rounds(20)
         counts = Counter(served.order)
         assert counts["small"] == pytest.approx(10 * counts["large"], rel=0.3)
 
@@ -155,7 +155,7 @@ def test_levels_share_the_time_by_their_shares() -> None:
         for _ in range(1000):
             served.ask(low, 0.001)
             served.ask(high, 0.001)
-        await turns(60)
+        await rounds(60)
         counts = Counter(served.order)
         assert counts["high"] == pytest.approx(4 * counts["low"], rel=0.2)
 
@@ -168,12 +168,12 @@ def test_requests_go_on_beside_work_on_collections_and_both_advance() -> None:
         heavy, light = Flow(one, "heavy"), Flow(one, "light")
         for _ in range(25):
             served.work(heavy, 0.003, 100)
-        await turns(3)
+        await rounds(3)
         for _ in range(50):
             before = len(served.order)
             served.ask(light, 0.0001)
             assert served.order[before] == "light"  # at once: only slices wait
-            await turns(1)
+            await rounds(1)
         assert Counter(served.order)["heavy"] >= 50
 
     in_virtual_time(main)
@@ -187,7 +187,7 @@ def test_work_on_collections_alternates_between_users_whatever_they_have_begun()
             served.work(many, 0.003, 100)
         served.work(few, 0.003, 20)
         while "few" not in served.order or Counter(served.order)["few"] < 20:
-            await turns(1)
+            await rounds(1)
         assert Counter(served.order)["many"] <= 22
 
     in_virtual_time(main)
@@ -199,12 +199,12 @@ def test_what_was_used_while_nobody_waited_is_not_held_against_anybody() -> None
         old, new = Flow(one, "old"), Flow(one, "new")
         for _ in range(1000):
             served.ask(old, 0.004)
-            await turns(2)
+            await rounds(2)
         served.order.clear()
         for _ in range(100):
             served.ask(new, 0.001)
             served.ask(old, 0.001)
-        await turns(12)
+        await rounds(12)
         counts = Counter(served.order)
         assert counts["old"] == pytest.approx(counts["new"], rel=0.3)
 
@@ -219,7 +219,7 @@ def test_of_too_many_waiting_requests_the_flows_own_are_refused() -> None:
             served.ask(flood, 0.005)
         served.ask(other, 0.001)
         assert (len(served.refused), one.refused) == (39, 39)
-        await turns(20)
+        await rounds(20)
         assert Counter(served.order) == {"flood": 11, "other": 1}
 
     in_virtual_time(main)
@@ -243,7 +243,7 @@ def test_requests_and_slices_that_give_rise_to_the_next_one_are_served_once() ->
 
         served.dispatcher.enqueue(flow, start, start)
         served.work(flow, 0.001, 10)
-        await turns(30)
+        await rounds(30)
         assert Counter(served.order) == {"a": 11, "request": 10}
         assert served.dispatcher.has_room()
 
@@ -259,7 +259,7 @@ def test_who_has_waited_for_too_long_is_refused() -> None:
         served.ask(flow, 0.005)
         clock.advance(dispatch.WAIT_SECONDS + 1)
         served.ask(flow, 0.005)
-        await turns(3)
+        await rounds(3)
         assert (served.order, served.refused) == (["a", "a"], ["a"])
 
     run_virtual(clock, main())

@@ -21,7 +21,7 @@ from strato.server.journal.errors import JournalDamaged
 from strato.server.journal.mark import Marked, make_mark, mark_path
 from strato.server.journal.records import START
 from strato.server.store import Change, Row, Store
-from tests.server.journal_layouts import LAST, LAYOUTS, WANTED
+from tests.server.journal_layouts import FORMATS, LAST, WANTED
 from tests.server.journal_writer import kill_and_judge
 
 
@@ -48,7 +48,7 @@ async def write_all(path: Path, count: int, size: int = 100) -> None:
     try:
         for number in range(count):
             store.write("things", f"k{number:06}", b"%d " % store.next_revision() + b"x" * size)
-        await store.settled()
+        await store.wait_durable()
     finally:
         await asyncio.to_thread(journal.close)
 
@@ -111,7 +111,7 @@ async def test_what_is_written_together_is_one_commit(tmp_path: Path) -> None:
     async def chain(store: Store, name: str) -> None:
         for step in range(3):  # each hears of its write in the same turn as the others, and writes again
             store.write("things", f"{name}{step}", b"1")
-            await store.settled()
+            await store.wait_durable()
 
     async def many(store: Store) -> None:
         await asyncio.gather(*(chain(store, f"{number}-") for number in range(10)))
@@ -130,7 +130,7 @@ async def test_commits_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     async def many(store: Store) -> None:
         for number in range(8):
             store.write("things", f"k{number}", b"x" * 10)
-        await store.settled()
+        await store.wait_durable()
 
     monkeypatch.setattr(journals, limit, value)
     assert await commits_of(tmp_path / "journal.db", many) == [3, 3, 2]
@@ -176,7 +176,7 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_none(
     while True:
         store.write("things", f"k{number}", b"x" * 5000)
         store.write("things", f"l{number}", None if store.bucket("things").latest(f"l{number}") else b"1")
-        failure = await store.settled()
+        failure = await store.wait_durable()
         if failure is not None:
             break
         acknowledged.append(number)
@@ -190,9 +190,9 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_loses_none(
     journal.file.db.execute("PRAGMA max_page_count=100000")
     await until(lambda: journal.failure is None)
     assert not journal.failed.is_set()
-    assert await store.settled() is None
+    assert await store.wait_durable() is None
     store.write("things", "after", b"1")
-    assert await store.settled() is None
+    assert await store.wait_durable() is None
     told = [change.revision for change in watcher.take()]
     assert told == sorted(set(told)), "nothing is applied twice"
     memory, revision = store.bucket("things").objects, store.revision
@@ -210,10 +210,10 @@ async def test_a_journal_closed_while_it_fails_keeps_what_was_acknowledged(
     assert journal is not None
     journal.start(store)
     store.write("things", "a", b"1")
-    assert await store.settled() is None
+    assert await store.wait_durable() is None
     journal.file.db.execute("PRAGMA max_page_count=1")  # SQLite takes no less than there is
     store.write("things", "b", b"x" * 100_000)
-    assert "disk is full" in str(await store.settled())
+    assert "disk is full" in str(await store.wait_durable())
     await asyncio.to_thread(journal.close)
     assert set(contents(path)[0]) == {"a"}
 
@@ -251,7 +251,7 @@ async def test_a_journal_that_cannot_be_written_says_so_to_every_writer(tmp_path
     journal.file.db.execute("CREATE VIEW log AS SELECT 1 AS revision, x'' AS changes")  # reads as empty, refuses writes
     journal.start(store)
     store.write("things", "a", b"1")
-    assert "cannot be written" in str(await store.settled())
+    assert "cannot be written" in str(await store.wait_durable())
     with pytest.raises(Unavailable):
         store.write("things", "b", b"2")
     assert "cannot be written" in await failing(journal)
@@ -285,7 +285,7 @@ async def test_copies_made_while_much_is_written_are_each_the_state_of_one_revis
             body = None if store.bucket("things").latest(key) and rng.random() < 0.3 else rng.randbytes(500)
             history.append((store.next_revision(), key, body))
             store.write("things", key, body, b"gone" if body is None else None)
-            assert await store.settled() is None
+            assert await store.wait_durable() is None
 
     writers = [asyncio.ensure_future(write(random.Random(number), number)) for number in range(5)]
     revisions = []
@@ -374,10 +374,10 @@ def test_a_journal_of_a_newer_layout_is_refused(tmp_path: Path) -> None:
         SqliteJournal(path)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", FORMATS)
 def test_a_journal_of_an_earlier_layout_is_upgraded_when_it_is_opened(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "journal.db"
-    LAYOUTS[layout](path)
+    FORMATS[layout](path)
     wanted = {key: Row(body, revision) for key, (body, revision) in WANTED.items()}
     for _ in range(2):
         assert contents(path) == (wanted, LAST)
@@ -386,15 +386,15 @@ def test_a_journal_of_an_earlier_layout_is_upgraded_when_it_is_opened(tmp_path: 
     db.close()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", FORMATS)
 def test_an_upgrade_that_was_killed_is_done_again_and_an_older_copy_is_refused(tmp_path: Path, layout: str) -> None:
     path = tmp_path / "journal.db"
-    LAYOUTS[layout](path)
+    FORMATS[layout](path)
     mark = mark_path(path)
     make_mark(mark, Marked("00" * 16, 0, LAST, START))
     contents(path)
     path.unlink()
-    LAYOUTS[layout](path)
+    FORMATS[layout](path)
     make_mark(mark, Marked("00" * 16, 0, LAST + 1, START))
     with pytest.raises(JournalDamaged, match=f"ends at revision {LAST}, but {LAST + 1} was acknowledged"):
         open_store(path)
@@ -409,7 +409,7 @@ async def unclean(path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, byte
     journal.start(store)
     for number in range(60):
         store.write("things", f"k{number % 25:03}", b"%d " % store.next_revision() + b"x" * 900)
-        assert await store.settled() is None
+        assert await store.wait_durable() is None
     files = {one.name: one.read_bytes() for one in path.parent.iterdir()}
     await asyncio.to_thread(journal.close)
     monkeypatch.undo()
@@ -457,7 +457,7 @@ async def test_a_process_killed_between_a_commit_and_its_mark_leaves_a_sound_jou
     assert journal is not None
     journal.start(store)
     store.write("things", "a", b"1")
-    assert await store.settled() is None
+    assert await store.wait_durable() is None
     await asyncio.to_thread(journal.close)
     before = mark_path(path).read_bytes()
     journal = SqliteJournal(path)

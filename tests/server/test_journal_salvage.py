@@ -10,8 +10,8 @@ import pytest
 
 from strato.server.journal import open_store
 from strato.server.journal import writer as journals
+from strato.server.journal.files import wal_path
 from strato.server.journal.mark import mark_path
-from strato.server.journal.places import wal_path
 from strato.server.journal.rebuild import REVISION_STEP
 from strato.server.journal.salvage import read_damaged, salvage
 from strato.server.store import Row
@@ -35,7 +35,7 @@ async def left_behind(path: Path, monkeypatch: pytest.MonkeyPatch, seed: int = 1
             deletes = bucket.latest(key) is not None and rng.random() < 0.3
             body = None if deletes else b"%d " % store.next_revision() + rng.randbytes(rng.choice((10, 300, 6000)))
             store.write("things", key, body, b"gone" if deletes else None)
-        assert await store.settled() is None
+        assert await store.wait_durable() is None
     files = {one.name: one.read_bytes() for one in path.parent.iterdir()}
     objects = dict(bucket.objects)
     await asyncio.to_thread(journal.close)

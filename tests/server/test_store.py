@@ -93,7 +93,7 @@ class StoreMachine(RuleBasedStateMachine):
     def _write(self, key: str, body: bytes | None) -> None:
         async def write() -> asyncio.Task[ApiError | None]:
             self.store.write("things", key, body, b"last" if body is None else None)
-            waiting = asyncio.ensure_future(self.store.settled())
+            waiting = asyncio.ensure_future(self.store.wait_durable())
             await asyncio.sleep(0)
             return waiting
 
@@ -170,8 +170,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert self._is_compacted(revision)
             return
         assert not self._is_compacted(revision)
-        told = list(self.written) if uncommitted else self.changed
-        assert [event.revision for event in missed] == [one for one in told if one > revision]
+        on_change = list(self.written) if uncommitted else self.changed
+        assert [event.revision for event in missed] == [one for one in on_change if one > revision]
         self.watchers.append((watcher, uncommitted, replayed(self.history[revision], missed)))
 
     @precondition(lambda self: self.watchers)
@@ -237,19 +237,19 @@ async def test_a_journal_that_fails_refuses_writes_until_it_has_committed_what_i
     store, journal = Store(), Slow()
     store.use_journal(journal)
     store.write("things", "a", b"1")
-    kept = asyncio.ensure_future(store.settled())
+    kept = asyncio.ensure_future(store.wait_durable())
     await asyncio.sleep(0)
     store.committed(journal.waiting)
     journal.waiting = []
     watcher, _ = store.watch("things", store.revision)
     uncommitted, _ = store.watch("things", store.revision, uncommitted=True)
     store.write("things", "b", b"2")
-    unknown = asyncio.ensure_future(store.settled())
+    unknown = asyncio.ensure_future(store.wait_durable())
     await asyncio.sleep(0)
     store.failed(Unavailable("disk full"))
     assert await kept is None
     assert isinstance(await unknown, Unavailable)
-    assert isinstance(await store.settled(), Unavailable), "what is pending may never be durable"
+    assert isinstance(await store.wait_durable(), Unavailable), "what is pending may never be durable"
     with pytest.raises(Unavailable):
         store.write("things", "c", b"3")
     assert "b" not in store.bucket("things").objects
@@ -258,7 +258,7 @@ async def test_a_journal_that_fails_refuses_writes_until_it_has_committed_what_i
     store.recovered()
     store.committed(journal.waiting)
     journal.waiting = []
-    assert await store.settled() is None
+    assert await store.wait_durable() is None
     assert [change.key for change in watcher.take()] == ["b"], "told once, by the commit"
     assert not uncommitted.is_cut_off
     store.write("things", "c", b"3")

@@ -5,17 +5,17 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.sim.measure import JobRecord
+from strato.sim.measure import JobResult
 from strato.sim.report import Report, build_report, spread
 from strato.sim.traces import TraceJob
 
 
-def record(name: str, submit: float, start: float | None, finish: float | None, queue: str = "") -> JobRecord:
+def record(name: str, submit: float, start: float | None, finish: float | None, queue: str = "") -> JobResult:
     job = TraceJob(name=name, submit_seconds=submit, run_seconds=1, queue=queue, requests={"cpu": "2"})
-    return JobRecord(job, started_at=start, finished_at=finish)
+    return JobResult(job, started_at=start, finished_at=finish)
 
 
-def report(results: list[JobRecord], use: list[tuple[float, dict[str, int]]], end: float) -> Report:
+def report(results: list[JobResult], use: list[tuple[float, dict[str, int]]], end: float) -> Report:
     return build_report(
         results,
         use,

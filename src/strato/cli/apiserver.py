@@ -204,7 +204,7 @@ def _start_background(
 
 async def _create_queues(server: ApiServer) -> None:
     """Create the queues that every job needs; the first request to come may be a job."""
-    await server.store.settled()  # kinds are served once their definitions are durable
+    await server.store.wait_durable()  # kinds are served once their definitions are durable
     cluster = LocalCluster(server, bootstrap.ADMIN)
     for queue in initial_queues():
         with suppress(AlreadyExists):

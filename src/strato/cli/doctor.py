@@ -156,7 +156,7 @@ def _room(directory: Path) -> Finding:
 
 
 def _salvage(home: Home, journal: Path) -> None:
-    from strato.server.journal.places import locked
+    from strato.server.journal.files import locked
     from strato.server.journal.salvage import salvage
 
     pid = home.running_pid()

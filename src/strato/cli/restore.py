@@ -27,7 +27,7 @@ def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) 
     from strato.cli.apiserver import JOURNAL
     from strato.server.auth.files import write_secret
     from strato.server.journal.backup import opened_backup
-    from strato.server.journal.places import locked
+    from strato.server.journal.files import locked
     from strato.server.journal.rebuild import REVISION_STEP, write_journal
 
     home = home_of(ctx)

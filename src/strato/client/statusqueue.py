@@ -310,8 +310,8 @@ class StatusQueue(Generic[K, D, R]):
 
     def _defers_low(self, now: float) -> bool:
         """Whether low-priority statuses wait, unless they have waited too long."""
-        is_crowded = self._capacity and len(self._entries) > self._capacity // 2
-        return not is_crowded and self._drained is None and self._load.is_high(now)
+        is_half_full = self._capacity and len(self._entries) > self._capacity // 2
+        return not is_half_full and self._drained is None and self._load.is_high(now)
 
     def _low_expires(self) -> float:
         """Return when the low-priority status that waits longest need not give way any more; there is one."""

@@ -12,7 +12,7 @@ _LEAST_SECONDS = 0.002
 _BUSY_FACTOR = 5.0
 """Between cycles that follow each other, times what the last took; long ones may take half of the time."""
 _BUSY_SECONDS = 0.05
-_CROWDED_SECONDS = 0.025
+_OVER_LIMIT_SECONDS = 0.025
 """Least between cycles while each one places many pods."""
 _MANY_PODS = 8
 _SPARE_SECONDS = 0.01
@@ -53,7 +53,7 @@ class Pace:
         gather = max(took, min(_BUSY_SECONDS, _BUSY_FACTOR * took)) if self._spare < 0.0 else 0.0
         if placed >= _MANY_PODS:
             if started < self._crowded + _CROWD_LULL_SECONDS:
-                gather = max(gather, _CROWDED_SECONDS)
+                gather = max(gather, _OVER_LIMIT_SECONDS)
             self._crowded = ended
         self._busy_until = ended + max(_LEAST_SECONDS, gather)
 

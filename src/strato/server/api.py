@@ -135,16 +135,16 @@ class ApiServer(Handler):
         uncommitted read waits before it reads instead, to find every write that was acknowledged.
         """
         if request.uncommitted and request.method in _READING:
-            failure = await self.store.settled()
+            failure = await self.store.wait_durable()
             if failure is not None:
                 return error_response(failure)
-        return await self._settled(request, self._answer(request))
+        return await self._after_commit(request, self._answer(request))
 
-    async def _settled(self, request: Request, answer: Response | Awaitable[Response]) -> Response:
+    async def _after_commit(self, request: Request, answer: Response | Awaitable[Response]) -> Response:
         response = answer if isinstance(answer, Response) else await self._awaited(request, answer)
         if _holds(request, response):
             return response
-        return _held(response, await self.store.settled())
+        return _held(response, await self.store.wait_durable())
 
     def start(self, request: Request, answered: Callable[[Response], None]) -> Awaitable[Response] | None:
         """Answer one request as `handle` does, by calling ``answered``; return what has to be awaited instead."""
@@ -152,11 +152,11 @@ class ApiServer(Handler):
             return self.handle(request)
         response = self._answer(request)
         if not isinstance(response, Response):
-            return self._settled(request, response)
+            return self._after_commit(request, response)
         if _holds(request, response):
             answered(response)
         else:
-            self.store.when_settled(lambda failure: answered(_held(response, failure)))
+            self.store.when_durable(lambda failure: answered(_held(response, failure)))
         return None
 
     async def handle_all(self, requests: Sequence[Request]) -> Sequence[Response]:
@@ -167,7 +167,7 @@ class ApiServer(Handler):
             responses.append(answer if isinstance(answer, Response) else await self._whole(request, answer))
         if all(request.uncommitted for request in requests):
             return responses
-        failure = await self.store.settled()
+        failure = await self.store.wait_durable()
         if failure is None:
             return responses
         return [_held(response, failure) for response in responses]
@@ -181,7 +181,7 @@ class ApiServer(Handler):
         return Response(response.status, body, response.content_type, response.headers)
 
     def write(self, request: Request) -> Response:
-        """Do what a request asks that is no mere reading; the answer holds once the store has settled."""
+        """Carry out a request that may write; its response is valid once the write is durable."""
         answer = self._answer(request)
         assert isinstance(answer, Response), "only what is read from elsewhere is waited for"
         return answer
@@ -353,9 +353,9 @@ def _holds(request: Request, response: Response) -> bool:
 
 
 def _held(response: Response, failure: ApiError | None) -> Response:
-    """Return the answer to a write once the store has settled.
+    """Return the response to a write once it is durable, else why it is not.
 
-    That something exists or is gone is not said of what may never become durable.
+    A refusal (exists already, not found) may rest on a write that never becomes durable.
     """
     decided_on_objects = response.status < 400 or response.status in (404, 409)
     return error_response(failure) if failure is not None and decided_on_objects else response

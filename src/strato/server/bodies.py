@@ -17,7 +17,7 @@ from strato.api import yamltext
 from strato.api.yamltext import MAX_DEPTH, Document
 from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
 from strato.http.parser import MAX_BODY_BYTES, too_large
-from strato.server import jsonpieces, protobuf
+from strato.server import incrementaljson, protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
 
 MAX_YAML_BYTES = 512 * 1024
@@ -136,8 +136,8 @@ def json_steps(body: bytes) -> Steps[Any]:
     if most <= (FEW_VALUES if len(body) < LARGE_BYTES else FEW_VALUES // 8):
         return _read_small(body)
     try:
-        value = yield from jsonpieces.decoded(body, most_depth=MAX_DEPTH)
-    except jsonpieces.TooDeep as error:
+        value = yield from incrementaljson.decoded(body, most_depth=MAX_DEPTH)
+    except incrementaljson.TooDeep as error:
         raise too_deep() from error
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise _no_json(error) from error

@@ -1,4 +1,4 @@
-"""Events are forgotten an hour after they were last written, as by a real API server, or when there are too many."""
+"""Events are deleted an hour after their last write, as by a real API server, or earlier when there are too many."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from strato.server.objects import at_revision
 from strato.server.rest.state import State
 from strato.server.store import Change
 
-LIFE_SECONDS = 3600.0
+TTL_SECONDS = 3600.0
 MOST_BYTES = 64 << 20
 """What all events may weigh, about 100,000 of the usual ones: a busy hour must not fill the memory."""
 AT_ONCE = 64
 """Events deleted before others are served."""
 _AT_LEAST_SECONDS = 30.0
 """Shortest pause between two rounds: many events end together."""
-_CROWDED_SECONDS = 1.0
+_OVER_LIMIT_SECONDS = 1.0
 """The same while there are too many."""
 _BETWEEN_SECONDS = 0.005
 
@@ -51,7 +51,7 @@ class EventExpiry:
         """By resource and key, those written last at the end."""
         self._bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._is_crowded = False
+        self._is_over_limit = False
         for kept, resource, key in sorted(self._stored(), key=lambda stored: stored[0].end):
             self._keep(resource, key, kept)
         for kind in (catalog.EVENT, catalog.EVENTS_EVENT):
@@ -64,7 +64,7 @@ class EventExpiry:
             for key, row in self._state.bucket(kind).objects.items():
                 event = _decode(row.body)
                 text = event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]
-                found.append((_Kept(parse_time(text) + LIFE_SECONDS, len(row.body)), kind.resource, key))
+                found.append((_Kept(parse_time(text) + TTL_SECONDS, len(row.body)), kind.resource, key))
         return found
 
     def _observe(self, resource: str, event: Change) -> None:
@@ -72,8 +72,8 @@ class EventExpiry:
         if before is not None:
             self._bytes -= before.size
         if event.body is not None:
-            self._keep(resource, event.key, _Kept(self._state.clock.now() + LIFE_SECONDS, len(event.body)))
-            if self._timer is None or (self._bytes > self._most_bytes and not self._is_crowded):
+            self._keep(resource, event.key, _Kept(self._state.clock.now() + TTL_SECONDS, len(event.body)))
+            if self._timer is None or (self._bytes > self._most_bytes and not self._is_over_limit):
                 self._arm()
 
     def _keep(self, resource: str, key: str, kept: _Kept) -> None:
@@ -85,10 +85,10 @@ class EventExpiry:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._is_crowded = self._bytes > self._most_bytes
+        self._is_over_limit = self._bytes > self._most_bytes
         if self._kept:
             first = next(iter(self._kept.values())).end - self._state.clock.now()
-            self._wake(_CROWDED_SECONDS if self._is_crowded else max(_AT_LEAST_SECONDS, first))
+            self._wake(_OVER_LIMIT_SECONDS if self._is_over_limit else max(_AT_LEAST_SECONDS, first))
 
     def _wake(self, pause: float) -> None:
         self._timer = asyncio.get_running_loop().call_later(pause, self._expire)

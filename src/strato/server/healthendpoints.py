@@ -1,4 +1,4 @@
-"""Health and metrics: the paths that are the transport's own."""
+"""Health and metrics: the paths that the transport answers itself."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def check_fixed(kind: Kind, obj: Json, old: Json) -> None:
         raise invalid(kind, before["name"], causes)
 
 
-def continue_life(served: Served, obj: Json, old: Json, *, subresource: str) -> None:
+def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) -> None:
     """Carry over what an update may not change, and count generations.
 
     With the status subresource a main update keeps the old status, and a status update keeps all but the status

@@ -1,9 +1,8 @@
-"""Routes: what was found out about one write holds for the next that differs only in the name of its object.
+"""Cached routes: writes that differ only in the name of their object share path parsing and authorization.
 
-In a burst thousands of writes have the same path but for a name, and the same user. What the path means, which kind
-that is, whether the user may, and which function answers is then known. Only what was allowed and found is noted; what
-is served and who may do what is a matter of a revision each, with which everything noted is forgotten. Reading is not
-routed: its answers cost more than finding out who gives them.
+In a burst thousands of writes have the same path but for a name, and the same user. The resource, the user's right and
+the function that answers are cached; only what was found and allowed is. The cache is emptied when the revision of the
+served kinds or that of roles and bindings changes. Reads are not cached: answering them costs much more than routing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The store: objects in memory, one global revision, a ring of events per resource, durable through a journal.
 
 A write is decided against the newest state (`latest`), made durable by the journal, and only then published:
-readers and watchers never see what a crash could take back, and whoever waits for the write (`settled`) is answered
-after its commit. Without a journal publishing follows at once.
+readers and watchers never see what a crash could roll back, and responses wait for the commit (`wait_durable`).
+Without a journal a write is published at once.
 
 Watchers that die with this process (the cluster's own controllers, scheduler and nodes) may read uncommitted: they see
 a change when it is written. What they write because of it comes later in the journal, so a crash that rolls back a
@@ -47,7 +47,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One write: what the journal makes durable and watchers are told.
+    """One write, which the journal makes durable and watchers receive.
 
     ``body`` is None for a deletion, ``previous`` None for a creation.
     """
@@ -70,7 +70,7 @@ class Journal(Protocol):
 
 
 def _ignore() -> None:
-    """Have nobody told."""
+    """Do nothing."""
 
 
 class Watcher:
@@ -86,34 +86,34 @@ class Watcher:
     def __init__(self, group: set[Watcher], bucket: Bucket) -> None:
         self._group, self._bucket = group, bucket
         self._events: list[Change] = []
-        self.told: Callable[[], None] = _ignore
+        self.on_change: Callable[[], None] = _ignore
         """Called when there is something to `take`, or nothing ever will be."""
         self.is_cut_off = False
         """Whether changes were missed: too many to keep, or they never came about."""
         group.add(self)
 
-    def offer(self, events: Sequence[Change]) -> None:
+    def push_all(self, events: Sequence[Change]) -> None:
         """Take changes."""
         if len(self._events) + len(events) > self.LIMIT:
             self.cut_off()
         else:
             self._events.extend(events)
-            self.told()
+            self.on_change()
 
-    def tell(self, change: Change) -> None:
-        """Take one change, as `offer` does."""
+    def push(self, change: Change) -> None:
+        """Take one change, as `push_all` does."""
         if len(self._events) >= self.LIMIT:
             self.cut_off()
         else:
             self._events.append(change)
-            self.told()
+            self.on_change()
 
     def cut_off(self) -> None:
         """Give this watcher nothing more; it must list again."""
         self.is_cut_off = True
         self._events.clear()
         self.close()
-        self.told()
+        self.on_change()
 
     @property
     def has_events(self) -> bool:
@@ -252,9 +252,9 @@ class Bucket:
         self.written = 0
         """Revision of the newest change, durable or not. While this and ``newest`` stay, so does all there is."""
         self.watchers: set[Watcher] = set()
-        """Those who are told what is durable."""
+        """Watchers of durable changes."""
         self.uncommitted: set[Watcher] = set()
-        """Those who are told what is written."""
+        """Watchers of uncommitted changes."""
         self.last_chunk: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._events_bytes = 0
         self._snapshot: weakref.ref[Snapshot] | None = None
@@ -442,7 +442,7 @@ class Store:
         return self.revision + 1
 
     def write(self, resource: str, key: str, body: bytes | None, tombstone: bytes | None = None) -> None:
-        """Write an object (None deletes). `settled` waits until that is durable and visible.
+        """Write an object (None deletes). `wait_durable` waits until that is durable and visible.
 
         ``body`` must carry `next_revision`; nothing may await between that call and this one.
 
@@ -463,22 +463,22 @@ class Store:
         self._journal.append(change)
         if bucket.uncommitted:
             for watcher in tuple(bucket.uncommitted):
-                watcher.tell(change)
+                watcher.push(change)
 
-    async def settled(self) -> ApiError | None:
+    async def wait_durable(self) -> ApiError | None:
         """Wait until all that has been written is durable and visible; return why that cannot be said."""
         if not self._undurable:
             return None
         future: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
-        self.when_settled(lambda failure: None if future.done() else future.set_result(failure))
+        self.when_durable(lambda failure: None if future.done() else future.set_result(failure))
         return await future
 
-    def when_settled(self, told: Callable[[ApiError | None], None]) -> None:
-        """Call ``told`` with what `settled` returns: at once, or when that is known."""
+    def when_durable(self, callback: Callable[[ApiError | None], None]) -> None:
+        """Call ``callback`` with the result of `wait_durable`: at once, or when it is known."""
         if self._undurable and self._failure is None:
-            self._waiters.append((self.revision, told))
+            self._waiters.append((self.revision, callback))
         else:
-            told(self._failure if self._undurable else None)
+            callback(self._failure if self._undurable else None)
 
     def committed(self, changes: Sequence[Change]) -> None:
         """Publish what the journal has made durable and answer the writers; called on the loop's thread."""
@@ -487,11 +487,11 @@ class Store:
         self._publish(changes)
         last = changes[-1].revision
         while self._waiters and self._waiters[0][0] <= last:
-            self._tell(self._waiters.popleft()[1], None)
+            self._notify(self._waiters.popleft()[1], None)
 
-    def _tell(self, told: Callable[[ApiError | None], None], failure: ApiError | None) -> None:
+    def _notify(self, callback: Callable[[ApiError | None], None], failure: ApiError | None) -> None:
         try:
-            told(failure)
+            callback(failure)
         except Exception:
             _log.exception("somebody who waited for the journal failed")
 
@@ -499,13 +499,13 @@ class Store:
         """Refuse writes until `recovered`: the journal cannot be written. Waiting writers are answered with ``error``.
 
         What they wrote stays pending, because the journal still has it: it is committed once that is possible, or lost
-        with this process. Conflicts are decided on it, and nobody is told that it is durable.
+        with this process. Conflicts are decided on it, and it is reported as durable to no client.
         """
         self._failure = error
         waiters = tuple(self._waiters)
         self._waiters.clear()
-        for _, told in waiters:
-            self._tell(told, error)
+        for _, callback in waiters:
+            self._notify(callback, error)
 
     def recovered(self) -> None:
         """Take writes again: the journal has committed what was pending when it failed."""
@@ -523,10 +523,10 @@ class Store:
             resource = change.resource
             self._buckets[resource].publish(change)
             self.published = change.revision
-            told = by_bucket.get(resource)
-            if told is None:
-                told = by_bucket[resource] = []
-            told.append(change)
+            batch = by_bucket.get(resource)
+            if batch is None:
+                batch = by_bucket[resource] = []
+            batch.append(change)
             for subscriber in self._subscribers.get(resource, ()):
                 try:
                     subscriber(resource, change)
@@ -535,7 +535,7 @@ class Store:
             queue.popleft()
         for resource, events in by_bucket.items():
             for watcher in tuple(self._buckets[resource].watchers):
-                watcher.offer(events)
+                watcher.push_all(events)
 
     def watch(self, resource: str, revision: int, *, uncommitted: bool = False) -> tuple[Watcher, list[Change]]:
         """Return a watcher and the changes it missed since ``revision``; ``uncommitted``: those not yet durable too.

@@ -28,8 +28,8 @@ Render = Callable[[bytes], bytes]
 """Turns a stored body into what a frame carries (a Table for kubectl, or the body itself)."""
 
 
-_HEADS = {word: b'{"type":"' + word + b'","object":' for word in (b"ADDED", b"MODIFIED", b"DELETED")}
-_ADDED, _MODIFIED, _DELETED = _HEADS.values()
+_PREFIXES = {word: b'{"type":"' + word + b'","object":' for word in (b"ADDED", b"MODIFIED", b"DELETED")}
+_ADDED, _MODIFIED, _DELETED = _PREFIXES.values()
 _END = b"}\n"
 
 
@@ -49,7 +49,7 @@ async def ended_with(error: Gone) -> AsyncIterator[bytes]:
 
 
 def _ignore() -> None:
-    """Have nobody told."""
+    """Do nothing."""
 
 
 def _chunks(events: Sequence[Change]) -> deque[Sequence[Change]]:
@@ -131,7 +131,7 @@ class Watch:
                 return chunk
             if self.ended:
                 break
-            self._watcher.told = self._wake
+            self._watcher.on_change = self._wake
             self._waiting = asyncio.get_running_loop().create_future()
             try:
                 await self._waiting
@@ -150,13 +150,13 @@ class Watch:
             if timer is not None:
                 timer.cancel()
         self._watcher.close()
-        self._watcher.told = _ignore
+        self._watcher.on_change = _ignore
         self._initial, self._missed, self._prepared, self._backlog = None, (), b"", deque()
         self._wake()
 
     def listen(self, ready: Callable[[], None]) -> None:
         """Call ``ready`` from now on whenever `take` may have something."""
-        self._watcher.told = ready
+        self._watcher.on_change = ready
 
     def take(self) -> bytes:
         """Return the next chunk of whole frames without waiting for one; empty when there is none.
@@ -173,7 +173,7 @@ class Watch:
                 self._prepare()
             if not (self._prepared or self._is_preparing or self._has_begun):
                 self._is_preparing = True
-                self._dispatcher.submit(self._flow, self._prepare_in_turn)
+                self._dispatcher.submit(self._flow, self._prepare_queued)
         if self._prepared or not self._has_begun:
             chunk, self._prepared = self._prepared, b""
             return chunk
@@ -193,7 +193,7 @@ class Watch:
             self.close()
         return chunk
 
-    def _prepare_in_turn(self) -> None:
+    def _prepare_queued(self) -> None:
         """Prepare when the turn has come, and say so."""
         if self.ended:
             return
@@ -201,10 +201,10 @@ class Watch:
         self._prepare()
         self._prepared = prepared + self._prepared
         if not self._has_begun and len(self._prepared) < LARGE_BYTES:  # of little that is wanted
-            self._dispatcher.submit(self._flow, self._prepare_in_turn)
+            self._dispatcher.submit(self._flow, self._prepare_queued)
             return
         self._is_preparing = False
-        self._watcher.told()
+        self._watcher.on_change()
 
     def _prepare(self) -> None:
         """Make a slice of what is sent before anything new; begin with that when there is no more of it."""
@@ -256,11 +256,11 @@ class Watch:
 
     def _mark(self) -> None:
         self._is_bookmark_due = True
-        self._watcher.told()
+        self._watcher.on_change()
 
     def _expire(self) -> None:
         self._is_expired = True
-        self._watcher.told()
+        self._watcher.on_change()
 
     def _wake(self) -> None:
         if self._waiting is not None and not self._waiting.done():

@@ -98,10 +98,10 @@ def test_others_are_served_between_slices_and_users_take_turns() -> None:
 
         async def ask() -> None:
             while order.count("a") < 10:
-                turns = dispatcher.turns
+                rounds = dispatcher.rounds
                 await client.ask("GET", f"{MAPS}/m00001")
                 await asyncio.sleep(0)
-                assert dispatcher.turns - turns <= 2  # no more is done between two requests of somebody else
+                assert dispatcher.rounds - rounds <= 2  # no more is done between two requests of somebody else
                 order.append("small")
 
         await asyncio.gather(read("a"), read("b"), ask())

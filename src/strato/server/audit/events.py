@@ -31,7 +31,7 @@ class Body(NamedTuple):
     """Whether the server has decoded it."""
 
 
-class Record:
+class AuditRecord:
     """One request while it is answered.
 
     Args:
@@ -183,9 +183,9 @@ def _user(user: User) -> Json:
 
 def _addresses(headers: Mapping[str, str], address: str) -> list[str]:
     """Return where a request came from: what proxies say, then the connection's other end."""
-    said = [*headers.get("x-forwarded-for", "").split(","), headers.get("x-real-ip", "")]
+    forwarded = [*headers.get("x-forwarded-for", "").split(","), headers.get("x-real-ip", "")]
     found = []
-    for text in (*said, address or "127.0.0.1"):
+    for text in (*forwarded, address or "127.0.0.1"):
         try:
             one = str(ipaddress.ip_address(text.strip()))
         except ValueError:

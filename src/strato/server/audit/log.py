@@ -1,6 +1,6 @@
 """The audit log's file: one event a line, written by a thread, rotated by size and age as kube-apiserver does it.
 
-The loop never waits for the disk: events go into a bounded queue, and what does not fit is counted and dropped. A line
+The loop never waits for the disk: events go into a bounded queue; those that do not fit are dropped and counted. A line
 is in the file whole or not at all.
 """
 

@@ -14,7 +14,7 @@ from strato.clock import Clock
 from strato.errors import ApiError
 from strato.http.headers import Head
 from strato.http.server import Service
-from strato.server.audit.events import Body, Record, base_of
+from strato.server.audit.events import AuditRecord, Body, base_of
 from strato.server.audit.log import AuditLog
 from strato.server.audit.policy import Level, Policy
 from strato.server.bodies import is_json, read_body
@@ -48,7 +48,7 @@ class Auditor:
         impersonator: User | None = None,
         authenticated: bool = True,
         decided: bool = True,
-    ) -> Record | None:
+    ) -> AuditRecord | None:
         """Record that a request came; None when nothing is recorded of it.
 
         Args:
@@ -73,14 +73,14 @@ class Auditor:
         audit_id = request.headers.get("audit-id", "")
         if not _ID.fullmatch(audit_id):
             audit_id = str(uuid.uuid4())
-        record = Record(self._clock, audit_id, decision.level, decision.omitted, asked, base, annotations)
+        record = AuditRecord(self._clock, audit_id, decision.level, decision.omitted, asked, base, annotations)
         has_body = request.body and request.method in _WRITES and "content-encoding" not in request.headers
         if decision.level == Level.REQUEST and has_body:
             record.body = Body(request.body, request.headers.get("content-type", ""))
         self._put(record.event("RequestReceived"))
         return record
 
-    def finish(self, record: Record, response: Response) -> Response:
+    def finish(self, record: AuditRecord, response: Response) -> Response:
         """Record how a request was answered; return the answer with the id of its events."""
         response.headers = {**response.headers, "Audit-Id": record.audit_id}
         if response.stream is None:
@@ -177,14 +177,14 @@ class AuditedHandler(Handler):
                 self._auditor.finish(record, response)
         return responses
 
-    def _begin(self, request: Request) -> Record | None:
+    def _begin(self, request: Request) -> AuditRecord | None:
         record = self._auditor.begin(request)
         if record is not None:
             request.annotations = record.annotations
         return record
 
 
-async def _finished(auditor: Auditor, record: Record, later: Awaitable[Response]) -> Response:
+async def _finished(auditor: Auditor, record: AuditRecord, later: Awaitable[Response]) -> Response:
     return auditor.finish(record, await later)
 
 
@@ -193,7 +193,7 @@ class _Stream:
 
     def __init__(self, stream: Any, ended: Callable[[], None]) -> None:
         self._stream, self._ended = stream, ended
-        self._is_told = False
+        self._is_notified = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -202,20 +202,20 @@ class _Stream:
         try:
             chunk: bytes = await self._stream.__anext__()
         except BaseException:
-            self._tell()
+            self._notify()
             raise
         return chunk
 
     async def aclose(self) -> None:
         """Free what is behind the stream."""
-        self._tell()
+        self._notify()
         close = getattr(self._stream, "aclose", None)
         if close is not None:
             await close()
 
-    def _tell(self) -> None:
-        if not self._is_told:
-            self._is_told = True
+    def _notify(self) -> None:
+        if not self._is_notified:
+            self._is_notified = True
             self._ended()
 
 
@@ -237,7 +237,7 @@ class _PushedStream(_Stream):
 
     def close(self) -> None:
         """Free what is behind the stream."""
-        self._tell()
+        self._notify()
         self._stream.close()
 
 

@@ -94,15 +94,15 @@ class Authorizer:
     ) -> str:
         """Return why the user may or may not, in Kubernetes' words; empty when there is nothing to say."""
         where = (verb, group, resource, subresource, namespace, name, path)
-        said = []
+        reasons = []
         node = node_of(user) if self._nodes is not None and MASTERS not in user.groups else None
         if node is not None and self._nodes is not None:
             denial = self._nodes.denial(node, *where, fields)
             if denial is None:
                 return ""
-            said.append(denial)
-        said.append(self._rbac.reason(user, *where))
-        return said[-1] if said[-1].startswith("RBAC: allowed") else "\n".join(filter(None, said))
+            reasons.append(denial)
+        reasons.append(self._rbac.reason(user, *where))
+        return reasons[-1] if reasons[-1].startswith("RBAC: allowed") else "\n".join(filter(None, reasons))
 
     def depends_on_names(self, user: User) -> bool:
         """Return whether answers to the user depend on the names of objects, or on more than roles and bindings."""

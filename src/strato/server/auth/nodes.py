@@ -244,14 +244,14 @@ class _Asked(msgspec.Struct, frozen=True):
             return False
 
 
-class _Placed(msgspec.Struct, frozen=True, gc=False):
+class _BoundPod(msgspec.Struct, frozen=True, gc=False):
     class Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
         node_name: str = ""
 
     spec: Spec = Spec()
 
 
-_place = msgspec.json.Decoder(_Placed).decode
+_decode_bound = msgspec.json.Decoder(_BoundPod).decode
 
 
 class PodsOfNodes:
@@ -294,7 +294,7 @@ class PodsOfNodes:
                 self._store.on_publish(catalog.POD.resource, self._take)
             needle = _needle(node)
             rows = bucket.objects.items()
-            known = {key for key, row in rows if needle in row.body and _place(row.body).spec.node_name == node}
+            known = {key for key, row in rows if needle in row.body and _decode_bound(row.body).spec.node_name == node}
             self._pods.put(node, known)
             self._needles[node] = needle
             for dropped in [other for other in self._needles if other not in self._pods]:
@@ -317,11 +317,11 @@ class PodsOfNodes:
                 self._pods_of(node).discard(key)
             return
         if len(self._needles) > _FEW_NODES:
-            name = _place(body).spec.node_name
+            name = _decode_bound(body).spec.node_name
             near = [name] if name in self._needles else []
         else:
             near = [node for node, needle in self._needles.items() if needle in body]
-            near = [node for node in near if _place(body).spec.node_name == node]
+            near = [node for node in near if _decode_bound(body).spec.node_name == node]
         for node in near:
             self._pods_of(node).add(key)
 

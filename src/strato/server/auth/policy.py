@@ -233,9 +233,11 @@ def _subject_of(subject: _Json, namespace: str) -> _Subject | None:
         return _Subject(name, "", f'User "{name}"')
     if kind == "Group":
         return _Subject("", name, f'Group "{name}"')
-    home = subject.get("namespace") or namespace
-    if kind == "ServiceAccount" and home:
-        return _Subject(f"system:serviceaccount:{home}:{name}", "", f'ServiceAccount "{name}/{home}"')
+    subject_namespace = subject.get("namespace") or namespace
+    if kind == "ServiceAccount" and subject_namespace:
+        return _Subject(
+            f"system:serviceaccount:{subject_namespace}:{name}", "", f'ServiceAccount "{name}/{subject_namespace}"'
+        )
     return None
 
 

@@ -1,1 +1,1 @@
-"""Priority and fairness: who is served next, and who is told to come back later."""
+"""API priority and fairness: which request is served next, and which is answered 429."""

@@ -20,7 +20,7 @@ from strato.server.store import Change, Store
 
 _USERS_BYTES = 4 << 20
 """What users take whose schemas are remembered, a few kilobytes each."""
-_NOBODY = User("system:anonymous", ("system:unauthenticated",))
+_ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 _UNLIMITED = 1 << 30
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 
@@ -48,7 +48,7 @@ class FlowControl:
         self.levels: dict[str, Level] = {}
         self._level_uids: dict[str, str] = {}
         self._schemas: list[Schema] = []
-        self._by_user: LruCache[User, _Known] = LruCache(_USERS_BYTES, lambda user, _: 3000 + len(repr(user)))
+        self._by_user: LruCache[User, _UserSchemas] = LruCache(_USERS_BYTES, lambda user, _: 3000 + len(repr(user)))
         self._is_read = False
         own = Level("own", _UNLIMITED, _UNLIMITED, _UNLIMITED)
         self.own = Flow(own, "", _UNLIMITED)
@@ -58,9 +58,9 @@ class FlowControl:
 
     def assigned(self, user: User | None, method: str, path: str, is_watch: bool = False) -> Assigned:
         """Return what a request belongs to."""
-        known = self._by_user.get(user or _NOBODY)
+        known = self._by_user.get(user or _ANONYMOUS)
         if known is None or not self._is_read:
-            known = self._know(user or _NOBODY)
+            known = self._fill_cache(user or _ANONYMOUS)
         sole = known.resource if path.startswith(("/api/v1/", "/apis/")) else known.other
         return sole if sole is not None else self._found(known, method, path, is_watch)
 
@@ -78,7 +78,7 @@ class FlowControl:
             yield Sample("apiserver_flowcontrol_dispatched_requests_total", labels, level.served)
             yield Sample("apiserver_flowcontrol_rejected_requests_total", labels, level.refused)
 
-    def _found(self, known: _Known, method: str, path: str, is_watch: bool) -> Assigned:
+    def _found(self, known: _UserSchemas, method: str, path: str, is_watch: bool) -> Assigned:
         match = known.candidates.find(method, path, is_watch)
         if match is None:  # of somebody who is in no group
             match = Match(
@@ -86,12 +86,12 @@ class FlowControl:
             )
         return self._assigned(match)
 
-    def _know(self, user: User) -> _Known:
+    def _fill_cache(self, user: User) -> _UserSchemas:
         if not self._is_read:
             self._read()
         candidates = Candidates(self._schemas, user)
         resource, other = candidates.sole_resource, candidates.sole_other
-        known = _Known(
+        known = _UserSchemas(
             candidates,
             None if resource is None else self._assigned(resource),
             None if other is None else self._assigned(other),
@@ -143,7 +143,7 @@ class FlowControl:
         yield from stored.values()
 
 
-class _Known:
+class _UserSchemas:
     """What is known of a user."""
 
     __slots__ = ("candidates", "other", "resource")

@@ -67,7 +67,7 @@ def _users(*names: str) -> list[Json]:
     return [{"kind": "User", "user": {"name": name}} for name in names]
 
 
-_WHOEVER = _groups("system:unauthenticated", "system:authenticated")
+_EVERY_USER = _groups("system:unauthenticated", "system:authenticated")
 _NODES = [*_groups("system:nodes"), *_users(bootstrap.HOLLOW_NODES.name)]
 _SYSTEM_ACCOUNTS = [{"kind": "ServiceAccount", "serviceAccount": {"name": "*", "namespace": "kube-system"}}]
 _ALL: dict[str, list[Json]] = {"resourceRules": _EVERYTHING, "nonResourceRules": _EVERY_PATH}
@@ -93,7 +93,7 @@ SCHEMAS: tuple[Json, ...] = (
         EXEMPT,
         2,
         "",
-        _WHOEVER,
+        _EVERY_USER,
         nonResourceRules=[{"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]}],
     ),
     _schema(
@@ -136,6 +136,6 @@ SCHEMAS: tuple[Json, ...] = (
     _schema("kube-scheduler", "workload-high", 800, "ByNamespace", _users("system:kube-scheduler"), **_ALL),
     _schema("kube-system-service-accounts", "workload-high", 900, "ByNamespace", _SYSTEM_ACCOUNTS, **_ALL),
     _schema("service-accounts", "workload-low", 9000, "ByUser", _groups("system:serviceaccounts"), **_ALL),
-    _schema("global-default", "global-default", 9900, "ByUser", _WHOEVER, **_ALL),
-    _schema(CATCH_ALL, CATCH_ALL, 10000, "ByUser", _WHOEVER, **_ALL),
+    _schema("global-default", "global-default", 9900, "ByUser", _EVERY_USER, **_ALL),
+    _schema(CATCH_ALL, CATCH_ALL, 10000, "ByUser", _EVERY_USER, **_ALL),
 )

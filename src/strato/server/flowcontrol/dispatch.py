@@ -1,13 +1,13 @@
 """Share one event loop fairly: requests wait in the queue of their flow, work on whole collections is cut in slices.
 
-Requests are served on one thread, so what is scarce is the time of its loop. It is shared by weighted fair queueing
-with measured time: among priority levels by their shares, within a level among its flows (a user's or a namespace's
-requests) alike. A turn of the loop serves requests for `TURN_SECONDS` and slices for `SLICE_SECONDS`; then whatever
-else has arrived is looked at. A request that finds nobody waiting in a turn with time left is served at once.
+All requests are served on one thread, so its time is what has to be shared. Weighted fair queueing does it with
+measured time: among priority levels by their shares, within a level equally among its flows (the requests of a user or
+a namespace). A round serves requests for `ROUND_SECONDS` and slices for `SLICE_SECONDS`; then the loop reads its
+sockets. A request is served at once if no other waits and the round has time left.
 
-Virtual time is what a flow has been given, divided by its share; who has the least is next. A flow that comes back
-begins where those stand that are being served, and when nobody has to wait all is forgotten: nobody saves up time, and
-nobody pays for what hurt no one.
+A flow's virtual time is the time it was given, divided by its share; the flow with the least is served next. A flow
+that becomes active again starts at the virtual time of the active ones, and virtual times are reset when no request
+waits: a flow cannot save up time, and is not charged for time that no other flow wanted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Steps = Generator[Callable[[], Any] | None, Any, T]
 What it yields is None, or a long computation whose result it is sent, and which does not read the server's state.
 """
 
-TURN_SECONDS = 0.005
+ROUND_SECONDS = 0.005
 """How long requests are served before the loop looks at what else has arrived."""
 SLICE_SECONDS = 0.003
 """How long a slice of work on a collection shall take; as many are served in a turn as fit."""
@@ -73,16 +73,16 @@ class Flow:
         self.epoch = 0
         self.requests: deque[_Waiting] = deque()
         self.slices: deque[Callable[[], None]] = deque()
-        self.has_turn_for_requests = self.has_turn_for_slices = False
+        self.requests_queued = self.slices_queued = False
         """Whether it is among those who are served next."""
         self.free_seats = seats
-        self.unseated: deque[asyncio.Future[None]] = deque()
+        self.waiting_for_seat: deque[asyncio.Future[None]] = deque()
         """Who waits for a seat."""
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing of it waits or holds a seat."""
-        return not (self.requests or self.slices or self.unseated) and self.free_seats >= SEATS
+        return not (self.requests or self.slices or self.waiting_for_seat) and self.free_seats >= SEATS
 
 
 class _Waiting:
@@ -151,11 +151,11 @@ class Dispatcher:
         self.timer = timer
         self.flows: dict[tuple[str, str], Flow] = {}
         """By level and name."""
-        self.turns = self.slices = 0
+        self.rounds = self.slices = 0
         """How many there were."""
         self._requests, self._slices = _Queue(), _Queue()
         self._is_due = False
-        self._spent = 0.0
+        self._used_seconds = 0.0
         """Seconds of this turn that went into requests."""
         self._epoch = 1
         self._now = 0.0
@@ -175,11 +175,11 @@ class Dispatcher:
 
     def has_room(self) -> bool:
         """Return whether a request may be served at once; then call `served` with the time it took."""
-        return not self._requests and self._spent < TURN_SECONDS
+        return not self._requests and self._used_seconds < ROUND_SECONDS
 
     def served(self, flow: Flow, seconds: float) -> None:
         """Note what a request took that was served at once."""
-        self._spent += seconds
+        self._used_seconds += seconds
         if not self._is_due:
             self._schedule()
         if self._slices:
@@ -205,8 +205,8 @@ class Dispatcher:
         return True
 
     def _await_requests(self, flow: Flow) -> None:
-        if flow.requests and not flow.has_turn_for_requests:
-            flow.has_turn_for_requests = True
+        if flow.requests and not flow.requests_queued:
+            flow.requests_queued = True
             self._arrive(flow)
             self._requests.push(flow)
 
@@ -220,8 +220,8 @@ class Dispatcher:
         self._await_slices(flow)
 
     def _await_slices(self, flow: Flow) -> None:
-        if flow.slices and not flow.has_turn_for_slices:
-            flow.has_turn_for_slices = True
+        if flow.slices and not flow.slices_queued:
+            flow.slices_queued = True
             self._arrive(flow)
             self._slices.push(flow)
 
@@ -276,22 +276,22 @@ class Dispatcher:
             flow.free_seats -= 1
         else:
             given: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            flow.unseated.append(given)
+            flow.waiting_for_seat.append(given)
             try:
                 await given
             except asyncio.CancelledError:
                 if given.done() and not given.cancelled():
-                    self._leave(flow)
+                    self._release_seat(flow)
                 raise
         try:
             yield
         finally:
-            self._leave(flow)
+            self._release_seat(flow)
 
-    def _leave(self, flow: Flow) -> None:
+    def _release_seat(self, flow: Flow) -> None:
         """Give a seat to who waits for it."""
-        while flow.unseated:
-            given = flow.unseated.popleft()
+        while flow.waiting_for_seat:
+            given = flow.waiting_for_seat.popleft()
             if not given.done():
                 given.set_result(None)
                 return
@@ -301,28 +301,28 @@ class Dispatcher:
 
     def _schedule(self) -> None:
         self._is_due = True
-        asyncio.get_running_loop().call_soon(self._turn)
+        asyncio.get_running_loop().call_soon(self._round)
 
-    def _turn(self) -> None:
+    def _round(self) -> None:
         self._is_due = False
-        self._spent = 0.0
+        self._used_seconds = 0.0
         if not (self._requests or self._slices):
             self._epoch += 1  # nobody waits: bygones are bygones
             return
-        self.turns += 1
+        self.rounds += 1
         try:
-            while self._requests and self._spent < TURN_SECONDS:
-                self._spent += self._serve_request()
-            spent = 0.0
-            while self._slices and spent < SLICE_SECONDS:
-                spent += self._serve_slice()
+            while self._requests and self._used_seconds < ROUND_SECONDS:
+                self._used_seconds += self._serve_request()
+            used_seconds = 0.0
+            while self._slices and used_seconds < SLICE_SECONDS:
+                used_seconds += self._serve_slice()
         finally:
             if not self._is_due:
                 self._schedule()
 
     def _serve_request(self) -> float:
         flow = self._requests.pop()
-        flow.has_turn_for_requests = False
+        flow.requests_queued = False
         waiting = flow.requests.popleft()
         flow.level.waiting -= 1
         flow.level.served += 1
@@ -334,7 +334,7 @@ class Dispatcher:
 
     def _serve_slice(self) -> float:
         flow = self._slices.pop()
-        flow.has_turn_for_slices = False
+        flow.slices_queued = False
         self.slices += 1
         try:
             return self._measured(flow, flow.slices.popleft())

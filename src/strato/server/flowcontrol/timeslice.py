@@ -1,8 +1,8 @@
 """Long computations in slices, between which the loop serves others.
 
-A computation gets a thread of its own, but never runs beside the loop: the loop waits while it runs, and after a few
-milliseconds it stops, between two function calls, and waits in turn. Threads that compete for the interpreter would
-take it from the loop at each of its system calls; this way flows share the time as they share it for all else.
+A computation has a thread of its own but never runs at the same time as the loop: the loop waits while it runs, and
+after a few milliseconds it stops between two function calls and waits for its next slice. A thread that competed for
+the interpreter lock would take it from the loop at each system call.
 """
 
 from __future__ import annotations

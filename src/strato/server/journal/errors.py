@@ -1,4 +1,4 @@
-"""What is said when a journal cannot be used: what is wrong, and the way out."""
+"""Errors of a journal that cannot be used: what is wrong, and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from strato.errors import StratoError
 
-WAY_OUT = (
+REMEDY = (
     "'strato restore FILE' brings a backup back, 'strato doctor --salvage' keeps what is readable and lists what is not"
 )
 
@@ -27,7 +27,7 @@ class JournalDamaged(JournalError):
 
     def __init__(self, path: Path, what: str) -> None:
         self.path, self.what = path, what
-        super().__init__(f"{path} is damaged: {what}; {WAY_OUT}")
+        super().__init__(f"{path} is damaged: {what}; {REMEDY}")
 
 
 def ends_early(path: Path, last: int, acknowledged: int) -> JournalDamaged:

@@ -19,10 +19,10 @@ import msgspec
 
 from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged, JournalError, ends_early, from_sqlite
+from strato.server.journal.files import drop_kept_wal, keep_wal, look_at_files, restore_kept_wal, take_lock
 from strato.server.journal.layout import LAYOUT, create_tables, layout_of, new_folded
 from strato.server.journal.mark import Mark, Marked, make_mark, mark_path
-from strato.server.journal.places import drop_evidence, keep_wal, look_at_files, put_evidence_back, take_lock
-from strato.server.journal.records import Folded, Record, Stored
+from strato.server.journal.records import Folded, Row, Stored
 from strato.server.journal.upgrade import upgrade
 
 _CHECKPOINT_PAGES = 4000
@@ -62,7 +62,7 @@ class JournalFile:
                 self.db.close()
                 raise
         except BaseException:
-            self._leave_as_found()
+            self._restore_wal()
             raise
 
     def _open(self, marked: Marked | None) -> tuple[Folded, Mark]:
@@ -113,13 +113,13 @@ class JournalFile:
             newest = self._read_log()
         return self._read_all(newest)
 
-    def _read_all(self, newest: dict[tuple[str, str], Record]) -> Iterator[Stored]:
+    def _read_all(self, newest: dict[tuple[str, str], Row]) -> Iterator[Stored]:
         with self._refusing():
             yield from self._read_objects(newest)
         for resource, key, revision, body in newest.values():
             if body is not None:
                 yield resource, key, revision, body
-        drop_evidence(self.path)
+        drop_kept_wal(self.path)
         if self._mark.marked.revision < self.last_revision:
             # killed between a commit and its mark: what is read from now on was as good as acknowledged
             self._mark.write(self.last_revision, self._chain)
@@ -139,10 +139,10 @@ class JournalFile:
             self.close()
             raise
 
-    def _read_log(self) -> dict[tuple[str, str], Record]:
+    def _read_log(self) -> dict[tuple[str, str], Row]:
         """Return the newest record of each object in the log; check the chain and the mark."""
         folded, marked = self._folded, self._mark.marked
-        newest: dict[tuple[str, str], Record] = {}
+        newest: dict[tuple[str, str], Row] = {}
         chain, last = bytes.fromhex(folded.chain), folded.revision
         marked_chain = chain if marked.revision == last else None
         rows = self.db.execute("SELECT revision, changes, previous, checksum FROM log ORDER BY revision")
@@ -166,7 +166,7 @@ class JournalFile:
             raise JournalDamaged(self.path, f"its revision {marked.revision} is not the one that was acknowledged")
         return newest
 
-    def _read_objects(self, newest: dict[tuple[str, str], Record]) -> Iterator[Stored]:
+    def _read_objects(self, newest: dict[tuple[str, str], Row]) -> Iterator[Stored]:
         """Yield the objects that the log does not change; check all."""
         count = total = 0
         rows = self.db.execute("SELECT resource, key, revision, body, checksum FROM objects")
@@ -182,7 +182,7 @@ class JournalFile:
                 self.path, f"it holds {count} objects that are not the {self._folded.count} that were stored"
             )
 
-    def commit(self, revision: int, changes: list[Record]) -> None:
+    def commit(self, revision: int, changes: list[Row]) -> None:
         """Make changes durable as one row, and note that they may be acknowledged."""
         encoded = records.encode(changes)
         checksum = records.log_checksum(self._chain, revision, encoded)
@@ -198,7 +198,7 @@ class JournalFile:
 
     def fold(self, at_most_bytes: int) -> None:
         """Move the oldest rows of the log into the table of objects."""
-        newest: dict[tuple[str, str], Record] = {}
+        newest: dict[tuple[str, str], Row] = {}
         moved = last = 0
         chain = b""
         for revision, changes, checksum in self.db.execute(
@@ -215,7 +215,7 @@ class JournalFile:
         self._store(newest, last, chain)
         self.log_bytes = max(0, self.log_bytes - moved)
 
-    def _store(self, newest: dict[tuple[str, str], Record], last: int, chain: bytes) -> None:
+    def _store(self, newest: dict[tuple[str, str], Row], last: int, chain: bytes) -> None:
         """Put records into ``objects`` and take what led to them from ``log``, in one transaction."""
         rows = [
             (resource, key, revision, body, records.row_checksum(resource, key, revision, body))
@@ -239,7 +239,7 @@ class JournalFile:
         """Put other bodies into the place of stored ones, and leave nothing of those behind in the files."""
         while self.log_bytes:
             self.fold(_REWRITE_BYTES)
-        newest: dict[tuple[str, str], Record] = {row[:2]: row for row in rows}
+        newest: dict[tuple[str, str], Row] = {row[:2]: row for row in rows}
         self._store(newest, self._folded.revision, bytes.fromhex(self._folded.chain))
         self.db.execute("VACUUM")
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -292,10 +292,10 @@ class JournalFile:
         if self._copy_fd is not None:
             os.close(self._copy_fd)
         self._mark.close()
-        self._leave_as_found()
+        self._restore_wal()
 
-    def _leave_as_found(self) -> None:
-        put_evidence_back(self.path)
+    def _restore_wal(self) -> None:
+        restore_kept_wal(self.path)
         os.close(self._lock)
         self._lock = -1
 

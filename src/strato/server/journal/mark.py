@@ -22,7 +22,7 @@ from strato.server.journal.records import CHECKSUM_BYTES
 
 _MAGIC = b"strato-mark-1\0\0\0"
 _SLOT = struct.Struct(f">16s16sQQ{CHECKSUM_BYTES}s")
-"""Magic, identity, turn, revision, checksum of the log's row of that revision."""
+"""Magic, identity, sequence number, revision, checksum of the log's row of that revision."""
 _SLOT_OFFSETS = (0, 4096)
 """In sectors of their own."""
 _SIZE = 8192
@@ -33,7 +33,7 @@ class Marked(NamedTuple):
     """What a mark says."""
 
     identity: str
-    turn: int
+    sequence: int
     revision: int
     chain: bytes
 
@@ -56,9 +56,9 @@ class Mark:
 
     def write(self, revision: int, chain: bytes) -> None:
         """Note the newest acknowledged revision and its row's checksum."""
-        turn = self.marked.turn + 1
-        marked = self.marked._replace(turn=turn, revision=revision, chain=chain)
-        os.pwrite(self._fd, _slot(marked), _SLOT_OFFSETS[turn % 2])
+        sequence = self.marked.sequence + 1
+        marked = self.marked._replace(sequence=sequence, revision=revision, chain=chain)
+        os.pwrite(self._fd, _slot(marked), _SLOT_OFFSETS[sequence % 2])
         self.marked = marked
         self._is_synced = False
 
@@ -110,19 +110,19 @@ def read_mark(path: Path) -> Marked | None:
     slots = [found for offset in _SLOT_OFFSETS if (found := _read_slot(content[offset:])) is not None]
     if not slots:
         raise JournalDamaged(path, "it holds no readable mark of the newest acknowledged revision")
-    return max(slots, key=lambda slot: slot.turn)
+    return max(slots, key=lambda slot: slot.sequence)
 
 
 def _read_slot(content: bytes) -> Marked | None:
     slot, digest = content[: _SLOT.size], content[_SLOT.size : _SLOT.size + _DIGEST_BYTES]
     if len(slot) < _SLOT.size or digest != _digest(slot):
         return None
-    magic, identity, turn, revision, chain = _SLOT.unpack(slot)
-    return Marked(identity.hex(), turn, revision, chain) if magic == _MAGIC else None
+    magic, identity, sequence, revision, chain = _SLOT.unpack(slot)
+    return Marked(identity.hex(), sequence, revision, chain) if magic == _MAGIC else None
 
 
 def _slot(marked: Marked) -> bytes:
-    slot = _SLOT.pack(_MAGIC, bytes.fromhex(marked.identity), marked.turn, marked.revision, marked.chain)
+    slot = _SLOT.pack(_MAGIC, bytes.fromhex(marked.identity), marked.sequence, marked.revision, marked.chain)
     return slot + _digest(slot)
 
 

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import msgspec
 
-Record = tuple[str, str, int, bytes | None]
+Row = tuple[str, str, int, bytes | None]
 """Resource, key, revision, body (None: deleted)."""
 Stored = tuple[str, str, int, bytes]
 """A record with a body."""
@@ -24,7 +24,7 @@ START = bytes(CHECKSUM_BYTES)
 _SUM_LIMIT = 1 << 64
 
 encode = msgspec.msgpack.Encoder().encode
-decode = msgspec.msgpack.Decoder(list[Record]).decode
+decode = msgspec.msgpack.Decoder(list[Row]).decode
 
 
 def row_checksum(resource: str, key: str, revision: int, body: bytes) -> int:

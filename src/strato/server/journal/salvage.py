@@ -13,9 +13,9 @@ import msgspec
 
 from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged
+from strato.server.journal.files import wal_path
 from strato.server.journal.mark import mark_path, read_mark
 from strato.server.journal.pages import Row, database_pages, free_pages, rows_of, wal_frames
-from strato.server.journal.places import wal_path
 from strato.server.journal.rebuild import REVISION_STEP, write_journal
 from strato.server.journal.records import Folded, Stored
 

@@ -17,7 +17,7 @@ from strato.server.journal import records
 from strato.server.journal.errors import JournalDamaged, ends_early
 from strato.server.journal.layout import add_tables
 from strato.server.journal.mark import Marked, make_mark, mark_path
-from strato.server.journal.records import Folded, Record
+from strato.server.journal.records import Folded, Row
 
 _log = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ def upgrade(path: Path, db: sqlite3.Connection, layout: int, marked: Marked | No
     return made
 
 
-def _read_log(path: Path, db: sqlite3.Connection) -> tuple[int, dict[tuple[str, str], Record]]:
+def _read_log(path: Path, db: sqlite3.Connection) -> tuple[int, dict[tuple[str, str], Row]]:
     """Return the newest revision and record of each object in the log."""
-    newest: dict[tuple[str, str], Record] = {}
+    newest: dict[tuple[str, str], Row] = {}
     last = 1
     for revision, changes in db.execute("SELECT revision, changes FROM log ORDER BY revision"):
         try:
@@ -61,7 +61,7 @@ def _read_log(path: Path, db: sqlite3.Connection) -> tuple[int, dict[tuple[str, 
 
 
 def _rewrite(
-    db: sqlite3.Connection, identity: str, last: int, newest: dict[tuple[str, str], Record], *, has_log: bool
+    db: sqlite3.Connection, identity: str, last: int, newest: dict[tuple[str, str], Row], *, has_log: bool
 ) -> None:
     db.create_function("row_checksum", 4, records.row_checksum, deterministic=True)
     db.execute("BEGIN")

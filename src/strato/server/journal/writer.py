@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 from strato.errors import Unavailable
 from strato.server.encryption import Encryption, require_plain
-from strato.server.journal.errors import WAY_OUT, JournalError
+from strato.server.journal.errors import REMEDY, JournalError
 from strato.server.journal.file import JournalFile
 from strato.server.journal.mark import Marked
-from strato.server.journal.records import Record, Stored
+from strato.server.journal.records import Row, Stored
 from strato.server.store import Change, Store
 
 _log = logging.getLogger(__name__)
@@ -32,10 +32,10 @@ _log = logging.getLogger(__name__)
 _BATCH = 20_000
 _BATCH_BYTES = 64 << 20
 """A commit holds at most so many changes or, roughly, bytes: SQLite refuses rows of a gigabyte."""
-_GATHER_PER_CHANGE = 0.0003
+_COALESCE_SECONDS_PER_CHANGE = 0.0003
 """Seconds from one commit to the next per change of the first: many are being written then, and a commit costs both
 threads, and all who are told of it, as much as a dozen changes. The loop needs longer to write as many again."""
-_GATHER_SECONDS = 0.005
+_MAX_COALESCE_SECONDS = 0.005
 """The longest such time; a lone write never waits."""
 _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
@@ -181,7 +181,7 @@ class SqliteJournal:
         finally:
             if is_last:
                 # after those who were just answered, and write again
-                pause = min(_GATHER_SECONDS, begun_with * _GATHER_PER_CHANGE)
+                pause = min(_MAX_COALESCE_SECONDS, begun_with * _COALESCE_SECONDS_PER_CHANGE)
                 self._loop.call_at(self._begun + pause, self._hand_over)
 
     def close(self) -> None:
@@ -225,21 +225,21 @@ class SqliteJournal:
 
         Return whether it was committed; it is given up when the journal is closed, or its file is no database any more.
         """
-        parts = list(_parts(batch))
-        for number, part in enumerate(parts, 1):
+        batches = list(_split(batch))
+        for number, part in enumerate(batches, 1):
             failure = ""
             while (error := self._try_to_commit(part)) is not None:
                 if str(error) != failure:
                     failure = str(error)
                     _log.error("the journal %s cannot be written: %s", self.path, error)
-                    self._tell(self._fail, _unavailable(self.path, error))
+                    self._call_on_loop(self._fail, _unavailable(self.path, error))
                 if _is_damage(error):
                     return False
                 if self._closing.wait(_RETRY_SECONDS):
                     if self._try_to_commit(part) is not None:
                         return False
                     break
-            self._tell(self._committed, part, number == len(parts), len(batch))
+            self._call_on_loop(self._committed, part, number == len(batches), len(batch))
         return True
 
     def _try_to_commit(self, part: list[Change]) -> Exception | None:
@@ -259,7 +259,7 @@ class SqliteJournal:
             self.file.roll_back()
             if _is_damage(error):
                 _log.error("the journal %s cannot be written: %s", self.path, error)
-                self._tell(self._fail, _unavailable(self.path, error))
+                self._call_on_loop(self._fail, _unavailable(self.path, error))
                 return False
             if not self._fold_from:
                 _log.warning("the journal %s cannot be folded: %s", self.path, error)
@@ -272,7 +272,7 @@ class SqliteJournal:
         self.failed.set()
         self._store.failed(error)
 
-    def _tell(self, callback: Callable[..., None], *arguments: object) -> None:
+    def _call_on_loop(self, callback: Callable[..., None], *arguments: object) -> None:
         """Call something on the loop's thread."""
         assert self._loop is not None
         try:
@@ -318,12 +318,12 @@ class SqliteJournal:
 
     def _commit(self, part: list[Change]) -> None:
         """Make a part of a batch durable."""
-        changes: list[Record] = [(c.resource, c.key, c.revision, c.body) for c in part]
+        changes: list[Row] = [(c.resource, c.key, c.revision, c.body) for c in part]
         if self._encryption is not None:
             changes = [self._seal(change) for change in changes]
         self.file.commit(part[-1].revision, changes)
 
-    def _seal(self, change: Record) -> Record:
+    def _seal(self, change: Row) -> Row:
         resource, key, revision, body = change
         if body is None or resource not in self._sealed:
             return change
@@ -340,11 +340,11 @@ def _is_damage(error: Exception) -> bool:
 def _unavailable(path: Path, error: Exception) -> Unavailable:
     """Return what writers are answered who may try again; what they wrote may still be committed."""
     if _is_damage(error):
-        return Unavailable(f"the journal {path} is damaged: {error}; stop the cluster, then {WAY_OUT}")
+        return Unavailable(f"the journal {path} is damaged: {error}; stop the cluster, then {REMEDY}")
     return Unavailable(f"the journal {path} cannot be written: {error}", retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
-def _parts(batch: list[Change]) -> Iterator[list[Change]]:
+def _split(batch: list[Change]) -> Iterator[list[Change]]:
     """Cut a batch into what one row may hold."""
     start = size = 0
     for end, change in enumerate(batch, 1):

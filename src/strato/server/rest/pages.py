@@ -12,7 +12,7 @@ import msgspec
 from strato.errors import BadRequest, Gone
 from strato.server.objects import encode
 
-LIFE_SECONDS = 300.0
+TTL_SECONDS = 300.0
 """How long after its first page a list can be read on consistently: as long as etcd keeps revisions by default."""
 _VERSION = "meta.k8s.io/v1"
 _LATEST = -1
@@ -70,7 +70,7 @@ def check_age(page: Page, now: float, published: int) -> None:
     Raises:
         Gone: It was, or in a life of the server that is lost.
     """
-    if now - page.begun > LIFE_SECONDS or page.begun > now + LIFE_SECONDS or page.revision > published:
+    if now - page.begun > TTL_SECONDS or page.begun > now + TTL_SECONDS or page.revision > published:
         raise Gone("the list was begun too long ago")
 
 

@@ -229,7 +229,7 @@ class Writer:
             yield partial(objects.fill_defaults, served.status, status)
             if "status" in status:
                 obj["status"] = status["status"]
-        objects.continue_life(served, obj, old, subresource=target.subresource)
+        objects.prepare_update(served, obj, old, subresource=target.subresource)
         if finalized is not None:
             if not finalized.get("finalizers"):
                 finalized.pop("finalizers", None)

@@ -1,7 +1,7 @@
 """Checks of built-in kinds: unknown and duplicate fields, wrong JSON types, and merge keys for patches.
 
-A clean object is the rule, so `strato.server.schema.typed` is asked first, which only says yes or no; the words are
-found by a second, slower walk over the shapes when the answer was no.
+Most objects are valid, so `strato.server.schema.typed` runs first, which only answers yes or no; a second, slower walk
+over the shapes finds the messages when the answer was no.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
         fails to decode, in the words of Kubernetes' decoder. Usually two empty lists.
     """
     name = shapes.load().of(kind)
-    if name is None or _quick(name)(obj):
+    if name is None or _is_clean(name)(obj):
         return [], []
     finder = _Finder()
     finder.structure(name, obj, "", ())
@@ -67,7 +67,7 @@ _SCALARS: dict[str, type | Check] = {
 }
 
 
-_quick = cache(is_clean)
+_is_clean = cache(is_clean)
 
 
 # ── the words ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -32,22 +32,22 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RuleNode:
     """A schema as far as rules stand in it: where none is, nobody looks."""
 
     rules: tuple[Mapping[str, Any], ...]
-    members: Mapping[str, Place]
-    extra: Place | None
-    items: Place | None
+    members: Mapping[str, RuleNode]
+    extra: RuleNode | None
+    items: RuleNode | None
     keys: tuple[str, ...]
     """Map keys of a list of type map; empty when items have no identity."""
     properties: frozenset[str]
 
 
-def compiled(schema: Schema) -> Place | None:
+def compiled(schema: Schema) -> RuleNode | None:
     """Return where rules stand in a schema; None when there are none."""
     properties: Mapping[str, Schema] = schema.get("properties") or {}
-    members = {name: place for name, inner in properties.items() if (place := compiled(inner)) is not None}
+    members = {name: node for name, inner in properties.items() if (node := compiled(inner)) is not None}
     extra, items = schema.get("additionalProperties"), schema.get("items")
     below = compiled(extra) if isinstance(extra, Mapping) else None
     each = compiled(items) if isinstance(items, Mapping) else None
@@ -56,7 +56,7 @@ def compiled(schema: Schema) -> Place | None:
         return None
     is_map = schema.get("x-kubernetes-list-type") == "map"
     keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if is_map else ()
-    return Place(own, members, below, each, keys, frozenset(properties))
+    return RuleNode(own, members, below, each, keys, frozenset(properties))
 
 
 def unsupported(schema: Schema) -> list[str]:
@@ -64,7 +64,7 @@ def unsupported(schema: Schema) -> list[str]:
     return [problem for rule in all_rules(schema) if isinstance(problem := _program(rule["rule"]), str)]
 
 
-def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
+def evaluate(node: RuleNode, value: Any, old: Any = None) -> list[Cause]:
     """Return a cause for every rule that does not hold; what is over the cost limit ends the evaluation."""
     causes: list[Cause] = []
     computation = timeslice.current()
@@ -73,7 +73,7 @@ def evaluate(place: Place, value: Any, old: Any = None) -> list[Cause]:
         cel.budget(cel.OBJECT_LIMIT, None if computation is None else computation.pause) as meter,
     ):
         try:
-            causes.extend(_evaluate(place, value, old, ""))
+            causes.extend(_evaluate(node, value, old, ""))
         except _Stopped as stopped:
             rest = "no further validation rules will be run"
             text = f"validation failed due to running out of cost budget, {rest}"
@@ -102,32 +102,32 @@ def _program(text: str) -> cel.Program | str:
         return str(error)
 
 
-def _evaluate(place: Place, value: Any, old: Any, path: str) -> Iterator[Cause]:
+def _evaluate(node: RuleNode, value: Any, old: Any, path: str) -> Iterator[Cause]:
     if value is None:
         return
-    for rule in place.rules:
+    for rule in node.rules:
         cel.pause()
         cause = _check(rule, value, old, path)
         if cause is not None:
             yield cause
     if isinstance(value, dict):
-        for name, below in place.members.items():
+        for name, below in node.members.items():
             if name in value:
                 before = old.get(name) if isinstance(old, dict) else None
                 yield from _evaluate(below, value[name], before, f"{path}.{name}" if path else name)
-        if place.extra is not None:
+        if node.extra is not None:
             for name, inner in value.items():
-                if name not in place.properties:
+                if name not in node.properties:
                     before = old.get(name) if isinstance(old, dict) else None
-                    yield from _evaluate(place.extra, inner, before, f"{path}.{name}" if path else name)
-    elif isinstance(value, list) and place.items is not None:
-        olds = {_key(place, item): item for item in old} if place.keys and isinstance(old, list) else {}
+                    yield from _evaluate(node.extra, inner, before, f"{path}.{name}" if path else name)
+    elif isinstance(value, list) and node.items is not None:
+        olds = {_key(node, item): item for item in old} if node.keys and isinstance(old, list) else {}
         for index, item in enumerate(value):
-            yield from _evaluate(place.items, item, olds.get(_key(place, item)), f"{path}[{index}]")
+            yield from _evaluate(node.items, item, olds.get(_key(node, item)), f"{path}[{index}]")
 
 
-def _key(place: Place, item: Any) -> str:
-    return json.dumps([item.get(key) for key in place.keys]) if isinstance(item, dict) and place.keys else ""
+def _key(node: RuleNode, item: Any) -> str:
+    return json.dumps([item.get(key) for key in node.keys]) if isinstance(item, dict) and node.keys else ""
 
 
 def _check(rule: Mapping[str, Any], value: Any, old: Any, path: str) -> Cause | None:

@@ -1,4 +1,4 @@
-"""Word what breaks a structural schema, as Kubernetes words it. Only runs when something is wrong."""
+"""Messages for violations of a structural schema, as Kubernetes words them. Runs only when something is wrong."""
 
 from __future__ import annotations
 

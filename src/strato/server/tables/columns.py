@@ -1,4 +1,4 @@
-"""The form of a layout, and the small words that cells share."""
+"""What a kind's table looks like (`TableFormat`), and texts that cells share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNKNOWN = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TableFormat:
     """Columns of one kind."""
 
     definitions: list[dict[str, Any]]
@@ -26,8 +26,10 @@ class Layout:
     """Row conditions (``Completed``), or None."""
 
 
-def layout(header: str, cells: Cells, conditions: Callable[[Obj], list[dict[str, Any]]] | None = None) -> Layout:
-    """Make a layout from one line of text.
+def table_format(
+    header: str, cells: Cells, conditions: Callable[[Obj], list[dict[str, Any]]] | None = None
+) -> TableFormat:
+    """Make a table's format from one line of text.
 
     Args:
         header: Columns separated by ``|``; ``*`` before one hides it without ``-o wide``, ``#`` makes it an integer,
@@ -42,7 +44,7 @@ def layout(header: str, cells: Cells, conditions: Callable[[Obj], list[dict[str,
         definitions.append(
             definition(marked.lstrip("#?@"), _TYPES.get(marked[0], "string"), priority=1 if is_wide else 0)
         )
-    return Layout(definitions, cells, conditions)
+    return TableFormat(definitions, cells, conditions)
 
 
 _TYPES = {"#": "integer", "?": "boolean", "@": "date"}

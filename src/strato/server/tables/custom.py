@@ -9,7 +9,7 @@ from typing import Any
 
 from strato.api.kinds import Column, Kind
 from strato.lru import memoised
-from strato.server.tables.columns import Layout, Obj, age, definition, name, since
+from strato.server.tables.columns import Obj, TableFormat, age, definition, name, since
 
 Find = Callable[[Any], list[Any]]
 
@@ -24,8 +24,8 @@ _STEP = re.compile(
 )
 
 
-def layout(kind: Kind) -> Layout:
-    """Return the layout of a kind by its printer columns; name and age when there are none."""
+def table_format(kind: Kind) -> TableFormat:
+    """Return the format of a kind's table by its printer columns; name and age when there are none."""
     columns = kind.columns or (Column("Age", ".metadata.creationTimestamp", "date"),)
     definitions = [definition("Name", description="Name of the object")]
     finders: list[tuple[Column, Find]] = []
@@ -44,7 +44,7 @@ def layout(kind: Kind) -> Layout:
     def cells(obj: Obj, now: float) -> list[Any]:
         return [name(obj), *(_cell(column, find(obj), obj, now) for column, find in finders)]
 
-    return Layout(definitions, cells)
+    return TableFormat(definitions, cells)
 
 
 def _cell(column: Column, found: list[Any], obj: Obj, now: float) -> Any:

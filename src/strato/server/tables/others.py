@@ -8,18 +8,18 @@ from typing import Any
 from strato.server.tables.columns import (
     NONE,
     UNKNOWN,
-    Layout,
     Obj,
+    TableFormat,
     age,
     condition,
     containers,
     joined,
-    layout,
     name,
     pairs,
     part,
     selector,
     since,
+    table_format,
 )
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
@@ -311,57 +311,59 @@ def _controller_revision(obj: Obj, now: float) -> list[Any]:
 
 _ROLES = "Name|@Created At"
 _BINDINGS = "Name|Role|Age|*Users|*Groups|*ServiceAccounts"
-LAYOUTS: Mapping[str, Layout] = {
-    "nodes": layout(
+FORMATS: Mapping[str, TableFormat] = {
+    "nodes": table_format(
         "Name|Status|Roles|Age|Version|*Internal-IP|*External-IP|*OS-Image|*Kernel-Version|*Container-Runtime", _node
     ),
-    "namespaces": layout("Name|Status|Age", _plain(("status", "phase"))),
-    "events": layout("Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event),
-    "events.events.k8s.io": layout(
+    "namespaces": table_format("Name|Status|Age", _plain(("status", "phase"))),
+    "events": table_format("Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event),
+    "events.events.k8s.io": table_format(
         "Last Seen|Type|Reason|Object|*Subobject|*Source|Message|*First Seen|*Count|*Name", _event
     ),
-    "configmaps": layout("Name|Data|Age", _config_map),
-    "secrets": layout("Name|Type|Data|Age", _secret),
-    "serviceaccounts": layout("Name|Age", _plain()),
-    "endpoints": layout("Name|Endpoints|Age", _endpoints),
-    "endpointslices.discovery.k8s.io": layout("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
-    "persistentvolumes": layout(
+    "configmaps": table_format("Name|Data|Age", _config_map),
+    "secrets": table_format("Name|Type|Data|Age", _secret),
+    "serviceaccounts": table_format("Name|Age", _plain()),
+    "endpoints": table_format("Name|Endpoints|Age", _endpoints),
+    "endpointslices.discovery.k8s.io": table_format("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
+    "persistentvolumes": table_format(
         "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|"
         "*VolumeMode",
         _volume,
     ),
-    "persistentvolumeclaims": layout(
+    "persistentvolumeclaims": table_format(
         "Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|*VolumeMode", _claim
     ),
-    "storageclasses.storage.k8s.io": layout(
+    "storageclasses.storage.k8s.io": table_format(
         "Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age", _storage_class
     ),
-    "csidrivers.storage.k8s.io": layout(
+    "csidrivers.storage.k8s.io": table_format(
         "Name|?AttachRequired|?PodInfoOnMount|?StorageCapacity|TokenRequests|?RequiresRepublish|Modes|Age", _csi_driver
     ),
-    "csinodes.storage.k8s.io": layout("Name|#Drivers|Age", _csi_node),
-    "podtemplates": layout("Name|Containers|Images|Pod Labels", _pod_template),
-    "controllerrevisions.apps": layout("Name|Controller|Revision|Age", _controller_revision),
-    "leases.coordination.k8s.io": layout("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
-    "priorityclasses.scheduling.k8s.io": layout("Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class),
-    "flowschemas.flowcontrol.apiserver.k8s.io": layout(
+    "csinodes.storage.k8s.io": table_format("Name|#Drivers|Age", _csi_node),
+    "podtemplates": table_format("Name|Containers|Images|Pod Labels", _pod_template),
+    "controllerrevisions.apps": table_format("Name|Controller|Revision|Age", _controller_revision),
+    "leases.coordination.k8s.io": table_format("Name|Holder|Age", _plain(("spec", "holderIdentity"))),
+    "priorityclasses.scheduling.k8s.io": table_format(
+        "Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class
+    ),
+    "flowschemas.flowcontrol.apiserver.k8s.io": table_format(
         "Name|PriorityLevel|#MatchingPrecedence|DistinguisherMethod|Age|MissingPL", _flow_schema
     ),
-    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": layout(
+    "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": table_format(
         "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age", _priority_level
     ),
-    "resourcequotas": layout("Name|Request|Limit|Age", _quota),
-    "limitranges": layout("Name|@Created At", _role),
-    "roles.rbac.authorization.k8s.io": layout(_ROLES, _role),
-    "clusterroles.rbac.authorization.k8s.io": layout(_ROLES, _role),
-    "rolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
-    "clusterrolebindings.rbac.authorization.k8s.io": layout(_BINDINGS, _binding),
-    "customresourcedefinitions.apiextensions.k8s.io": layout("Name|@Created At", _definition),
-    "ingresses.networking.k8s.io": layout("Name|Class|Hosts|Address|Ports|Age", _ingress),
-    "ingressclasses.networking.k8s.io": layout("Name|Controller|Parameters|Age", _ingress_class),
-    "networkpolicies.networking.k8s.io": layout("Name|Pod-Selector|Age", _network_policy),
-    "runtimeclasses.node.k8s.io": layout("Name|Handler|Age", _plain(("handler",))),
-    "mutatingwebhookconfigurations.admissionregistration.k8s.io": layout("Name|#Webhooks|Age", _webhooks),
-    "validatingwebhookconfigurations.admissionregistration.k8s.io": layout("Name|#Webhooks|Age", _webhooks),
+    "resourcequotas": table_format("Name|Request|Limit|Age", _quota),
+    "limitranges": table_format("Name|@Created At", _role),
+    "roles.rbac.authorization.k8s.io": table_format(_ROLES, _role),
+    "clusterroles.rbac.authorization.k8s.io": table_format(_ROLES, _role),
+    "rolebindings.rbac.authorization.k8s.io": table_format(_BINDINGS, _binding),
+    "clusterrolebindings.rbac.authorization.k8s.io": table_format(_BINDINGS, _binding),
+    "customresourcedefinitions.apiextensions.k8s.io": table_format("Name|@Created At", _definition),
+    "ingresses.networking.k8s.io": table_format("Name|Class|Hosts|Address|Ports|Age", _ingress),
+    "ingressclasses.networking.k8s.io": table_format("Name|Controller|Parameters|Age", _ingress_class),
+    "networkpolicies.networking.k8s.io": table_format("Name|Pod-Selector|Age", _network_policy),
+    "runtimeclasses.node.k8s.io": table_format("Name|Handler|Age", _plain(("handler",))),
+    "mutatingwebhookconfigurations.admissionregistration.k8s.io": table_format("Name|#Webhooks|Age", _webhooks),
+    "validatingwebhookconfigurations.admissionregistration.k8s.io": table_format("Name|#Webhooks|Age", _webhooks),
 }
 """By ``plural.group``."""

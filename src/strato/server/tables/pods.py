@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from strato.clock import parse_time
-from strato.server.tables.columns import NONE, Layout, Obj, age, condition, layout, name, part
+from strato.server.tables.columns import NONE, Obj, TableFormat, age, condition, name, part, table_format
 from strato.units import human_duration
 
 
@@ -149,7 +149,9 @@ def _completed(reason: str, message: str) -> dict[str, Any]:
     return {"type": "Completed", "status": "True", "reason": reason, "message": message}
 
 
-LAYOUTS: Mapping[str, Layout] = {
-    "pods": layout("Name|Ready|Status|Restarts|Age|*IP|*Node|*Nominated Node|*Readiness Gates", _cells, _conditions),
+FORMATS: Mapping[str, TableFormat] = {
+    "pods": table_format(
+        "Name|Ready|Status|Restarts|Age|*IP|*Node|*Nominated Node|*Readiness Gates", _cells, _conditions
+    ),
 }
 """By ``plural.group``."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from strato.api.kinds import Kind
 from strato.server.tables import custom, others, pods, workloads
-from strato.server.tables.columns import Layout
+from strato.server.tables.columns import TableFormat
 
-_LAYOUTS: dict[str, Layout] = {**pods.LAYOUTS, **workloads.LAYOUTS, **others.LAYOUTS}
+_FORMATS: dict[str, TableFormat] = {**pods.FORMATS, **workloads.FORMATS, **others.FORMATS}
 """By ``plural.group`` (``pods``, ``jobs.batch``)."""
 
 
@@ -23,7 +23,7 @@ class Renderer:
     """
 
     def __init__(self, kind: Kind, include_object: str = "Metadata", *, now: float) -> None:
-        self._layout = _LAYOUTS.get(kind.resource) or custom.layout(kind)
+        self._format = _FORMATS.get(kind.resource) or custom.table_format(kind)
         self._include, self._now = include_object, now
 
     def head(self, list_meta: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,15 +36,15 @@ class Renderer:
             "kind": "Table",
             "apiVersion": "meta.k8s.io/v1",
             "metadata": dict(list_meta),
-            "columnDefinitions": self._layout.definitions,
+            "columnDefinitions": self._format.definitions,
         }
 
     def row(self, obj: Mapping[str, Any]) -> dict[str, Any]:
         """Return the row of a whole object, which is not mutated."""
-        layout = self._layout
-        row: dict[str, Any] = {"cells": layout.cells(obj, self._now)}
-        if layout.conditions is not None:
-            conditions = layout.conditions(obj)
+        table_format = self._format
+        row: dict[str, Any] = {"cells": table_format.cells(obj, self._now)}
+        if table_format.conditions is not None:
+            conditions = table_format.conditions(obj)
             if conditions:
                 row["conditions"] = conditions
         if self._include == "Object":

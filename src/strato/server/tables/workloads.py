@@ -9,16 +9,16 @@ from strato.clock import parse_time
 from strato.server.tables.columns import (
     NONE,
     UNKNOWN,
-    Layout,
     Obj,
+    TableFormat,
     age,
     condition,
     containers,
-    layout,
     name,
     part,
     selector,
     since,
+    table_format,
 )
 from strato.units import human_duration
 
@@ -172,21 +172,21 @@ def _autoscaler(obj: Obj, now: float) -> list[Any]:
 
 
 _TEMPLATE = "*Containers|*Images|*Selector"
-LAYOUTS: Mapping[str, Layout] = {
-    "deployments.apps": layout(f"Name|Ready|Up-to-date|Available|Age|{_TEMPLATE}", _deployment),
-    "replicasets.apps": layout(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replica_set),
-    "replicationcontrollers": layout(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replication_controller),
-    "statefulsets.apps": layout("Name|Ready|Age|*Containers|*Images", _stateful_set),
-    "daemonsets.apps": layout(
+FORMATS: Mapping[str, TableFormat] = {
+    "deployments.apps": table_format(f"Name|Ready|Up-to-date|Available|Age|{_TEMPLATE}", _deployment),
+    "replicasets.apps": table_format(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replica_set),
+    "replicationcontrollers": table_format(f"Name|#Desired|#Current|#Ready|Age|{_TEMPLATE}", _replication_controller),
+    "statefulsets.apps": table_format("Name|Ready|Age|*Containers|*Images", _stateful_set),
+    "daemonsets.apps": table_format(
         f"Name|#Desired|#Current|#Ready|#Up-to-date|#Available|Node Selector|Age|{_TEMPLATE}", _daemon_set
     ),
-    "jobs.batch": layout(f"Name|Status|Completions|Duration|Age|{_TEMPLATE}", _job),
-    "cronjobs.batch": layout(f"Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|{_TEMPLATE}", _cron_job),
-    "services": layout("Name|Type|Cluster-IP|External-IP|Port(s)|Age|*Selector", _service),
-    "poddisruptionbudgets.policy": layout(
+    "jobs.batch": table_format(f"Name|Status|Completions|Duration|Age|{_TEMPLATE}", _job),
+    "cronjobs.batch": table_format(f"Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|{_TEMPLATE}", _cron_job),
+    "services": table_format("Name|Type|Cluster-IP|External-IP|Port(s)|Age|*Selector", _service),
+    "poddisruptionbudgets.policy": table_format(
         "Name|Min Available|Max Unavailable|#Allowed Disruptions|Age", _disruption_budget
     ),
-    "horizontalpodautoscalers.autoscaling": layout(
+    "horizontalpodautoscalers.autoscaling": table_format(
         "Name|Reference|Targets|MinPods|#MaxPods|#Replicas|Age", _autoscaler
     ),
 }

@@ -1,8 +1,8 @@
-"""JSON of many values, decoded in pieces between which others are served.
+"""JSON of many values, decoded in chunks between which other requests are served.
 
-msgspec decodes 100,000 values in up to 20 ms and lets nobody else run meanwhile, another thread included. So a large
-body is cut where a value has ended, at commas and brackets outside of texts; each piece is decoded by itself and put
-into the list or map that is being read. What the pieces are does not show in the result.
+msgspec decodes 100,000 values in up to 20 ms and holds the interpreter lock meanwhile. So a large body is cut where a
+value has ended, at commas and brackets outside of strings; each chunk is decoded by itself and put into the list or map
+that is being read. The result does not depend on the chunks.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 from strato.server.flowcontrol.dispatch import Steps
 
-PIECE_BYTES = 8192
+CHUNK_BYTES = 8192
 """Text that is decoded at once, unless a single value is longer."""
 _TOKENS_AT_ONCE = 4096
 """Commas and brackets looked at in one go: about 1 ms."""
@@ -50,7 +50,7 @@ class _Frame:
         """Whether a value that was decoded by itself has just ended."""
 
 
-def decoded(body: bytes, *, most_depth: int, piece_bytes: int = PIECE_BYTES) -> Steps[Any]:
+def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> Steps[Any]:
     """Return the value of a body; yields where others may be served.
 
     Raises:
@@ -58,7 +58,7 @@ def decoded(body: bytes, *, most_depth: int, piece_bytes: int = PIECE_BYTES) -> 
         UnicodeDecodeError: It is not UTF-8.
         TooDeep: They are nested too deeply.
     """
-    reading = _Reading(body, piece_bytes)
+    reading = _Reading(body, chunk_bytes)
     frames = reading.frames
     tokens, end, next_tokens, next_bytes = 0, 0, _TOKENS_AT_ONCE, _BYTES_AT_ONCE
     root: _Frame | None = None
@@ -119,8 +119,8 @@ _BLANK = b" \t\r\n"
 class _Reading:
     """The open lists and maps of a body, and what was decoded of them."""
 
-    def __init__(self, body: bytes, piece_bytes: int) -> None:
-        self._body, self._piece_bytes = body, piece_bytes
+    def __init__(self, body: bytes, chunk_bytes: int) -> None:
+        self._body, self._chunk_bytes = body, chunk_bytes
         self.frames: list[_Frame] = []
 
     def comma(self, at: int) -> None:
@@ -128,7 +128,7 @@ class _Reading:
         frame = self.frames[-1]
         if frame.after_value:
             self._skip(frame, at)
-        elif at - frame.start > self._piece_bytes:
+        elif at - frame.start > self._chunk_bytes:
             self._materialize()
             self._take(frame, at)
             frame.start = at + 1
@@ -139,7 +139,7 @@ class _Reading:
         frame = self.frames[-1]
         if frame.is_map is not (self._body[at] == _CLOSE_MAP):
             raise msgspec.DecodeError(f"JSON is malformed: invalid character (byte {at})")
-        if frame.items is None and at - frame.begin > self._piece_bytes:
+        if frame.items is None and at - frame.begin > self._chunk_bytes:
             self._materialize()
         if frame.items is not None:
             if frame.after_value:

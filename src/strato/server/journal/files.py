@@ -1,4 +1,4 @@
-"""The journal's files as the file system has them: the lock, the WAL as it was found, what is missing."""
+"""The journal's files: the lock, a copy of the WAL while it is checked, and which files are missing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from strato.server.journal.errors import WAY_OUT, JournalError, in_use
+from strato.server.journal.errors import REMEDY, JournalError, in_use
 from strato.server.journal.mark import Marked, mark_path, read_mark
 
 _LOCK_POLL_SECONDS = 0.05
@@ -64,20 +64,20 @@ def look_at_files(path: Path) -> Marked | None:
     Raises:
         JournalError: There was a journal, and it is gone.
     """
-    put_evidence_back(path)
+    restore_kept_wal(path)
     marked = read_mark(mark_path(path))
     if not path.exists() or path.stat().st_size == 0:
         what = "missing" if not path.exists() else "empty"
         if marked is not None and marked.revision > 1:
-            raise JournalError(f"{path} is {what}, but revision {marked.revision} was acknowledged; {WAY_OUT}")
+            raise JournalError(f"{path} is {what}, but revision {marked.revision} was acknowledged; {REMEDY}")
         wal = wal_path(path)
         if wal.exists() and wal.stat().st_size:
-            raise JournalError(f"{path} is {what}, but its write-ahead log {wal.name} is there; {WAY_OUT}")
+            raise JournalError(f"{path} is {what}, but its write-ahead log {wal.name} is there; {REMEDY}")
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     return marked
 
 
-def _evidence_path(path: Path) -> Path:
+def _kept_wal_path(path: Path) -> Path:
     return path.with_name(path.name + "-wal.found")
 
 
@@ -89,17 +89,17 @@ def keep_wal(path: Path) -> None:
     """
     wal = wal_path(path)
     if wal.exists() and wal.stat().st_size:
-        os.link(wal, _evidence_path(path))
+        os.link(wal, _kept_wal_path(path))
 
 
-def drop_evidence(path: Path) -> None:
+def drop_kept_wal(path: Path) -> None:
     """Forget the WAL as it was found: what it held has been read, and more may be written."""
-    _evidence_path(path).unlink(missing_ok=True)
+    _kept_wal_path(path).unlink(missing_ok=True)
 
 
-def put_evidence_back(path: Path) -> None:
+def restore_kept_wal(path: Path) -> None:
     """Leave the WAL as it was found, by this attempt to open the journal or by one that was killed."""
-    wal, evidence = wal_path(path), _evidence_path(path)
+    wal, evidence = wal_path(path), _kept_wal_path(path)
     if evidence.exists() and not wal.exists():
         evidence.rename(wal)
     else:

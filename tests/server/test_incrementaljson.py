@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strato.server import jsonpieces
+from strato.server import incrementaljson
 from strato.server.flowcontrol.dispatch import at_once
 
 BLANKS = st.sampled_from(["", "", "", " ", "\n\t", "  "])
@@ -35,7 +35,7 @@ DOCUMENTS = st.recursive(SCALARS, lambda inner: _list(inner) | _map(inner), max_
 
 def _outcome(read: object, body: bytes, **options: int) -> tuple[str, object]:
     try:
-        value = at_once(jsonpieces.decoded(body, most_depth=128, **options)) if options else read(body)  # type: ignore[operator]
+        value = at_once(incrementaljson.decoded(body, most_depth=128, **options)) if options else read(body)  # type: ignore[operator]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return "refused", None
     return "read", msgspec.json.encode(value)  # which shows the order of keys too
@@ -45,7 +45,7 @@ def _outcome(read: object, body: bytes, **options: int) -> tuple[str, object]:
 @given(document=DOCUMENTS, piece=st.integers(0, 40))
 def test_pieces_are_put_together_as_they_stood(document: str, piece: int) -> None:
     body = document.encode()
-    assert _outcome(None, body, piece_bytes=piece) == _outcome(msgspec.json.decode, body)
+    assert _outcome(None, body, chunk_bytes=piece) == _outcome(msgspec.json.decode, body)
 
 
 @settings(max_examples=400)
@@ -55,7 +55,7 @@ def test_what_is_not_json_is_refused_wherever_it_is_cut(document: str, piece: in
     gone = data.draw(st.integers(0, 2))
     put = data.draw(st.sampled_from(["", ",", "{", "]", "}", "[", '"', ":", "\\", "1", " ", "\u00e9"]))
     body = (document[:at] + put + document[at + gone :]).encode()
-    assert _outcome(None, body, piece_bytes=piece) == _outcome(msgspec.json.decode, body)
+    assert _outcome(None, body, chunk_bytes=piece) == _outcome(msgspec.json.decode, body)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_is_not_json_is_refused_wherever_it_is_cut(document: str, piece: in
     ],
 )
 def test_large_bodies_are_read_in_many_steps(body: bytes) -> None:
-    steps = jsonpieces.decoded(body, most_depth=128, piece_bytes=512)
+    steps = incrementaljson.decoded(body, most_depth=128, chunk_bytes=512)
     value: list[object] = []
 
     def whole() -> Iterator[None]:
@@ -82,9 +82,9 @@ def test_large_bodies_are_read_in_many_steps(body: bytes) -> None:
 def test_what_is_wrong_is_said_of_the_whole_body() -> None:
     body = b"[" + b"1," * 50_000 + b"x]"
     with pytest.raises(msgspec.DecodeError, match=r"\(byte 100001\)"):
-        at_once(jsonpieces.decoded(body, most_depth=128))
+        at_once(incrementaljson.decoded(body, most_depth=128))
 
 
 def test_what_is_nested_too_deeply_is_refused() -> None:
-    with pytest.raises(jsonpieces.TooDeep):
-        at_once(jsonpieces.decoded(b"[" * 129 + b"]" * 129, most_depth=128))
+    with pytest.raises(incrementaljson.TooDeep):
+        at_once(incrementaljson.decoded(b"[" * 129 + b"]" * 129, most_depth=128))
