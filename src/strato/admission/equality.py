@@ -45,9 +45,9 @@ def meaning(value: Any, name: str = "") -> Any:
     if isinstance(value, dict):
         amounts = name in _LISTS_OF_AMOUNTS
         kept = {
-            key: said
+            key: amount
             for key, inner in value.items()
-            if (said := _amount(inner) if amounts or key in _AMOUNTS else meaning(inner, key)) is not None
+            if (amount := _amount(inner) if amounts or key in _AMOUNTS else meaning(inner, key)) is not None
         }
         return kept or None
     if isinstance(value, list):

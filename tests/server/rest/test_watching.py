@@ -181,10 +181,10 @@ def test_what_is_wanted_is_found_behind_much_that_is_not(monkeypatch: pytest.Mon
         bucket = server.state.bucket(catalog.CONFIGMAP)
         (watcher,) = bucket.watchers
         bodies = [{"metadata": {"name": f"a{number}"}, "data": {"a": "x" * 100}} for number in range(600)]
-        told, watcher.told = watcher.told, lambda: None  # the reader is busy meanwhile
+        notified, watcher.on_change = watcher.on_change, lambda: None  # the reader is busy meanwhile
         for body in [*bodies, {"metadata": {"name": "b", "labels": {"wanted": "yes"}}}]:
             await client.ask("POST", MAPS, body)
-        watcher.told = told
+        watcher.on_change = told
         told()
         async with asyncio.timeout(1):
             assert json.loads(await first)["object"]["metadata"]["name"] == "b"

@@ -17,8 +17,8 @@ from strato.clock import Clock, SystemClock
 from strato.errors import Gone, TooManyRequests, Unavailable
 
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.2, 5.0
-_PATIENCE_SECONDS = 5.0
-"""A job that waits for room longer than this makes its user ask why."""
+_EXPLAIN_SECONDS = 5.0
+"""A job that has waited this long for resources gets a hint to `strato explain`."""
 FINISHED = frozenset({"Completed", "Failed", "Terminated", "Aborted"})
 
 
@@ -136,7 +136,7 @@ class _Follower:
 
     async def advise(self, clock: Clock, namespace: str) -> None:
         """Say once how to learn why a job waits."""
-        await clock.sleep(_PATIENCE_SECONDS)
+        await clock.sleep(_EXPLAIN_SECONDS)
         option = "" if namespace == "default" else f" -n {namespace}"
         for name in self.unfinished:
             if self.phases.get(name) == "Pending":
