@@ -184,8 +184,8 @@ def test_what_is_wanted_is_found_behind_much_that_is_not(monkeypatch: pytest.Mon
         notified, watcher.on_change = watcher.on_change, lambda: None  # the reader is busy meanwhile
         for body in [*bodies, {"metadata": {"name": "b", "labels": {"wanted": "yes"}}}]:
             await client.ask("POST", MAPS, body)
-        watcher.on_change = told
-        told()
+        watcher.on_change = notified
+        notified()
         async with asyncio.timeout(1):
             assert json.loads(await first)["object"]["metadata"]["name"] == "b"
         await close(stream)
