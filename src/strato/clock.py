@@ -85,10 +85,6 @@ class VirtualClock:
             raise InvariantError(f"virtual time cannot go back by {-seconds} s")
         self._elapsed += seconds
 
-    def advance_to(self, monotonic: float) -> None:
-        """Move to an instant of `monotonic`; no effect when it has passed."""
-        self._elapsed = max(self._elapsed, monotonic)
-
 
 class _JumpingSelector(selectors.DefaultSelector):
     """Polls for I/O without waiting, and moves the virtual clock instead."""

@@ -121,18 +121,6 @@ class Registry:
         assert isinstance(metric, Gauge)
         return metric
 
-    def histogram(
-        self, name: str, help_text: str, labels: Sequence[str] = (), buckets: Sequence[float] | None = None
-    ) -> Histogram:
-        """Return the histogram of that name, made on first use; ``buckets`` are upper bounds."""
-        metric = self._known.get(name)
-        if metric is None:
-            chosen = tuple(buckets) if buckets is not None else Histogram.DEFAULT_BUCKETS
-            metric = Histogram(name, help_text, labels, registry=self._collector, buckets=chosen)
-            self._known[name] = metric
-        assert isinstance(metric, Histogram)
-        return metric
-
     def spread(self, name: str, help_text: str, buckets: Sequence[float]) -> Spread:
         """Return one `Spread` without labels."""
         return self.spread_by(name, help_text, (), buckets).of()

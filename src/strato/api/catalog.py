@@ -469,7 +469,7 @@ VOLCANO: tuple[Kind, ...] = (
     NODESHARD,
     COLOCATIONCONFIGURATION,
 )
-"""Kinds that come as CRDs. HyperJob and the data kinds have views but no CRD is shipped (spec 1)."""
+"""Kinds that come as CRDs. HyperJob and the data kinds are not served (spec 1)."""
 
 BUILTIN: tuple[Kind, ...] = (
     BINDING,

@@ -84,11 +84,6 @@ def is_label(value: str) -> bool:
     return len(value) <= LABEL_MAX and _LABEL(value) is not None
 
 
-def is_subdomain(value: str) -> bool:
-    """Whether the value is an RFC 1123 subdomain."""
-    return len(value) <= SUBDOMAIN_MAX and _SUBDOMAIN(value) is not None
-
-
 def check_label(value: str) -> list[str]:
     """Complain about what is no RFC 1123 label."""
     problems = [_too_many(LABEL_MAX)] if len(value) > LABEL_MAX else []

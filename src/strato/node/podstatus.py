@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -269,11 +269,3 @@ def pod_status(pod: PodRecord, now: float) -> Json:
 
 OUR_CONDITIONS = frozenset({"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"})
 """Conditions that `pod_status` writes; all others belong to somebody else."""
-
-
-def adopt_conditions(pod: PodRecord, conditions: Sequence[Mapping[str, Any]]) -> None:
-    """Take over what is already written: times of ours, and the conditions of others as they are."""
-    pod.foreign = [dict(c) for c in conditions if c.get("type") not in OUR_CONDITIONS]
-    for condition in conditions:
-        if condition.get("type") in OUR_CONDITIONS:
-            pod.conditions[condition["type"]] = (condition.get("status", ""), condition.get("lastTransitionTime") or "")

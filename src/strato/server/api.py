@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from strato.api import catalog
-from strato.api.kinds import Kind
 from strato.api.status import method_not_supported, not_found, to_status
 from strato.api.wire import Handler, Request, Response, User
 from strato.clock import Clock
@@ -381,8 +380,3 @@ def error_response(error: ApiError, headers: Mapping[str, str] | None = None) ->
     if error.retry_after_seconds is not None:
         extra["retry-after"] = str(error.retry_after_seconds)
     return Response(error.code, encode(to_status(error)), headers=extra)
-
-
-def kind_path(kind: Kind, namespace: str, name: str) -> ResourcePath:
-    """Return the path of an object, for callers inside the server."""
-    return ResourcePath(kind.group, kind.version, kind.plural, namespace, name, "")

@@ -63,10 +63,6 @@ class Registry:
         served = self._served.get((kind.group, kind.version, kind.plural))
         return served.openapi if served is not None else None
 
-    def has_group_version(self, group: str, version: str) -> bool:
-        """Return whether anything is served under a group and version."""
-        return any(key[:2] == (group, version) for key in self._served)
-
     def serve_crd(self, crd: Mapping[str, Any]) -> None:
         """Serve every served version of a CustomResourceDefinition, in place of what it served before."""
         name = crd["metadata"]["name"]
@@ -86,10 +82,6 @@ class Registry:
         """Stop serving a CustomResourceDefinition's kinds."""
         if self._remove(name):
             self.revision += 1
-
-    def of_crd(self, name: str) -> list[Served]:
-        """Return what a CustomResourceDefinition serves."""
-        return self._by_crd.get(name, [])
 
     def _remove(self, name: str) -> bool:
         gone = self._by_crd.pop(name, [])

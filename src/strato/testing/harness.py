@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from random import Random
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -266,11 +265,6 @@ def run_in_virtual_time(
             return await test(harness)
 
     return run_virtual(clock, main())
-
-
-def load_config(path: Path) -> Config:
-    """Read a scheduler configuration for `Harness`."""
-    return parse_config(path.read_text(), str(path))
 
 
 async def _holds(predicate: Callable[[], Any | Awaitable[Any]]) -> bool:

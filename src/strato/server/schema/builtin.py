@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -290,11 +290,6 @@ def merge_info(kind: Kind) -> MergeInfo | None:
     """Return the kind's merge keys; None for kinds that take no strategic merge patch (custom resources)."""
     name = shapes.load().of(kind)
     return MergeInfo(name) if name is not None else None
-
-
-def known_kinds() -> Iterator[str]:
-    """Yield ``group/version/Kind`` of every built-in kind with a shape."""
-    yield from shapes.load().kinds
 
 
 def prune_structure(shape: str, obj: dict[str, Any], path: str) -> list[str]:
