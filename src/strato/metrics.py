@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge
 from prometheus_client.core import (
     CounterMetricFamily,
     GaugeMetricFamily,
@@ -24,7 +24,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as _Sample
 
-__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Registry", "Sample", "Spread", "Spreads"]
+__all__ = ["CONTENT_TYPE", "Counter", "Gauge", "Histogram", "Histograms", "Registry", "Sample"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -47,7 +47,7 @@ class _Plain(Counter):
         return (_Sample("", {}, self._value.get(), None, self._value.get_exemplar()),)
 
 
-class Spread:
+class Histogram:
     """A histogram for paths too hot for a locked one; one thread writes.
 
     Args:
@@ -72,8 +72,8 @@ class Spread:
         return list(zip(bounds, accumulate(self._counts), strict=True)), self._sum
 
 
-class Spreads:
-    """A `Spread` for each combination of labels' values that was asked for.
+class Histograms:
+    """A `Histogram` for each combination of labels' values that was asked for.
 
     Args:
         buckets: Upper bounds, ascending.
@@ -83,17 +83,17 @@ class Spreads:
 
     def __init__(self, buckets: Sequence[float]) -> None:
         self._buckets = buckets
-        self._made: dict[tuple[str, ...], Spread] = {}
+        self._made: dict[tuple[str, ...], Histogram] = {}
 
-    def of(self, *values: str) -> Spread:
-        """Return the spread of these values, in the order of the labels."""
-        spread = self._made.get(values)
-        if spread is None:
-            spread = self._made[values] = Spread(self._buckets)
-        return spread
+    def of(self, *values: str) -> Histogram:
+        """Return the histogram of these values, in the order of the labels."""
+        histogram = self._made.get(values)
+        if histogram is None:
+            histogram = self._made[values] = Histogram(self._buckets)
+        return histogram
 
-    def items(self) -> list[tuple[tuple[str, ...], Spread]]:
-        """Return values and spreads."""
+    def items(self) -> list[tuple[tuple[str, ...], Histogram]]:
+        """Return values and histograms."""
         return list(self._made.items())
 
 
@@ -102,7 +102,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._collector = CollectorRegistry(auto_describe=False)
-        self._known: dict[str, Counter | Gauge | Histogram] = {}
+        self._known: dict[str, Counter | Gauge] = {}
 
     def counter(self, name: str, help_text: str, labels: Sequence[str] = (), *, plain: bool = False) -> Counter:
         """Return the counter of that name, made on first use; ``_total`` is appended when rendered, unless plain."""
@@ -121,25 +121,25 @@ class Registry:
         assert isinstance(metric, Gauge)
         return metric
 
-    def spread(self, name: str, help_text: str, buckets: Sequence[float]) -> Spread:
-        """Return one `Spread` without labels."""
-        return self.spread_by(name, help_text, (), buckets).of()
+    def histogram(self, name: str, help_text: str, buckets: Sequence[float]) -> Histogram:
+        """Return one `Histogram` without labels."""
+        return self.histograms(name, help_text, (), buckets).of()
 
-    def spreads(
+    def histograms_of(
         self, name: str, help_text: str, label: str, values: Sequence[str], buckets: Sequence[float]
-    ) -> list[Spread]:
-        """Return one `Spread` for each value of a label."""
-        made = self.spread_by(name, help_text, (label,), buckets)
+    ) -> list[Histogram]:
+        """Return one `Histogram` for each value of a label."""
+        made = self.histograms(name, help_text, (label,), buckets)
         return [made.of(value) for value in values]
 
-    def spread_by(self, name: str, help_text: str, labels: Sequence[str], buckets: Sequence[float]) -> Spreads:
-        """Return a `Spread` for any values of some labels."""
-        made = Spreads(buckets)
+    def histograms(self, name: str, help_text: str, labels: Sequence[str], buckets: Sequence[float]) -> Histograms:
+        """Return a `Histogram` for any values of some labels."""
+        made = Histograms(buckets)
 
         def rendered() -> Iterable[Metric]:
             family = HistogramMetricFamily(name, help_text, labels=list(labels))
-            for values, spread in made.items():
-                counts, total = spread.rendered()
+            for values, histogram in made.items():
+                counts, total = histogram.rendered()
                 family.add_metric(values, counts, total)
             return (family,)
 

@@ -14,7 +14,7 @@ import yaml
 from strato.cli.install import COMPONENTS
 from strato.cli.install.chart import chart_files, difference
 from strato.cli.install.manifests import COMPONENTS as MANIFEST_PARTS
-from strato.cli.install.manifests import chosen, pieces
+from strato.cli.install.manifests import chosen, resources
 from strato.cli.install.values import DEFAULTS, WITHOUT_EFFECT, Chosen
 from strato.cli.main import main
 from strato.errors import InvalidInput
@@ -30,7 +30,7 @@ KUBE = ("--kube-version", "1.36.0")
 
 def installed(*settings: str, namespace: str = "volcano-system") -> list[Json]:
     values = Chosen(namespace, settings=settings)
-    return chosen(pieces(values, DEFAULT_TEXT), values, MANIFEST_PARTS)
+    return chosen(resources(values, DEFAULT_TEXT), values, MANIFEST_PARTS)
 
 
 def named(bodies: list[Json]) -> dict[tuple[str, str], Json]:
@@ -162,7 +162,7 @@ def test_a_values_file_of_volcanos_chart_is_taken(tmp_path: Path) -> None:
         "custom.controller_worker_threads",
         "service.ipFamilies",
     }
-    wanted = named(chosen(pieces(values, values("custom.scheduler_config_override")), values, MANIFEST_PARTS))
+    wanted = named(chosen(resources(values, values("custom.scheduler_config_override")), values, MANIFEST_PARTS))
     deployment = wanted["Deployment", "volcano-scheduler"]
     pod = deployment["spec"]["template"]
     assert deployment["metadata"]["labels"] == {"app": "volcano-scheduler", "team": "batch"}

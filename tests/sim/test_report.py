@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.sim.measure import JobResult
-from strato.sim.report import Report, build_report, spread
+from strato.sim.report import Report, build_report, distribution
 from strato.sim.traces import TraceJob
 
 
@@ -52,9 +52,9 @@ def test_short_jobs_do_not_inflate_the_slowdown() -> None:
 
 
 def test_percentiles_are_by_nearest_rank() -> None:
-    made = spread([float(number) for number in range(1, 101)])
+    made = distribution([float(number) for number in range(1, 101)])
     assert (made.p50, made.p95, made.p99, made.max, made.mean) == (50.0, 95.0, 99.0, 100.0, 50.5)
-    assert spread([]).max == 0.0
+    assert distribution([]).max == 0.0
 
 
 @given(st.lists(st.tuples(st.floats(0.001, 50), st.integers(0, 4000)), min_size=1, max_size=20))

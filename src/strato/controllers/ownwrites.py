@@ -24,12 +24,12 @@ class OwnWrites(Generic[V]):
         """Drop what is remembered; call when the object is gone."""
         self._written.pop(key, None)
 
-    def newest(self, key: Key, seen: V | None) -> V | None:
+    def newest(self, key: Key, observed: V | None) -> V | None:
         """Return the newer of what the watch shows and what we wrote."""
         written = self._written.get(key)
-        if seen is None or written is None or seen.metadata.uid != written.metadata.uid:
-            return seen
-        if revision_of(seen.metadata.resource_version) >= revision_of(written.metadata.resource_version):
+        if observed is None or written is None or observed.metadata.uid != written.metadata.uid:
+            return observed
+        if revision_of(observed.metadata.resource_version) >= revision_of(written.metadata.resource_version):
             del self._written[key]
-            return seen
+            return observed
         return written

@@ -33,7 +33,7 @@ class JobResult:
         return None if self.started_at is None else self.started_at - self.job.submit_seconds
 
 
-class Recorder:
+class JobRecorder:
     """Follows the pods of all jobs through an informer's batches.
 
     Args:

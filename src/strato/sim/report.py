@@ -26,7 +26,7 @@ SERIES_POINTS = 200
 """Points of the utilisation series."""
 
 
-class Spread(msgspec.Struct, frozen=True):
+class Distribution(msgspec.Struct, frozen=True):
     """How a number is spread over jobs; percentiles by nearest rank. All zero for no jobs."""
 
     mean: float
@@ -41,8 +41,8 @@ class QueueReport(msgspec.Struct, frozen=True):
 
     jobs: int
     finished: int
-    wait_seconds: Spread
-    bounded_slowdown: Spread
+    wait_seconds: Distribution
+    bounded_slowdown: Distribution
     cpu_seconds: float
     """Cpu time its pods requested while running."""
 
@@ -85,8 +85,8 @@ class Report(msgspec.Struct, frozen=True):
     makespan_seconds: float
     """From the first submission to the last end."""
     jobs_per_hour: float
-    wait_seconds: Spread
-    bounded_slowdown: Spread
+    wait_seconds: Distribution
+    bounded_slowdown: Distribution
     utilisation: dict[str, float]
     """Mean over the makespan, per resource, of the capacity."""
     capacity: dict[str, int]
@@ -189,29 +189,31 @@ def build_report(
     )
 
 
-def spread(values: Sequence[float]) -> Spread:
+def distribution(values: Sequence[float]) -> Distribution:
     """Return mean, percentiles by nearest rank, and maximum."""
     if not values:
-        return Spread(0.0, 0.0, 0.0, 0.0, 0.0)
+        return Distribution(0.0, 0.0, 0.0, 0.0, 0.0)
     ordered = sorted(values)
 
     def rank(ratio: float) -> float:
         return _rounded(ordered[max(0, math.ceil(ratio * len(ordered)) - 1)])
 
-    return Spread(_rounded(math.fsum(ordered) / len(ordered)), rank(0.5), rank(0.95), rank(0.99), _rounded(ordered[-1]))
+    return Distribution(
+        _rounded(math.fsum(ordered) / len(ordered)), rank(0.5), rank(0.95), rank(0.99), _rounded(ordered[-1])
+    )
 
 
-def _waits(results: Iterable[JobResult]) -> Spread:
-    return spread([wait for result in results if (wait := result.wait_seconds) is not None])
+def _waits(results: Iterable[JobResult]) -> Distribution:
+    return distribution([wait for result in results if (wait := result.wait_seconds) is not None])
 
 
-def _slowdowns(results: Iterable[JobResult]) -> Spread:
+def _slowdowns(results: Iterable[JobResult]) -> Distribution:
     found = []
     for result in results:
         if result.wait_seconds is not None and result.finished_at is not None and result.started_at is not None:
             run = result.finished_at - result.started_at
             found.append(max(1.0, (result.wait_seconds + run) / max(run, _SLOWDOWN_FLOOR_SECONDS)))
-    return spread(found)
+    return distribution(found)
 
 
 def _queue_report(results: Sequence[JobResult]) -> QueueReport:

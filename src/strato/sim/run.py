@@ -23,7 +23,7 @@ from strato.errors import InvalidInput, Problem, UsageError, one_line
 from strato.scheduler.config import parse_config
 from strato.scheduler.framework.options import Config
 from strato.sim.cluster import ClusterOptions, SimulatedCluster
-from strato.sim.measure import JobResult, Recorder
+from strato.sim.measure import JobRecorder, JobResult
 from strato.sim.nodes import NodeShape, parse_nodes, total_capacity
 from strato.sim.report import Report, build_report
 from strato.sim.traces import Trace, TraceJob, read_trace
@@ -192,7 +192,7 @@ class _Replay:
         self._queue_informer = world.informers.informer(Queue)
         self._submitted = 0
         self._changed = asyncio.Event()
-        self.recorder = Recorder(world.clock, self._jobs, self._on_finish)
+        self.recorder = JobRecorder(world.clock, self._jobs, self._on_finish)
 
     async def run(self) -> None:
         await self._prepare()

@@ -68,7 +68,7 @@ def install(
 def _bodies(
     namespace: str, files: tuple[Path, ...], settings: tuple[str, ...], parts: tuple[str, ...], default_config: str
 ) -> list[dict[str, Any]]:
-    from strato.cli.install.manifests import chosen, pieces
+    from strato.cli.install.manifests import chosen, resources
     from strato.cli.install.values import Chosen
 
     texts = [(str(path), read_text(path)) for path in files]
@@ -78,7 +78,7 @@ def _bodies(
     config = values("custom.scheduler_config_override") or default_config
     if not values("custom.scheduler_config_override"):
         _check_plain_file(values("basic.scheduler_config_file"))
-    return chosen(pieces(values, config), values, parts)
+    return chosen(resources(values, config), values, parts)
 
 
 def _check_plain_file(name: str) -> None:

@@ -17,7 +17,7 @@ import yaml
 
 from strato import __version__
 from strato.api.crds.rules import MINOR_VERSION
-from strato.cli.install.manifests import Piece, pieces
+from strato.cli.install.manifests import Resource, resources
 from strato.cli.install.values import COMMENTS, DEFAULTS
 
 Json = dict[str, Any]
@@ -54,11 +54,11 @@ def chart_files(scheduler_config: str) -> dict[str, str]:
         "values.yaml": _values(),
         "config/volcano-scheduler.conf": scheduler_config,
     }
-    found = [piece for piece in pieces(_Marks(), f"⟦{_CONFIG}⟧") if piece.part != "namespace"]
-    for part, group in groupby(found, key=lambda piece: piece.part):
+    found = [resource for resource in resources(_Marks(), f"⟦{_CONFIG}⟧") if resource.part != "namespace"]
+    for part, group in groupby(found, key=lambda resource: resource.part):
         if part == "crds":
             # as Volcano's chart: upgrades replace them, uninstalling keeps them (helm.sh/resource-policy)
-            files["templates/crds.yaml"] = "".join(_escaped(piece) for piece in group)
+            files["templates/crds.yaml"] = "".join(_escaped(resource) for resource in group)
         else:
             files[f"templates/{part}.yaml"] = "".join(map(_template, group))
     return files
@@ -104,11 +104,11 @@ def _values() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _template(piece: Piece) -> str:
-    conditions = [f".Values.{path}" for path in piece.when]
-    if piece.service:
-        conditions.append(f'(has "{piece.service}" (splitList "," .Values.custom.enabled_admissions))')
-    text = _WHOLE.sub(lambda m: f"{{{{ toJson {_parenthesized(m[2])} }}}}", _dump(piece.body))
+def _template(resource: Resource) -> str:
+    conditions = [f".Values.{path}" for path in resource.when]
+    if resource.service:
+        conditions.append(f'(has "{resource.service}" (splitList "," .Values.custom.enabled_admissions))')
+    text = _WHOLE.sub(lambda m: f"{{{{ toJson {_parenthesized(m[2])} }}}}", _dump(resource.body))
     text = _INNER.sub(lambda m: f"{{{{ {_reference(m[1])} }}}}", text)
     if not conditions:
         return f"---\n{text}"
@@ -116,9 +116,9 @@ def _template(piece: Piece) -> str:
     return f"{{{{- if {test} }}}}\n---\n{text}{{{{- end }}}}\n"
 
 
-def _escaped(piece: Piece) -> str:
+def _escaped(resource: Resource) -> str:
     """Return an object without marks; braces that are a template's own are written as text."""
-    return "---\n" + _dump(piece.body).replace("{{", '{{ "{{" }}')
+    return "---\n" + _dump(resource.body).replace("{{", '{{ "{{" }}')
 
 
 def _parenthesized(path: str) -> str:

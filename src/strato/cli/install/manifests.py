@@ -23,7 +23,7 @@ _HEALTH = 11251
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Resource:
     """One object of an installation."""
 
     part: str
@@ -34,7 +34,7 @@ class Piece:
     """Path of the admission service that must be enabled for it."""
 
 
-def pieces(values: Values, scheduler_config: str) -> list[Piece]:
+def resources(values: Values, scheduler_config: str) -> list[Resource]:
     """Return every object, whether its condition holds or not.
 
     Args:
@@ -45,8 +45,8 @@ def pieces(values: Values, scheduler_config: str) -> list[Piece]:
 
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": values.namespace}}
     return [
-        Piece("namespace", namespace),
-        *(Piece("crds", body) for body in manifests()),
+        Resource("namespace", namespace),
+        *(Resource("crds", body) for body in manifests()),
         *_rbac(values),
         *_admission(values),
         *_scheduler(values, scheduler_config),
@@ -55,19 +55,19 @@ def pieces(values: Values, scheduler_config: str) -> list[Piece]:
     ]
 
 
-def chosen(found: Sequence[Piece], values: Values, parts: Sequence[str]) -> list[Json]:
+def chosen(found: Sequence[Resource], values: Values, parts: Sequence[str]) -> list[Json]:
     """Return the objects of the parts asked for whose conditions hold."""
     enabled = {path.strip() for path in str(values("custom.enabled_admissions")).split(",")}
     return [
-        piece.body
-        for piece in found
-        if piece.part in parts
-        and all(values(path) for path in piece.when)
-        and (not piece.service or piece.service in enabled)
+        resource.body
+        for resource in found
+        if resource.part in parts
+        and all(values(path) for path in resource.when)
+        and (not resource.service or resource.service in enabled)
     ]
 
 
-def _rbac(values: Values) -> list[Piece]:
+def _rbac(values: Values) -> list[Resource]:
     from strato.admission import webhook
 
     here = values.namespace
@@ -83,7 +83,7 @@ def _rbac(values: Values) -> list[Piece]:
         ADMISSION: roles.webhook_secret_rules(secret),
     }
     conditions = {SCHEDULER: "scheduler", CONTROLLERS: "controller", ADMISSION: "admission"}
-    found = [Piece("rbac", body) for body in roles.user_roles()]
+    found = [Resource("rbac", body) for body in roles.user_roles()]
     for name, word in conditions.items():
         bodies = (
             {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": here}},
@@ -92,11 +92,11 @@ def _rbac(values: Values) -> list[Piece]:
             roles.role(name, own[name], namespace=here),
             roles.binding(name, name, here, namespace=here),
         )
-        found += [Piece("rbac", body, (f"custom.{word}_enable",)) for body in bodies]
+        found += [Resource("rbac", body, (f"custom.{word}_enable",)) for body in bodies]
     return found
 
 
-def _admission(values: Values) -> list[Piece]:
+def _admission(values: Values) -> list[Resource]:
     from strato.admission.webhook import Endpoint, Hooks, configurations, parse_enabled
 
     port = values("basic.admission_port")
@@ -131,16 +131,16 @@ def _admission(values: Values) -> list[Piece]:
     endpoint = Endpoint(namespace=values.namespace, service=ADMISSION_SERVICE)
     when = ("custom.admission_enable",)
     return [
-        Piece("admission", service, when),
-        Piece("admission", deployment, when),
+        Resource("admission", service, when),
+        Resource("admission", deployment, when),
         *(
-            Piece("admission", body, when, hook.path)
+            Resource("admission", body, when, hook.path)
             for hook, body in zip(hooks.services, configurations(hooks, endpoint), strict=True)
         ),
     ]
 
 
-def _scheduler(values: Values, config: str) -> list[Piece]:
+def _scheduler(values: Values, config: str) -> list[Resource]:
     options = [
         f"--scheduler-name={values('custom.scheduler_name')}",
         "--scheduler-conf=/volcano/config/volcano-scheduler.conf",
@@ -152,15 +152,15 @@ def _scheduler(values: Values, config: str) -> list[Piece]:
     data = {"volcano-scheduler.conf": config}
     when = ("custom.scheduler_enable",)
     return [
-        Piece("scheduler", _configmap(values, _SCHEDULER_CONFIG, data), when),
-        Piece("scheduler", deployment, when),
-        Piece(
+        Resource("scheduler", _configmap(values, _SCHEDULER_CONFIG, data), when),
+        Resource("scheduler", deployment, when),
+        Resource(
             "scheduler", _metrics_service(values, "scheduler", SCHEDULER), (*when, "custom.scheduler_metrics_enable")
         ),
     ]
 
 
-def _controllers(values: Values) -> list[Piece]:
+def _controllers(values: Values) -> list[Resource]:
     options = [
         f"--scheduler-name={values('custom.scheduler_name')}",
         f"--controllers={values('custom.controller_enabled_controllers')}",
@@ -172,9 +172,9 @@ def _controllers(values: Values) -> list[Piece]:
         values, _CONTROLLER_CONFIG, {"volcano-controller.conf": values("custom.controller_config_override")}
     )
     return [
-        Piece("controllers", config, (*when, "custom.controller_config_override")),
-        Piece("controllers", deployment, when),
-        Piece(
+        Resource("controllers", config, (*when, "custom.controller_config_override")),
+        Resource("controllers", deployment, when),
+        Resource(
             "controllers",
             _metrics_service(values, "controllers", CONTROLLERS),
             (*when, "custom.controller_metrics_enable"),
@@ -182,14 +182,14 @@ def _controllers(values: Values) -> list[Piece]:
     ]
 
 
-def _monitoring(values: Values) -> list[Piece]:
+def _monitoring(values: Values) -> list[Resource]:
     served = {
         SCHEDULER: ("custom.scheduler_enable", "custom.scheduler_metrics_enable"),
         CONTROLLERS: ("custom.controller_enable", "custom.controller_metrics_enable"),
         ADMISSION: ("custom.admission_enable",),
     }
     return [
-        Piece(
+        Resource(
             "monitoring",
             {
                 "apiVersion": "monitoring.coreos.com/v1",

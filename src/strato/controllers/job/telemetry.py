@@ -24,7 +24,7 @@ class JobMetrics:
             "volcano_job_completed_phase_count", "Jobs that completed", labels, plain=True
         )
         self._failed = registry.counter("volcano_job_failed_phase_count", "Jobs that failed", labels, plain=True)
-        self._latency = registry.spread_by(
+        self._latency = registry.histograms(
             "volcano_controller_job_to_pod_creation_latency_milliseconds",
             "From the creation of a job to that of each of its pods",
             (),

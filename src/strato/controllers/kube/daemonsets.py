@@ -91,7 +91,7 @@ def _holds(requirements: Sequence[NodeSelectorRequirement], values: Mapping[str,
 
 
 @dataclass(slots=True)
-class Plan:
+class DaemonSetPlan:
     """What to do now, and the numbers of the status."""
 
     create: list[str] = field(default_factory=list)
@@ -113,7 +113,7 @@ def node_of(pod: Pod) -> str:
     return ""
 
 
-def plan(spec: PodSpec, nodes: Sequence[Node], pods: Mapping[str, Sequence[Pod]]) -> Plan:
+def plan(spec: PodSpec, nodes: Sequence[Node], pods: Mapping[str, Sequence[Pod]]) -> DaemonSetPlan:
     """Decide where pods are missing and which are too many.
 
     Args:
@@ -121,7 +121,7 @@ def plan(spec: PodSpec, nodes: Sequence[Node], pods: Mapping[str, Sequence[Pod]]
         nodes: All nodes.
         pods: The set's pods that stay, by node.
     """
-    planned = Plan()
+    planned = DaemonSetPlan()
     known = set()
     for node in nodes:
         name = node.metadata.name
@@ -246,7 +246,7 @@ class DaemonSetController(KeyedController):
         spec["affinity"] = {**affinity, "nodeAffinity": node_affinity}
         return body
 
-    async def _write_status(self, wanted: DaemonSet, planned: Plan, revision: str) -> float | None:
+    async def _write_status(self, wanted: DaemonSet, planned: DaemonSetPlan, revision: str) -> float | None:
         meta = wanted.metadata
         live = self._owned.live(meta.uid)
         nodes = {node_of(pod) for pod in live}

@@ -44,7 +44,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobVerdict:
     """The end of a job."""
 
     complete: bool
@@ -105,31 +105,31 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
     )
 
 
-def verdict(job: Job, counted: Tally, now: float, started: float | None) -> Verdict | None:
+def verdict(job: Job, counted: Tally, now: float, started: float | None) -> JobVerdict | None:
     """Return how the job ends, None while it goes on."""
     spec = job.spec
     restarted = spec.template.spec.restart_policy == "OnFailure" and (
         counted.restarts > 0 if spec.backoff_limit == 0 else counted.restarts >= spec.backoff_limit
     )
     if counted.failed > spec.backoff_limit or restarted:
-        return Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobVerdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     deadline = spec.active_deadline_seconds
     if deadline is not None and started is not None and not spec.suspend and now - started >= deadline:
-        return Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobVerdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     if spec.completions is None:
         over = counted.succeeded > 0 and not counted.active
     else:
         over = counted.succeeded >= spec.completions and not counted.active
     if over and not (spec.suspend and counted.succeeded < (spec.completions or 1)):
-        return Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
+        return JobVerdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
     return None
 
 
-def decided(status: JobStatus) -> Verdict | None:
+def decided(status: JobStatus) -> JobVerdict | None:
     """Return the end that a status has announced; it is final, whatever the counts are meanwhile."""
     for condition in status.conditions:
         if condition.type in ("SuccessCriteriaMet", "FailureTarget") and condition.status == "True":
-            return Verdict(condition.type == "SuccessCriteriaMet", condition.reason, condition.message)
+            return JobVerdict(condition.type == "SuccessCriteriaMet", condition.reason, condition.message)
     return None
 
 

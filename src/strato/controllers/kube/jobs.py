@@ -24,7 +24,7 @@ from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
 from strato.clock import Clock, format_time, parse_time
 from strato.controllers.kube import jobplan
-from strato.controllers.kube.jobplan import Lost, Tally, Verdict
+from strato.controllers.kube.jobplan import JobVerdict, Lost, Tally
 from strato.controllers.kube.ownedpods import OwnedPods, deletion_order, pod_body
 from strato.controllers.ownwrites import OwnWrites
 from strato.controllers.reconcile import KeyedController
@@ -161,7 +161,7 @@ class KubeJobController(KeyedController):
 
     # Status
 
-    async def _write_status(self, job: Job, counted: Tally, started: float | None, ended: Verdict | None) -> None:
+    async def _write_status(self, job: Job, counted: Tally, started: float | None, ended: JobVerdict | None) -> None:
         now = format_time(self.clock.now())
         old = job.status
         status: dict[str, Any] = {
@@ -201,7 +201,7 @@ class KubeJobController(KeyedController):
             self._recorder.event(job, kind, reason, "Job completed" if ended.complete else ended.message)
             self.queue.add(job.key)  # it may have to go after a while
 
-    def _conditions(self, job: Job, counted: Tally, ended: Verdict | None, now: str) -> Sequence[dict[str, Any]]:
+    def _conditions(self, job: Job, counted: Tally, ended: JobVerdict | None, now: str) -> Sequence[dict[str, Any]]:
         conditions: list[dict[str, Any]] = [msgspec.to_builtins(one) for one in job.status.conditions]
 
         def put(type_: str, status: str, reason: str, message: str) -> None:

@@ -42,20 +42,20 @@ class Slot:
 
 
 @dataclass(slots=True)
-class Plan:
+class StatefulSetPlan:
     """What to do now."""
 
     create: list[int] = field(default_factory=list)
     delete: list[Pod] = field(default_factory=list)
 
 
-def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> Plan:
+def plan(spec: StatefulSetSpec, slots: Sequence[Slot], update_revision: str) -> StatefulSetPlan:
     """Return the next steps; of an ordered set at most one."""
     parallel = spec.pod_management_policy == "Parallel"
     by_ordinal = {slot.ordinal: slot for slot in slots}
     first = spec.ordinals.start if spec.ordinals is not None else 0
     wanted = range(first, first + spec.replicas)
-    planned = Plan()
+    planned = StatefulSetPlan()
     for ordinal in wanted:
         slot = by_ordinal.get(ordinal)
         if slot is None:

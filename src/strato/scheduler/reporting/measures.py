@@ -30,27 +30,27 @@ class Measures:
         self._registry = registry
         self._read = "", 0.0
         """The time that was read last, as text and in seconds since the epoch."""
-        self._cycle = registry.spread(
+        self._cycle = registry.histogram(
             "volcano_e2e_scheduling_latency_milliseconds", "Whole session", exponential(1, 5000, 20)
         )
-        self._open = registry.spread(
+        self._open = registry.histogram(
             "volcano_open_session_duration_milliseconds", "Snapshot and open", exponential(1, 5000, 20)
         )
-        self._action = registry.spread_by(
+        self._action = registry.histograms(
             "volcano_action_scheduling_latency_milliseconds", "Per action", ("action",), exponential(1, 2000, 20)
         )
-        self._plugin = registry.spread_by(
+        self._plugin = registry.histograms(
             "volcano_plugin_scheduling_latency_milliseconds",
             "Opening and closing a plugin",
             ("plugin", "OnSession"),
             exponential(0.1, 100, 15),
         )
-        self._job = registry.spread(
+        self._job = registry.histogram(
             "volcano_e2e_job_scheduling_latency_milliseconds",
             "Job creation to the last of its pods decided",
             exponential(100, 120000, 30),
         )
-        self._assumed, self._prepared, self._bound = registry.spreads(
+        self._assumed, self._prepared, self._bound = registry.histograms_of(
             "volcano_task_scheduling_latency_milliseconds",
             "Pod creation to stage",
             "stage",
@@ -60,7 +60,7 @@ class Measures:
         self._stages = dict(
             zip(
                 ("PreBind", "Bind"),
-                registry.spreads(
+                registry.histograms_of(
                     "volcano_scheduling_stage_duration_milliseconds",
                     "Duration of a stage for one pod",
                     "stage",
