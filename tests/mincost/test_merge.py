@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.dimacs import Instance
 from strato.mincost.merge import merge
-from strato.mincost.network import Int64s
 from strato.mincost.solvefile import solve_merged
 from strato.mincost.solver import Outcome, Solver
 

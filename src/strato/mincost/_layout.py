@@ -13,8 +13,7 @@ import numba
 import numpy as np
 
 if TYPE_CHECKING:
-    from strato.mincost.kernels import Int
-    from strato.mincost.network import Arrays, Int64s
+    from strato.mincost.arrays import Arrays, Int, Int64s
 
 
 _AHEAD = 128

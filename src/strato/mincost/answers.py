@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from strato.errors import Problem, StratoError
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs, CostModel
-from strato.mincost.network import LARGEST_QUANTITY, Int64s, NetworkError
+from strato.mincost.network import LARGEST_QUANTITY, NetworkError
 
 
 class Answers:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from strato.mincost._layout import link_all
 
 if TYPE_CHECKING:
-    from strato.mincost.kernels import Int
-    from strato.mincost.network import Arrays, Int64s, Network
+    from strato.mincost.arrays import Arrays, Int, Int64s
+    from strato.mincost.network import Network
 
 _LONGEST = 64
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from strato.errors import InvalidInput, Problem
-from strato.mincost.network import Int64s, Network, check_network
+from strato.mincost.arrays import Int64s
+from strato.mincost.network import Network, check_network
 
 _MOST_PROBLEMS = 10
 

@@ -25,11 +25,12 @@ import numpy as np
 from strato.errors import Problem
 from strato.mincost import gangs, rules
 from strato.mincost.answers import Answers
+from strato.mincost.arrays import Int64s
 from strato.mincost.decide import assign
 from strato.mincost.groups import NOWHERE, Groups
 from strato.mincost.models.base import CostModel
 from strato.mincost.models.trivial import Trivial
-from strato.mincost.network import Int64s, Network, NetworkError
+from strato.mincost.network import Network, NetworkError
 from strato.mincost.solver import Kernel, Outcome, Solution, Solver
 from strato.mincost.stats import FinalReport
 from strato.mincost.world import Machine, Task, Vector, World

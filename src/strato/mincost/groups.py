@@ -15,7 +15,8 @@ from itertools import chain
 
 import numpy as np
 
-from strato.mincost.network import Int64s, Network
+from strato.mincost.arrays import Int64s
+from strato.mincost.network import Network
 
 NOWHERE = -1
 """In place of the node of a machine: the task does not run."""

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.dimacs import Instance
-from strato.mincost.network import Int64s
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,14 @@ Limits: at most 2³¹ − 1 nodes and arc slots; |cost| × (nodes + 1) < 2⁶¹;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from strato.errors import Problem, UsageError
 from strato.mincost import _layout
-
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
+from strato.mincost.arrays import Arrays, Int64s
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -42,24 +40,6 @@ class NetworkError(UsageError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("; ".join(f"{p.where}: {p.message}" if p.where else p.message for p in self.problems))
-
-
-class Arrays(NamedTuple):
-    """The arrays of a network as the kernels take them (views; see `Network` for the meaning)."""
-
-    tail: Int32s
-    head: Int32s
-    cost: Int64s
-    capacity: Int64s
-    flow: Int64s
-    next_in: Int32s
-    prev_in: Int32s
-    row_start: Int64s
-    row_length: Int64s
-    first_in: Int32s
-    last_in: Int32s
-    supply: Int64s
-    potential: Int64s
 
 
 class Network:

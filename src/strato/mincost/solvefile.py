@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from strato.errors import InvalidInput, Problem
+from strato.mincost.arrays import Int64s
 from strato.mincost.dimacs import Instance, parse
 from strato.mincost.merge import merge
-from strato.mincost.network import Int64s, NetworkError
+from strato.mincost.network import NetworkError
 from strato.mincost.solver import Outcome, Solution, Solver
 
 

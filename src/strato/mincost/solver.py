@@ -19,9 +19,10 @@ import numpy.typing as npt
 from strato.errors import Problem
 from strato.mincost import _layout, certificate
 from strato.mincost._layout import link_all
+from strato.mincost.arrays import Arrays, Int64s
 from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED, paths, scaling, simplex
 from strato.mincost.kernels.labels import Scratch, new_scratch
-from strato.mincost.network import Arrays, Int64s, Network, NetworkError
+from strato.mincost.network import Network, NetworkError
 
 StopFlag = npt.NDArray[np.uint8]
 

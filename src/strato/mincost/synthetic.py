@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strato.mincost.network import Int64s, Network
+from strato.mincost.arrays import Int64s
+from strato.mincost.network import Network
 
 OFFSET = 2_592_000
 """Added to every task arc: the longest runtime in seconds (30 days), so that staying never costs less than 0."""

@@ -9,7 +9,8 @@ from enum import IntEnum
 import numpy as np
 
 from strato.errors import Problem
-from strato.mincost.network import Int64s, NetworkError
+from strato.mincost.arrays import Int64s
+from strato.mincost.network import NetworkError
 
 
 class TaskType(IntEnum):

@@ -6,10 +6,6 @@ objects or holds the interpreter lock, so two of them can race on two threads.
 
 from __future__ import annotations
 
-import numpy as np
-
-Int = int | np.int64
-"""A number inside a kernel: compiled code does not tell Python's from NumPy's."""
 OPTIMAL = 0
 """The flow is feasible and optimal, the potentials prove it."""
 INFEASIBLE = 1

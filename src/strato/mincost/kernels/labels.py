@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numba
 import numpy as np
 
-from strato.mincost.kernels import Int
+from strato.mincost.arrays import Int
 
 if TYPE_CHECKING:
-    from strato.mincost.network import Int32s, Int64s
+    from strato.mincost.arrays import Int32s, Int64s
 
 FAR = np.int64(1) << np.int64(62)
 

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 import numba
 import numpy as np
 
-from strato.mincost.kernels import Int
+from strato.mincost.arrays import Int
 from strato.mincost.kernels.labels import FAR, Scratch
 from strato.mincost.kernels.meeting import Gates
 from strato.mincost.kernels.ways import go_over, room, step
 
 if TYPE_CHECKING:
-    from strato.mincost.network import Arrays, Int32s, Int64s
+    from strato.mincost.arrays import Arrays, Int32s, Int64s
 
 _CHUNK = 32
 """Arcs one tree looks at before the other may have its turn."""

@@ -22,12 +22,12 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from strato.mincost.kernels import Int
+from strato.mincost.arrays import Int
 from strato.mincost.kernels.labels import FAR, Scratch, begin_at, label, nearest
 from strato.mincost.kernels.ways import go_over, step
 
 if TYPE_CHECKING:
-    from strato.mincost.network import Arrays, Int32s, Int64s
+    from strato.mincost.arrays import Arrays, Int32s, Int64s
 
 _CHUNK = 32
 """Arcs one side looks at before the other may have its turn."""

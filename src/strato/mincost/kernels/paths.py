@@ -34,14 +34,15 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.mincost._layout import change_flow
-from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
+from strato.mincost.arrays import Int
+from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED
 from strato.mincost.kernels.labels import FAR, Scratch, begin_at, label, nearest
 from strato.mincost.kernels.level import plant, serve, settle_price
 from strato.mincost.kernels.meeting import DISTANCE, find_gates, no_gates, search_both
 from strato.mincost.kernels.ways import go_over, step
 
 if TYPE_CHECKING:
-    from strato.mincost.network import Arrays, Int64s
+    from strato.mincost.arrays import Arrays, Int64s
 
 _CHECK_EVERY = 64
 """Searches between two looks at the stop flag."""

@@ -28,10 +28,11 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
-from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED, Int
+from strato.mincost.arrays import Int
+from strato.mincost.kernels import INFEASIBLE, OPTIMAL, STOPPED
 
 if TYPE_CHECKING:
-    from strato.mincost.network import Arrays, Int32s, Int64s
+    from strato.mincost.arrays import Arrays, Int32s, Int64s
 
 _LENGTH = 4
 """Arcs of a partial augmentation."""

@@ -12,11 +12,11 @@ import numba
 import numpy as np
 
 from strato.mincost._layout import change_flow
-from strato.mincost.kernels import Int
+from strato.mincost.arrays import Int
 from strato.mincost.kernels.labels import Scratch
 
 if TYPE_CHECKING:
-    from strato.mincost.network import Arrays
+    from strato.mincost.arrays import Arrays
 
 
 @numba.njit(cache=True, nogil=True, inline="always")

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from strato.mincost.network import Int64s
+from strato.mincost.arrays import Int64s
 from strato.mincost.stats import Statistics
 from strato.mincost.world import Machine, Task, World
 

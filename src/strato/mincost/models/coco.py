@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs, CostModel, arcs, join, waited_tenths
-from strato.mincost.network import Int64s
 from strato.mincost.world import Machine, Task, TaskType, Vector
 
 OMEGA = 1000

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.mincost import rules
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs, CostModel, arcs, join
-from strato.mincost.network import Int64s
 from strato.mincost.world import Machine, Task, World
 
 WAITING = 2_560_000

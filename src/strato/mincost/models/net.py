@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs, CostModel, arcs, join
-from strato.mincost.network import Int64s
 from strato.mincost.world import Machine, Selector, Task
 
 WAITING, OFFSET = 2_560_000, 1_280_000

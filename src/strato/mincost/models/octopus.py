@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import CLUSTER, Arcs, CostModel, arcs, join
-from strato.mincost.network import Int64s
 from strato.mincost.world import Task
 
 WAITING, PER_TASK = 1_000_000, 100

@@ -17,9 +17,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs
 from strato.mincost.models.cpu import WAITING, CpuMemory, Hosts, Levels
-from strato.mincost.network import Int64s
 from strato.mincost.world import Machine, Selector, Task
 
 PRIORITY_STEP = 10_000

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import CLUSTER, Arcs, CostModel, arcs, join, repeat
-from strato.mincost.network import Int64s
 from strato.mincost.world import Task
 
 GB = 1_000_000_000

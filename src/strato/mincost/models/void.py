@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs, CostModel, arcs, join
-from strato.mincost.network import Int64s
 from strato.mincost.world import Task
 
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import CLUSTER, Arcs, CostModel, arcs, join, waited_tenths
-from strato.mincost.network import Int64s
 from strato.mincost.world import Machine, Task
 
 LOWER_BOUND, UNKNOWN = 96, 100
