@@ -30,9 +30,10 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.plan import Bind, Eviction, Plan
-from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING, Task
+from strato.scheduler.model.tasks import BINDING, PENDING, RELEASING
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.reporting.evictionrecords import NEEDLESS, EvictionRecords
 from tests.scheduler import worlds
@@ -606,7 +607,7 @@ def check_sums(world: World) -> None:
         if not np.array_equal(job.used, used) or job.counts[RELEASING] != sum(t.status == RELEASING for t in members):
             raise Finding(f"sums of {job.key} are wrong")
     for queue in world.queues.values():
-        used = sum((job.used for job in queue.jobs.values()), world.dims.zeros())
+        used = sum((job.used for job in world.jobs_of(queue)), world.dims.zeros())
         if not np.array_equal(queue.used, used):
             raise Finding(f"sums of queue {queue.name} are wrong")
 

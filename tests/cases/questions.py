@@ -12,10 +12,10 @@ import numpy as np
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.answers import Evictor, Verdicts
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.tasks import ALLOCATED, Task
+from strato.scheduler.model.tasks import ALLOCATED
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.placement.scoring import resource_scores
 from strato.scheduler.session import Session

@@ -23,7 +23,8 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.cycle import decide
 from strato.scheduler.framework.options import Config
-from strato.scheduler.model.tasks import STATUS_NAMES, Task
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.tasks import STATUS_NAMES
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.registry import ACTIONS, PLUGINS
 from strato.scheduler.reporting.status import close_session, decide_phase

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import ABSENT, JOB_MOVES, NODE_MOVES, UNCHARGED
 from strato.scheduler.model.tasks import (
     ALLOCATED,
@@ -28,7 +29,6 @@ from strato.scheduler.model.tasks import (
     STATUS_COUNT,
     SUCCEEDED,
     UNKNOWN,
-    Task,
 )
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session

@@ -15,8 +15,8 @@ from strato.scheduler import session
 from strato.scheduler.actions import victims
 from strato.scheduler.config import parse_config
 from strato.scheduler.cycle import decide
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Plan
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.ordering.jobclasses import PENDING
 from strato.scheduler.ordering.jobqueue import JobQueues
 from strato.scheduler.placement.placer import Placer

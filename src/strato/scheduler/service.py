@@ -36,10 +36,9 @@ from strato.scheduler.config import default_config, read_config, reread
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.suspension import suspendable
-from strato.scheduler.model.plan import Eviction, Failure, Plan, PodVerdict
+from strato.scheduler.model.jobs import PodVerdict, Task
+from strato.scheduler.model.plan import Eviction, Failure, Plan
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.tasks import Task
-from strato.scheduler.pace import Pace
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
@@ -48,6 +47,7 @@ from strato.scheduler.reporting.explain import Diagnosis, diagnosis, with_number
 from strato.scheduler.reporting.measures import Measures
 from strato.scheduler.reporting.reports import Reports
 from strato.scheduler.reporting.series import Series
+from strato.scheduler.throttle import Throttle
 
 _log = logging.getLogger(__name__)
 
@@ -225,17 +225,17 @@ class Scheduler:
     # -- the loop ------------------------------------------------------------------------------------------------------
 
     async def _loop(self) -> None:
-        pace = Pace()
+        throttle = Throttle()
         while True:
             await self._changed.wait()
             world = self.world
             if world.openings == self._decided_openings:
-                gather = pace.status_seconds(self._clock.monotonic())
+                gather = throttle.status_seconds(self._clock.monotonic())
                 # not wait_for: before Python 3.12 it loses a cancellation that comes with the event
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(gather):
                         await self._urgent.wait()
-            busy = pace.busy_seconds(self._clock.monotonic())
+            busy = throttle.busy_seconds(self._clock.monotonic())
             if busy:
                 await self._clock.sleep(busy)
             else:
@@ -246,7 +246,7 @@ class Scheduler:
             started = self._clock.monotonic()
             status_only = world.openings == self._decided_openings
             placed = await self._run_once()
-            pace.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
+            throttle.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
 
     async def _run_once(self) -> int:
         """Decide one cycle and hand the plan over; a cycle in which nothing changed is skipped.

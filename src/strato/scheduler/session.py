@@ -10,11 +10,11 @@ from strato.scheduler.cache.domains import recover_domains
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.pluginanswers import PluginAnswers
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import Mask
 from strato.scheduler.model.plan import binds
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.tasks import BINDING, Task
+from strato.scheduler.model.tasks import BINDING
 from strato.scheduler.ordering.victims import in_order
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.placer import Placer

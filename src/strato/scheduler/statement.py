@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import NODE_MOVES
 from strato.scheduler.model.plan import Eviction, Transaction, binds
-from strato.scheduler.model.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, Task, TaskClass
+from strato.scheduler.model.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.pluginanswers import PluginAnswers

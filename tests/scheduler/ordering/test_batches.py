@@ -15,8 +15,8 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.config import DEFAULT_TEXT, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Plan
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.ordering.jobclasses import JobClasses
 from tests.scheduler import worlds
 from tests.scheduler.ordering.test_job_classes import CAPACITY, Changes, Side, decided, evicting

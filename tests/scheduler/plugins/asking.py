@@ -11,8 +11,9 @@ import yaml
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import config_from
 from strato.scheduler.framework.options import Config
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Rows
-from strato.scheduler.model.tasks import ALLOCATED, Task
+from strato.scheduler.model.tasks import ALLOCATED
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
 

@@ -11,9 +11,9 @@ from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
 from strato.scheduler.actions.placing import TaskLoop, Work
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.cache.ingest import waits_for_queue
-from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Queue
+from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.ordering.jobclasses import PENDING
 from strato.scheduler.ordering.jobqueue import JobQueue, JobQueues
 from strato.scheduler.topology.domains import Search

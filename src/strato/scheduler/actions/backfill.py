@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import admit
 from strato.scheduler.cache.ingest import waits_for_queue
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED, Task
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
 from strato.scheduler.ordering import jobclasses
 from strato.scheduler.ordering.jobqueue import can_try, jobs_in_order
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.ledger import NODE_MOVES
-from strato.scheduler.model.tasks import ALLOCATED, PENDING, Task
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.tasks import ALLOCATED, PENDING
 from strato.scheduler.ordering.jobclasses import JobClass
 from strato.scheduler.ordering.jobqueue import Entry, JobQueue
 

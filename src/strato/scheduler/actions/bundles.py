@@ -12,9 +12,8 @@ import numpy as np
 from strato.scheduler.cache import ingest
 from strato.scheduler.framework.plugin import GANG_PREEMPT
 from strato.scheduler.model.answers import Evictor
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -21,10 +21,10 @@ from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import EVICT, GANG_PREEMPT, GANG_RECLAIM
 from strato.scheduler.model.answers import Evictor
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, SubJob, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import BOUND, PIPELINED, RUNNING, Task
+from strato.scheduler.model.tasks import BOUND, PIPELINED, RUNNING
 from strato.scheduler.ordering.jobqueue import starving_jobs
 from strato.scheduler.topology.domains import Search
 from strato.scheduler.topology.hypernodes import NOWHERE

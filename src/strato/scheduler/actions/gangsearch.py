@@ -15,10 +15,10 @@ import numpy as np
 from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
 from strato.scheduler.actions.sheets import Sheet
 from strato.scheduler.framework.plugin import ALLOCATE
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, SubJob
 from strato.scheduler.model.nodes import Mask
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import FitErrors, Verdict
-from strato.scheduler.model.subjobs import SubJob
 from strato.scheduler.topology.domains import Search
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, SubJob, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors, Verdict
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import ALLOCATED, PIPELINED, Task
+from strato.scheduler.model.tasks import ALLOCATED, PIPELINED
 
 if TYPE_CHECKING:
     from strato.scheduler.model.plan import Notes

@@ -15,8 +15,9 @@ import numpy as np
 
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.cache.budgets import Budgets
-from strato.scheduler.model.jobs import Queue
-from strato.scheduler.model.tasks import BOUND, RUNNING, Task
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.tasks import BOUND, RUNNING
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -11,8 +11,9 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.podpreempt import preempt_for_pod
 from strato.scheduler.framework.arguments import arg
-from strato.scheduler.model.jobs import Job, Queue
-from strato.scheduler.model.tasks import BOUND, RUNNING, Task
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.tasks import BOUND, RUNNING
 from strato.scheduler.ordering.jobqueue import starving_jobs
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
 from strato.scheduler.actions.preempt import pending_in_order
-from strato.scheduler.model.jobs import Job, Queue
-from strato.scheduler.model.tasks import RUNNING, Task
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.tasks import RUNNING
 from strato.scheduler.ordering.jobqueue import starving_jobs
 
 if TYPE_CHECKING:

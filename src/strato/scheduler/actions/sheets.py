@@ -7,9 +7,7 @@ from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from strato.scheduler.actions.placing import Work
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import Task
+from strato.scheduler.model.jobs import Job, SubJob, Task
 
 if TYPE_CHECKING:
     from strato.scheduler.session import Session

@@ -10,9 +10,10 @@ import numpy as np
 
 from strato.scheduler.cache.ingest import says_preemptable
 from strato.scheduler.cache.shards import SOFT
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.tasks import RUNNING, Task
+from strato.scheduler.model.tasks import RUNNING
 from strato.scheduler.placement import kernels
 
 if TYPE_CHECKING:

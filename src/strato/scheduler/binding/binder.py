@@ -28,8 +28,9 @@ from strato.scheduler.binding.evictor import Evictor
 from strato.scheduler.cache.ingest import QUEUE_GATE
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.reservations import stands
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Bind, Eviction
-from strato.scheduler.model.tasks import BINDING, PENDING, Task
+from strato.scheduler.model.tasks import BINDING, PENDING
 from strato.scheduler.reporting.pods import PodReports
 
 _log = logging.getLogger(__name__)

@@ -19,8 +19,8 @@ from strato.errors import ApiError, Conflict, NotFound, StratoError
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.reservations import stands
 from strato.scheduler.claims.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, is_bound
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.reservation import Reservation
-from strato.scheduler.model.tasks import Task
 
 _ATTEMPTS = 6
 _FIRST_LOOK_SECONDS = 0.1

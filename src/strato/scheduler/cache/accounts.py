@@ -16,7 +16,7 @@ from strato.api.core import PodSpec, ResourceQuota
 from strato.api.meta import Object
 from strato.api.scheduling import PriorityClass
 from strato.api.volcano.scheduling import PodGroupSpec
-from strato.scheduler.cache import ingest
+from strato.scheduler.cache import ingest, repair
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.cache.neighbours import Neighbours
@@ -26,12 +26,13 @@ from strato.scheduler.cache.usage import Usages
 from strato.scheduler.claims.devices import Devices
 from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.claims.volumes import Volumes
-from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Task
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES
 from strato.scheduler.model.nodelabels import NodeLabels
 from strato.scheduler.model.nodes import NodeTable
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Dimensions, Vector, fit_width
-from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, Task, TaskClass, grow_class
+from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, TaskClass, grow_class
 from strato.scheduler.topology.hypernodes import HyperNodes, Tree
 
 DEFAULT_QUEUE = "default"
@@ -238,7 +239,7 @@ class Accounts:
 
     def repair_job(self, job: Job) -> bool:
         """Compute all that is kept of a job anew from its tasks; return whether it had been wrong."""
-        wrong = job.repair()
+        wrong = repair.repair_job(job)
         for index, belongs in (
             (self.with_pending, bool(job.pending)),
             (self.waiting_for_queue, (job.solo or job.group is not None) and job.is_waiting_for_queue),
@@ -255,7 +256,11 @@ class Accounts:
     def repair_queue(self, queue: Queue) -> bool:
         """Compute a queue's sums anew from those of its jobs; return whether they had been wrong."""
         self.settle()
-        return queue.repair()
+        return repair.repair_queue(queue, self.jobs_of(queue))
+
+    def jobs_of(self, queue: Queue) -> list[Job]:
+        """Return the jobs of a queue."""
+        return [self.jobs[key] for key in queue.jobs]
 
     def _unshare(self, job: Job, queue: Queue) -> None:
         if job.inqueue is not None:

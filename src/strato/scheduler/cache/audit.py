@@ -20,7 +20,7 @@ from strato.errors import ApiError, Gone, NotFound
 from strato.metrics import Registry
 from strato.scheduler.cache.ingest import status_of
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Queue
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, COMPLETED_SET, PIPELINED
 
 _log = logging.getLogger(__name__)

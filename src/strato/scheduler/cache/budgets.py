@@ -10,7 +10,7 @@ from strato.api.selectors import InvalidSelector, Selector, from_label_selector
 
 if TYPE_CHECKING:
     from strato.scheduler.cache.world import World
-    from strato.scheduler.model.tasks import Task
+    from strato.scheduler.model.jobs import Task
 
 
 class Budgets:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.subjobs import Layout
+from strato.scheduler.model.jobs import Job, Layout
 from strato.scheduler.model.tasks import ALLOCATED_SET
 from strato.scheduler.topology.hypernodes import NOWHERE, Tree
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from strato.scheduler.model.tasks import Task
+    from strato.scheduler.model.jobs import Task
 
 _SPARED_SECONDS = 1.0
 _LONGEST_SPARED_SECONDS = 300.0

@@ -9,6 +9,7 @@ import msgspec
 
 from strato.api.core import Container, Pod, PodSpec
 from strato.api.shapes import ResourceList
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, counts, internal
 from strato.scheduler.model.tasks import (
     BOUND,
@@ -18,7 +19,6 @@ from strato.scheduler.model.tasks import (
     RUNNING,
     SUCCEEDED,
     UNKNOWN,
-    Task,
     TaskClass,
     uses_claims,
 )

@@ -17,8 +17,9 @@ from strato.api.selectors import Selector, from_label_selector
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
 from strato.lru import LruCache
 from strato.scheduler.cache.evictions import Evictions
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable
-from strato.scheduler.model.tasks import RELEASING, Task, TaskClass
+from strato.scheduler.model.tasks import RELEASING, TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.model.resources import FloatArray

@@ -8,7 +8,7 @@ from strato.clock import parse_time
 from strato.lru import LruCache
 
 if TYPE_CHECKING:
-    from strato.scheduler.model.tasks import Task
+    from strato.scheduler.model.jobs import Task
 
 EXPECTED: Final = "strato.dev/expected-seconds"
 """Annotation of pods or PodGroups: how long a pod will run, in seconds."""

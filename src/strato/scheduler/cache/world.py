@@ -20,10 +20,10 @@ from strato.api.volcano.topology import HyperNode
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER, Accounts, NamespaceQuotas
 from strato.scheduler.cache.neighbours import Neighbours
-from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Queue
+from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Layout, Task
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, UNCHARGED
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.subjobs import Layout
 from strato.scheduler.model.tasks import (
     ALLOCATED_SET,
     COMPLETED_SET,
@@ -31,7 +31,6 @@ from strato.scheduler.model.tasks import (
     PENDING,
     RELEASING,
     SUCCEEDED,
-    Task,
     TaskClass,
     grow_class,
 )
@@ -444,7 +443,7 @@ class World(Accounts):
     def _enter_queue(self, job: Job) -> None:
         queue = self._queue(job.queue_name)
         job.queue = queue
-        queue.jobs[job.key] = job
+        queue.jobs[job.key] = None
         if job.tasks:
             queue.used += job.used
             queue.pending_request += job.pending_request

@@ -18,7 +18,7 @@ from strato.scheduler.claims.reservations import Reservations
 from strato.scheduler.model.nodelabels import NodeLabels
 
 if TYPE_CHECKING:
-    from strato.scheduler.model.tasks import Task
+    from strato.scheduler.model.jobs import Task
 
 
 class DeviceId(NamedTuple):

@@ -9,7 +9,8 @@ from strato.api.quantity import InvalidQuantity, value
 from strato.api.resource import ResourceClaim
 from strato.scheduler.claims.devices import Devices, resource_claims_of
 from strato.scheduler.claims.reservations import Reservations
-from strato.scheduler.model.tasks import ALLOCATED_SET, Task
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.tasks import ALLOCATED_SET
 
 PREFIX = "deviceclass/"
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.reservation import Reservation
-from strato.scheduler.model.tasks import Task
 
 
 class Reservations:

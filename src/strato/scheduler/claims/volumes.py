@@ -16,7 +16,7 @@ from strato.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageCl
 from strato.scheduler.claims.reservations import Reservations
 
 if TYPE_CHECKING:
-    from strato.scheduler.model.tasks import Task
+    from strato.scheduler.model.jobs import Task
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"

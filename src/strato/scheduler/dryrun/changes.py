@@ -19,9 +19,9 @@ from strato.scheduler.cache import kinds
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun.run import Decoded
 from strato.scheduler.dryrun.trial import Edit
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import PODS, internal, to_quantity
-from strato.scheduler.model.tasks import Task
 
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_SHAPES: Final = 4

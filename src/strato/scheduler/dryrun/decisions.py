@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.plan import GroupStatus, Plan, PodVerdict
-from strato.scheduler.model.tasks import PENDING, Task
+from strato.scheduler.model.jobs import Job, PodVerdict, Task
+from strato.scheduler.model.plan import GroupStatus, Plan
+from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.reporting.explain import ranked, untried
 
 Json = dict[str, Any]

@@ -9,11 +9,12 @@ from dataclasses import replace
 from strato.scheduler.cache.world import World
 from strato.scheduler.dryrun.fixes import Search
 from strato.scheduler.dryrun.trial import Copy
-from strato.scheduler.model.jobs import Job, Queue
-from strato.scheduler.model.plan import Plan, PodVerdict, QueueStatus
+from strato.scheduler.model.jobs import Job, PodVerdict, Task
+from strato.scheduler.model.plan import Plan, QueueStatus
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import internal
-from strato.scheduler.model.tasks import PENDING, Task
+from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.reporting.explain import Diagnosis, ranked, sentence, summary, untried
 
 _SHARE_CODES = ("QueueOverused", "QueueShare")
@@ -129,7 +130,7 @@ def examine_queue(copy: Copy, name: str) -> Diagnosis | None:
     if queue is None or queue.view is None:
         return None
     status = next((s for s in plan.queues if s.name == name), QueueStatus(name, {}))
-    waiting = [job for job in queue.jobs.values() if job.pending or job.is_waiting_for_queue]
+    waiting = [job for job in world.jobs_of(queue) if job.pending or job.is_waiting_for_queue]
     verdicts = [_own(queue, status, world)]
     reasons: Counter[str] = Counter()
     jobs = {}

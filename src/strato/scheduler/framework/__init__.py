@@ -14,11 +14,12 @@ from strato.scheduler.model.answers import (
     Validity,
     Verdicts,
 )
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 
 __all__ = [
     "ABSTAIN",

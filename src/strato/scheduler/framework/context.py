@@ -9,12 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import Mask
 from strato.scheduler.model.plan import Notes, Plan, Transaction
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.tasks import RELEASING, Task, TaskClass
+from strato.scheduler.model.tasks import RELEASING, TaskClass
 from strato.scheduler.topology.domains import Domains, Search
 from strato.scheduler.topology.hypernodes import Tree
 

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import numpy as np
 
 from strato.scheduler.model.answers import StaticScore, Verdicts
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import Task
 
 Fn = Callable[..., Any]
 Check = Callable[[Any, Sequence[Any]], Any]

@@ -17,17 +17,16 @@ import numpy as np
 from strato.scheduler.framework import contract
 from strato.scheduler.framework.contract import order, point
 from strato.scheduler.model.answers import Evictor, ResourceTerm, StaticScore, Validity, Verdicts
-from strato.scheduler.model.jobs import JOB_FACTS
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext
-    from strato.scheduler.model.jobs import Job, Queue
+    from strato.scheduler.model.jobs import Job, SubJob, Task
     from strato.scheduler.model.nodes import NodeTable, Rows
+    from strato.scheduler.model.queues import Queue
     from strato.scheduler.model.resources import Vector
-    from strato.scheduler.model.subjobs import SubJob
-    from strato.scheduler.model.tasks import Task, TaskClass
+    from strato.scheduler.model.tasks import TaskClass
     from strato.scheduler.topology.proximity import Proximity
 
 POINTS = contract.POINTS
@@ -77,6 +76,12 @@ TOGGLES: Final[dict[str, bool]] = {
 """Toggle keys with their irregular spellings, and what an absent one means (spec scheduler-core 2.2)."""
 
 
+JOB_FACTS: Final = frozenset(
+    ("created", "min_available", "minimum", "name", "namespace", "priority", "roles", "uid", "waiting_seconds")
+)
+"""Attributes of a job that a plugin may say it looks at (`Plugin.job_facts`)."""
+
+
 class Plugin:
     """Base of all plugins: every extension point with its contract; override the ones you need.
 
@@ -91,7 +96,7 @@ class Plugin:
     time_based: ClassVar[bool] = False
     """Whether its answers change with time alone; then cycles also run when nothing changed."""
     job_facts: ClassVar[tuple[str, ...] | None] = None
-    """What of a job matters to it, as names out of `strato.scheduler.model.jobs.JOB_FACTS`; the job's queue, priority
+    """What of a job matters to it, as names out of `JOB_FACTS`; the job's queue, priority
     and minima, and the classes, roles and priorities of its tasks may matter to every plugin. Of jobs that are equal in
     all this one is visited until anything changes (see `strato.scheduler.ordering.jobclasses`): to admit, order or
     refuse a job or to name victims for it, the plugin must look at nothing else of it (name, labels), nor at the clock

@@ -20,12 +20,11 @@ from strato.scheduler.framework.guard import Guard
 from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, answers
 from strato.scheduler.model.answers import Evictor, ResourceTerm, Validity, Verdicts
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, SubJob, Task
 from strato.scheduler.model.nodes import Rows
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import FitErrors
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.topology.proximity import Proximity
 
 Fn = Callable[..., Any]

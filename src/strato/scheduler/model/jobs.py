@@ -1,38 +1,23 @@
-"""Jobs (one PodGroup and its tasks) and queues, with every count and sum kept current as tasks move.
+"""Jobs (one PodGroup each), their parts and their tasks, with every count and sum kept current as tasks move.
 
-Nothing here loops over tasks to answer a question a plugin asks often: counts per status, requests of the pending and
-of the placed, and per role where the group asks for minima, are kept by `Job.shift`.
+`Job.shift` keeps counts by status (and by role where there are minima) and sums, so that no question loops over tasks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
-import numpy as np
-
-from strato.api.volcano.scheduling import PodGroup
-from strato.api.volcano.scheduling import Queue as QueueView
+from strato.api.core import Pod
+from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup
 from strato.scheduler.model.ledger import ABSENT, JOB_MOVES, UNCHARGED
+from strato.scheduler.model.policies import SubGroupPolicy
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.reasons import FitErrors
+from strato.scheduler.model.reservation import Grant, Reservation
 from strato.scheduler.model.resources import Dimensions, Vector
-from strato.scheduler.model.tasks import (
-    ALLOCATED,
-    BINDING,
-    BOUND,
-    FAILED,
-    PENDING,
-    PIPELINED,
-    RUNNING,
-    STATUS_COUNT,
-    STATUS_NAMES,
-    SUCCEEDED,
-    Task,
-    TaskClass,
-)
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.plan import PodVerdict
-    from strato.scheduler.model.subjobs import Layout
+from strato.scheduler.model.tally import Counts, Growth, RoleTally, Tally
+from strato.scheduler.model.tasks import PENDING, STATUS_COUNT, STATUS_NAMES, TaskClass
 
 PHASE_PENDING: Final = "Pending"
 PHASE_INQUEUE: Final = "Inqueue"
@@ -40,27 +25,275 @@ PHASE_RUNNING: Final = "Running"
 PHASE_UNKNOWN: Final = "Unknown"
 PHASE_COMPLETED: Final = "Completed"
 
-JOB_FACTS: Final = frozenset(
-    ("created", "min_available", "minimum", "name", "namespace", "priority", "roles", "uid", "waiting_seconds")
-)
-"""Attributes of a job that a plugin may say it looks at (`strato.scheduler.framework.Plugin.job_facts`)."""
 
-Counts = list[int]
-"""Number of tasks by status number."""
-_BEST_EFFORT: Final = ABSENT + 1
-"""In a role's counts: the pending tasks that request nothing. At `ABSENT` is what makes the sum of the others 0."""
+class Task:
+    """One pod as the scheduler sees it.
+
+    Attributes:
+        status: One of the numbers in `strato.scheduler.model.tasks`.
+        row: Row of its node in the `NodeTable`, -1 without one.
+        order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
+        gated: Has scheduling gates; never placed.
+        job: None for pods of foreign schedulers, or without a group yet.
+        sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
+        grants: What plugins gave it with its place, by plugin.
+        reservation: Volumes and devices it was given with its place.
+        waiting_node: Name of the node the pod names while that node is unknown, else empty.
+    """
+
+    __slots__ = (
+        "cls",
+        "gated",
+        "grants",
+        "job",
+        "key",
+        "name",
+        "namespace",
+        "nominated",
+        "order",
+        "pod",
+        "preemptable",
+        "priority",
+        "reservation",
+        "role",
+        "row",
+        "status",
+        "sub",
+        "uid",
+        "waiting_node",
+    )
+
+    def __init__(self, pod: Pod, key: str, cls: TaskClass, order: tuple[int, str, str]) -> None:
+        meta = pod.metadata
+        self.pod = pod
+        self.key = key
+        self.uid = meta.uid
+        self.namespace = meta.namespace
+        self.name = meta.name
+        self.cls = cls
+        self.order = order
+        self.job: Job | None = None
+        self.sub: SubJob | None = None
+        self.status = PENDING
+        self.row = -1
+        self.reservation: Reservation | None = None
+        self.grants: dict[str, Grant] | None = None
+        self.priority = 1
+        self.role = ""
+        self.gated = False
+        self.preemptable = True
+        self.nominated = ""
+        self.waiting_node = ""
+
+    def grant(self, plugin: str, annotations: Mapping[str, str]) -> None:
+        """Give it something where it is; the annotations are written with its bind."""
+        self.grants = {**(self.grants or {}), plugin: Grant(self.row, annotations)}
+
+    def granted(self, plugin: str) -> Mapping[str, str]:
+        """Return what a plugin gave it where it is, as decided here or as its bound pod says."""
+        found = self.grants.get(plugin) if self.grants is not None else None
+        if found is not None and found.row == self.row:
+            return found.annotations
+        return (self.pod.metadata.annotations or {}) if self.pod.spec.node_name else {}
+
+    def bind_annotations(self) -> dict[str, str] | None:
+        """Return what is to be written with its bind."""
+        if self.grants is None:
+            return None
+        return {k: v for given in self.grants.values() if given.row == self.row for k, v in given.annotations.items()}
+
+    @property
+    def alike(self) -> int | str:
+        """What tasks share that fail for the same reasons: their class, or nothing when they use claims."""
+        return self.key if self.cls.uses_claims else self.cls.number
+
+    def __repr__(self) -> str:
+        return f"Task({self.key} {STATUS_NAMES[self.status]} row={self.row})"
 
 
-class Growth(NamedTuple):
-    """How a gang's pods came, kept on the job; instants are monotonic seconds."""
+class PodVerdict(NamedTuple):
+    """Why a pod was not placed, and where it may go later."""
 
-    uid: str
-    pods: int
-    since: float
-    longest_gap: float = 0.0
+    task: Task
+    reason: str
+    """``Unschedulable`` or ``Schedulable``."""
+    message: str
+    errors: FitErrors | None = None
+    nominated: str = ""
 
 
-class Job:
+class SubJob(Tally):
+    """A part of a job that is placed whole or not at all.
+
+    Attributes:
+        key: ``<job>/<policy>-<values>``, or the job's key for the tasks that no policy takes.
+        policy: ``<job>/<policy>``, or the job's key; what ``minSubGroups`` counts by.
+        whole: It is all of the job, which then has no policies.
+        network: How far apart its tasks may be; None when that does not matter.
+        allocated: Name of the domain its placed tasks lie in, as remembered between cycles; empty when unknown.
+        priority: Highest priority of a task seen.
+    """
+
+    __slots__ = (
+        "_min_available",
+        "allocated",
+        "best_effort",
+        "counts",
+        "job",
+        "key",
+        "match_index",
+        "network",
+        "policy",
+        "priority",
+        "tasks",
+        "whole",
+    )
+
+    def __init__(
+        self, job: Job, key: str, policy: str, minimum: int, network: NetworkTopologySpec | None, *, whole: bool = False
+    ) -> None:
+        self.job = job
+        self.key = key
+        self.policy = policy
+        self.whole = whole
+        self.network = network
+        self.match_index = 0
+        self.priority = 0
+        self.allocated = ""
+        self._min_available = minimum
+        self.best_effort = 0
+        self.tasks: dict[str, Task] = job.tasks if whole else {}
+        self.counts = job.counts if whole else [0] * STATUS_COUNT
+
+    def __repr__(self) -> str:
+        return f"SubJob({self.key}, {len(self.tasks)} tasks)"
+
+    @property
+    def min_available(self) -> int:
+        """Tasks it needs to run at all."""
+        return self.job.min_available if self.whole else self._min_available
+
+    @property
+    def pending_best_effort(self) -> int:
+        """Pending tasks that request nothing."""
+        return self.job.pending_best_effort if self.whole else self.best_effort
+
+    def pending(self) -> list[Task]:
+        """Return its pending tasks."""
+        if self.whole:
+            return list(self.job.pending.values())
+        return [task for task in self.tasks.values() if task.status == PENDING]
+
+    def count(self, task: Task, status: int, by: int) -> None:
+        """Add to its count of a status; the whole shares its job's counts, and none is kept of the absent."""
+        if not self.whole and status != ABSENT:
+            self.counts[status] += by
+            if status == PENDING and task.cls.best_effort:
+                self.best_effort += by
+
+
+class Layout:
+    """How a job is split, and which network topology it asks for.
+
+    Args:
+        job: The job; its group is set.
+
+    Attributes:
+        split: Whether there are policies.
+        subs: The sub-jobs by key; those without tasks are gone.
+        network: The whole job's topology, None without one.
+        minimum: By policy key, how many of its sub-jobs must be ready.
+        allocated: Name of the domain the job's placed tasks lie in; empty when unknown.
+        written: The domain as the group's annotation last said it.
+
+    Raises:
+        ValueError: A label selector cannot be read.
+    """
+
+    __slots__ = ("_job", "_policies", "allocated", "minimum", "network", "split", "subs", "written")
+
+    def __init__(self, job: Job) -> None:
+        assert job.group is not None
+        spec = job.group.spec
+        self._job = job
+        self.network = spec.network_topology
+        self._policies = [SubGroupPolicy(job.key, policy) for policy in spec.sub_group_policy]
+        self.split = bool(self._policies)
+        self.minimum = {f"{job.key}/{p.name}": p.min_sub_groups for p in spec.sub_group_policy}
+        self.allocated = self.written = ""
+        self.subs: dict[str, SubJob] = {}
+        if not self.split:
+            self.subs[job.key] = SubJob(job, job.key, job.key, 0, self.network, whole=True)
+        for task in job.tasks.values():
+            self.add(task)
+
+    @property
+    def topological(self) -> bool:
+        """Whether the job or any part of it asks for a network topology."""
+        return self.network is not None or any(p.spec.network_topology is not None for p in self._policies)
+
+    def add(self, task: Task) -> None:
+        """Give a task to its sub-job."""
+        sub = self._find(task)
+        task.sub = sub
+        sub.priority = max(sub.priority, task.priority)
+        if not sub.whole:
+            sub.tasks[task.key] = task
+            sub.count(task, task.status, 1)
+
+    def remove(self, task: Task) -> None:
+        """Take a task off its sub-job."""
+        sub, task.sub = task.sub, None
+        if sub is None or sub.whole:
+            return
+        del sub.tasks[task.key]
+        sub.count(task, task.status, -1)
+        if not sub.tasks:
+            self.subs.pop(sub.key, None)
+
+    def _find(self, task: Task) -> SubJob:
+        labels = task.pod.metadata.labels or {}
+        for policy in self._policies:
+            values = policy.values(labels)
+            if values is not None:
+                return self._known(self._part(policy, values))
+        if not self.split:
+            return self.subs[self._job.key]
+        return self._known(SubJob(self._job, self._job.key, self._job.key, 1, self.network))
+
+    def _part(self, policy: SubGroupPolicy, values: list[str]) -> SubJob:
+        spec, key = policy.spec, policy.sub_job_key(values)
+        sub = SubJob(self._job, key, policy.key, spec.sub_group_size or 1, spec.network_topology)
+        sub.match_index = int(values[0]) if values[0].lstrip("+-").isdecimal() else 0
+        return sub
+
+    def _known(self, sub: SubJob) -> SubJob:
+        return self.subs.setdefault(sub.key, sub)
+
+    # -- checks (spec scheduler-core 7.2) ------------------------------------------------------------------------------
+
+    def enough(self) -> bool:
+        """Whether every policy has its minimum of sub-jobs (CheckSubJobValid)."""
+        return self._reached(self.subs.values())
+
+    def enough_ready(self) -> bool:
+        """Whether every policy has its minimum of sub-jobs ready."""
+        return self._reached(sub for sub in self.subs.values() if sub.is_ready)
+
+    def enough_pipelined(self) -> bool:
+        """Whether every policy has its minimum of sub-jobs ready or expected to be."""
+        return self._reached(sub for sub in self.subs.values() if sub.is_pipelined)
+
+    def _reached(self, subs: Iterable[SubJob]) -> bool:
+        if not any(self.minimum.values()):
+            return True
+        found: dict[str, int] = {}
+        for sub in subs:
+            found[sub.policy] = found.get(sub.policy, 0) + 1
+        return all(found.get(policy, 0) >= minimum for policy, minimum in self.minimum.items())
+
+
+class Job(RoleTally):
     """A PodGroup and its tasks; the unit that is placed whole or not at all.
 
     Attributes:
@@ -89,6 +322,7 @@ class Job:
         "growth",
         "inqueue",
         "key",
+        "last_verdicts",
         "layout",
         "min_available",
         "min_columns",
@@ -107,11 +341,13 @@ class Job:
         "role_counts",
         "solo",
         "tasks",
-        "told",
         "uid",
         "used",
         "waiting_seconds",
     )
+
+    min_available: int
+    pending_best_effort: int
 
     def __init__(self, key: str, dims: Dimensions) -> None:
         self.key = key
@@ -143,59 +379,11 @@ class Job:
         self.solo = False
         self.layout: Layout | None = None
         self.conditions: dict[str, tuple[str, str, str]] = {}
-        self.told: tuple[str, Sequence[PodVerdict]] | None = None
-        """What the last session said of its pods, and the words that all of them share; None when they share none."""
+        self.last_verdicts: tuple[str, Sequence[PodVerdict]] | None = None
+        """The message that all its pods shared when they were last reported on, with those verdicts."""
 
     def __repr__(self) -> str:
         return f"Job({self.key} {self.phase or '-'} {self.describe_counts()})"
-
-    # -- counters (spec scheduler-core 7.2) --------------------------------------------------------------------------
-
-    @property
-    def ready(self) -> int:
-        """Tasks that hold or held a place: Bound, Binding, Running, Allocated, Succeeded."""
-        c = self.counts
-        return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED]
-
-    @property
-    def waiting(self) -> int:
-        """Pipelined tasks."""
-        return self.counts[PIPELINED]
-
-    @property
-    def allocated_count(self) -> int:
-        """Tasks in allocated statuses."""
-        c = self.counts
-        return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED]
-
-    @property
-    def scheduled(self) -> int:
-        """Tasks that ran or are about to: Running, Bound, Succeeded, Failed."""
-        c = self.counts
-        return c[RUNNING] + c[BOUND] + c[SUCCEEDED] + c[FAILED]
-
-    @property
-    def valid(self) -> int:
-        """Tasks that count towards a complete gang."""
-        c = self.counts
-        return c[PENDING] + c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED] + c[PIPELINED]
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether enough tasks have a place (pending best-effort ones count)."""
-        c = self.counts
-        placed = c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED]
-        return placed + self.pending_best_effort >= self.min_available
-
-    @property
-    def is_pipelined(self) -> bool:
-        """Whether enough tasks have a place or expect one."""
-        return self.waiting + self.ready + self.pending_best_effort >= self.min_available
-
-    @property
-    def is_starving(self) -> bool:
-        """Whether fewer tasks than the minimum have or expect a place."""
-        return self.waiting + self.ready < self.min_available
 
     @property
     def is_waiting_for_queue(self) -> bool:
@@ -213,76 +401,6 @@ class Job:
         asked = self.group.spec.min_resources if self.group is not None else None
         return None if asked is None else tuple(asked.items())
 
-    def _roles_apply(self) -> bool:
-        return bool(self.min_task) and self.min_available >= sum(self.min_task.values())
-
-    def roles_valid(self) -> bool:
-        """Whether every role has enough tasks that count (CheckTaskValid)."""
-        if not self.min_task or not self._roles_apply():
-            return True
-        for role, minimum in self.min_task.items():
-            if minimum and self._role(role, pending=True) + self._role_pipelined(role) < minimum:
-                return False
-        return True
-
-    def roles_ready(self) -> bool:
-        """Whether every role has its minimum placed (CheckTaskReady)."""
-        if not self.min_task or not self._roles_apply():
-            return True
-        for role, minimum in self.min_task.items():  # noqa: SIM110 -- asked of every job, and a generator costs as much
-            if self.role_ready(role) < minimum:
-                return False
-        return True
-
-    def roles_pipelined(self) -> bool:
-        """Whether every role has its minimum placed or expected (CheckTaskPipelined)."""
-        return not self._roles_apply() or all(
-            self.role_ready(role) + self._role_pipelined(role) >= minimum for role, minimum in self.min_task.items()
-        )
-
-    def roles_starving(self) -> bool:
-        """Whether a role has less than its minimum placed or expected; True when minima do not apply."""
-        return not self._roles_apply() or any(
-            self._role(role) + self._role_pipelined(role) < minimum for role, minimum in self.min_task.items()
-        )
-
-    def role_ready(self, role: str) -> int:
-        """Return the role's placed tasks plus its pending best-effort ones."""
-        counts = self.role_counts.get(role)
-        return 0 if counts is None else self._role(role) + counts[_BEST_EFFORT]
-
-    def _role(self, role: str, *, pending: bool = False) -> int:
-        c = self.role_counts.get(role)
-        if c is None:
-            return 0
-        return c[BOUND] + c[BINDING] + c[RUNNING] + c[ALLOCATED] + c[SUCCEEDED] + (c[PENDING] if pending else 0)
-
-    def _role_pipelined(self, role: str) -> int:
-        c = self.role_counts.get(role)
-        return 0 if c is None else c[PIPELINED]
-
-    def missing_until_ready(self, role: str) -> int:
-        """Return how many more tasks of a role must be placed before the gang can be ready; at least 1.
-
-        0 is never returned: a ready job takes one task per visit. A large number means that placing this role alone
-        does not make it ready.
-        """
-        missing = self.min_available - self.ready - self.pending_best_effort
-        if self._roles_apply():
-            for name, minimum in self.min_task.items():
-                lacking = minimum - self.role_ready(name)
-                if lacking > 0:
-                    if name != role:
-                        return 1 << 30
-                    missing = max(missing, lacking)
-        return max(missing, 1)
-
-    def describe_counts(self) -> str:
-        """Return the counts as messages show them: ``1 Pending, 2 Running, 3 minAvailable``, sorted."""
-        parts = [f"{n} {STATUS_NAMES[s]}" for s, n in enumerate(self.counts) if n]
-        parts.append(f"{self.min_available} minAvailable")
-        return ", ".join(sorted(parts))
-
     def shift(self, tasks: Sequence[Task], old: int, status: int) -> None:
         """Count equal tasks under another status, here and in the queue; `ABSENT` for those that come or go."""
         count, cls, counts = len(tasks), tasks[0].cls, self.counts
@@ -291,7 +409,7 @@ class Job:
         if status != ABSENT:
             counts[status] += count
         if self.min_task:
-            self._count_roles(tasks, old, status)
+            self.count_roles(tasks, old, status)
         if self.layout is not None and self.layout.split:
             for task in tasks:
                 if task.sub is not None:
@@ -324,139 +442,9 @@ class Job:
             elif by.used:
                 used -= amount
 
-    def repair(self) -> bool:
-        """Compute all that `shift` keeps anew from the tasks, for the job alone; return whether it had been wrong."""
-        fresh = Job(self.key, Dimensions(len(self.used)))
-        fresh.min_task = self.min_task
-        equal: dict[tuple[TaskClass, int], list[Task]] = {}
-        for task in self.tasks.values():
-            equal.setdefault((task.cls, task.status), []).append(task)
-        for (_, status), tasks in equal.items():
-            fresh.shift(tasks, ABSENT, status)
-        gated = sum(task.gated for task in self.tasks.values())
-        right = (
-            (self.counts, self.pending_best_effort, self.gated) == (fresh.counts, fresh.pending_best_effort, gated)
-            and self.pending.keys() == fresh.pending.keys()
-            and (self.used == fresh.used).all()
-            and (self.pending_request == fresh.pending_request).all()
-            and _named(self.role_counts) == _named(fresh.role_counts)
-        )
-        if not right:
-            self.counts[:], self.pending_best_effort, self.gated = fresh.counts, fresh.pending_best_effort, gated
-            self.pending, self.used, self.pending_request = fresh.pending, fresh.used, fresh.pending_request
-            self.role_counts = fresh.role_counts
-        subs = self.layout.subs.values() if self.layout is not None else ()
-        return any([not right, *[sub.repair() for sub in subs]])
-
     def track_roles(self) -> None:
         """Rebuild the counts per role from the tasks; only kept while the group asks for minima."""
         self.role_counts = {}
         if self.min_task:
             for task in self.tasks.values():
-                self._count_roles((task,), ABSENT, task.status)
-
-    def _count_roles(self, tasks: Sequence[Task], old: int, status: int) -> None:
-        """Count equal tasks under another status of their roles."""
-        roles, best_effort = self.role_counts, JOB_MOVES[old][status].pending * tasks[0].cls.best_effort
-        for task in tasks:
-            counts = roles.get(task.role)
-            if counts is None:
-                counts = roles[task.role] = [0] * (_BEST_EFFORT + 1)
-            counts[old] -= 1
-            counts[status] += 1
-            counts[_BEST_EFFORT] += best_effort
-
-
-def _named(roles: Mapping[str, Counts]) -> dict[str, Counts]:
-    """Return the counts of the roles that have tasks."""
-    return {role: counts for role, counts in roles.items() if any(counts)}
-
-
-class Queue:
-    """A queue and the sums over its jobs.
-
-    Attributes:
-        view: The Queue object; None while it is unknown (jobs of an unknown queue are left alone).
-        jobs: Jobs that name it, with a PodGroup (or solo).
-        used, pending_request, inqueue, elastic: Sums over its jobs; the last two are current after `World.settle`.
-        capability, deserved, guarantee: ``column -> amount`` as declared.
-    """
-
-    __slots__ = (
-        "capability",
-        "deserved",
-        "elastic",
-        "guarantee",
-        "inqueue",
-        "jobs",
-        "name",
-        "pending_request",
-        "used",
-        "view",
-    )
-
-    def __init__(self, name: str, dims: Dimensions) -> None:
-        self.name = name
-        self.view: QueueView | None = None
-        self.jobs: dict[str, Job] = {}
-        self.used = dims.zeros()
-        self.pending_request = dims.zeros()
-        self.inqueue = dims.zeros()
-        self.elastic = dims.zeros()
-        self.capability: dict[int, int] = {}
-        self.deserved: dict[int, int] = {}
-        self.guarantee: dict[int, int] = {}
-
-    def __repr__(self) -> str:
-        return f"Queue({self.name}, {len(self.jobs)} jobs)"
-
-    def repair(self) -> bool:
-        """Compute its sums anew from those of its jobs; return whether they had been wrong."""
-        before = self.used, self.pending_request, self.inqueue, self.elastic
-        jobs, nothing = self.jobs.values(), np.zeros_like(self.used)
-        self.used = np.array([nothing, *[job.used for job in jobs]]).sum(axis=0)
-        self.pending_request = np.array([nothing, *[job.pending_request for job in jobs]]).sum(axis=0)
-        self.inqueue = np.array([nothing, *[job.inqueue for job in jobs if job.inqueue is not None]]).sum(axis=0)
-        self.elastic = np.array([nothing, *[job.elastic for job in jobs if job.elastic is not None]]).sum(axis=0)
-        after = self.used, self.pending_request, self.inqueue, self.elastic
-        return any((old != new).any() for old, new in zip(before, after, strict=True))
-
-    @property
-    def weight(self) -> int:
-        """Share weight."""
-        return self.view.spec.weight if self.view is not None else 1
-
-    @property
-    def priority(self) -> int:
-        """Higher goes first."""
-        return self.view.spec.priority if self.view is not None else 0
-
-    @property
-    def parent(self) -> str:
-        """Parent queue's name, empty when not given."""
-        return self.view.spec.parent if self.view is not None else ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it takes new work; one that no controller has looked at yet does."""
-        return self.view is not None and self.view.status.state in ("", "Open")
-
-    @property
-    def state(self) -> str:
-        """State as written in its status."""
-        return self.view.status.state if self.view is not None else ""
-
-    @property
-    def reclaimable(self) -> bool:
-        """Whether what it borrowed may be taken back; nothing is taken from the jobs of a queue that is unknown."""
-        return self.view is not None and self.view.spec.reclaimable is not False
-
-    @property
-    def created(self) -> str:
-        """Creation time, RFC 3339."""
-        return (self.view.metadata.creation_timestamp or "") if self.view is not None else ""
-
-    @property
-    def uid(self) -> str:
-        """Identity."""
-        return self.view.metadata.uid if self.view is not None else ""
+                self.count_roles((task,), ABSENT, task.status)

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.core import Node
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, UNCHARGED, NodeCharge
 from strato.scheduler.model.resources import PODS, Vector, fit_width
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.model.resources import Dimensions

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.reasons import FitErrors, Verdict
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.model.resources import FloatArray
@@ -86,17 +85,6 @@ class GroupStatus(NamedTuple):
         if self.hyper_node is not None and job.layout is not None and self.hyper_node != job.layout.written:
             return True
         return wanted is not None and job.conditions.get(wanted.type) != wanted.words
-
-
-class PodVerdict(NamedTuple):
-    """Why a pod was not placed, and where it may go later."""
-
-    task: Task
-    reason: str
-    """``Unschedulable`` or ``Schedulable``."""
-    message: str
-    errors: FitErrors | None = None
-    nominated: str = ""
 
 
 @dataclass(frozen=True, slots=True)

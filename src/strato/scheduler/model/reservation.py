@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(slots=True, eq=False)
@@ -31,3 +31,10 @@ class Reservation:
     def is_empty(self) -> bool:
         """Whether there is nothing to write before the pod is bound."""
         return not (self.volumes or self.provisions or self.claims)
+
+
+class Grant(NamedTuple):
+    """What a plugin gave a task on a row; it stands while the task is there."""
+
+    row: int
+    annotations: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""Tasks (one per pod) and task classes (what equal pods share).
+"""Statuses of tasks, and task classes: what equal pods share.
 
 A class is everything about a pod that filters and resource scores look at. Pods made from one template share it, so a
 gang of a thousand pods is filtered and scored once.
@@ -6,18 +6,12 @@ gang of a thousand pods is filtered and scored once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
-from strato.api.core import Pod, PodSpec
+from strato.api.core import PodSpec
 from strato.scheduler.model.resources import PODS, Dimensions, Vector
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.jobs import Job
-    from strato.scheduler.model.reservation import Reservation
-    from strato.scheduler.model.subjobs import SubJob
 
 PENDING: Final = 0
 ALLOCATED: Final = 1
@@ -121,98 +115,6 @@ def host_ports(spec: PodSpec) -> tuple[tuple[str, str, int], ...]:
         for port in container.ports
         if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )
-
-
-class Grant(NamedTuple):
-    """What a plugin gave a task on a row; it stands while the task is there."""
-
-    row: int
-    annotations: Mapping[str, str]
-
-
-class Task:
-    """One pod as the scheduler sees it.
-
-    Attributes:
-        status: One of the status numbers above.
-        row: Row of its node in the `NodeTable`, -1 without one.
-        order: Sort key among tasks no plugin orders (spec scheduler-core 10, CompareTask).
-        gated: Has scheduling gates; never placed.
-        job: None for pods of nobody (foreign schedulers, no group yet).
-        sub: The part of the job it belongs to; None in jobs that have no parts and ask for no network topology.
-        grants: What plugins gave it with its place, by plugin.
-        reservation: Volumes and devices it was given with its place.
-        waiting_node: Name of the node the pod names while that node is unknown, else empty.
-    """
-
-    __slots__ = (
-        "cls",
-        "gated",
-        "grants",
-        "job",
-        "key",
-        "name",
-        "namespace",
-        "nominated",
-        "order",
-        "pod",
-        "preemptable",
-        "priority",
-        "reservation",
-        "role",
-        "row",
-        "status",
-        "sub",
-        "uid",
-        "waiting_node",
-    )
-
-    def __init__(self, pod: Pod, key: str, cls: TaskClass, order: tuple[int, str, str]) -> None:
-        meta = pod.metadata
-        self.pod = pod
-        self.key = key
-        self.uid = meta.uid
-        self.namespace = meta.namespace
-        self.name = meta.name
-        self.cls = cls
-        self.order = order
-        self.job: Job | None = None
-        self.sub: SubJob | None = None
-        self.status = PENDING
-        self.row = -1
-        self.reservation: Reservation | None = None
-        self.grants: dict[str, Grant] | None = None
-        self.priority = 1
-        self.role = ""
-        self.gated = False
-        self.preemptable = True
-        self.nominated = ""
-        self.waiting_node = ""
-
-    def grant(self, plugin: str, annotations: Mapping[str, str]) -> None:
-        """Give it something where it is; the annotations are written with its bind."""
-        self.grants = {**(self.grants or {}), plugin: Grant(self.row, annotations)}
-
-    def granted(self, plugin: str) -> Mapping[str, str]:
-        """Return what a plugin gave it where it is, as decided here or as its bound pod says."""
-        found = self.grants.get(plugin) if self.grants is not None else None
-        if found is not None and found.row == self.row:
-            return found.annotations
-        return (self.pod.metadata.annotations or {}) if self.pod.spec.node_name else {}
-
-    def bind_annotations(self) -> dict[str, str] | None:
-        """Return what is to be written with its bind."""
-        if self.grants is None:
-            return None
-        return {k: v for given in self.grants.values() if given.row == self.row for k, v in given.annotations.items()}
-
-    @property
-    def alike(self) -> int | str:
-        """What tasks share that fail for the same reasons: their class, or nothing when they use claims."""
-        return self.key if self.cls.uses_claims else self.cls.number
-
-    def __repr__(self) -> str:
-        return f"Task({self.key} {STATUS_NAMES[self.status]} row={self.row})"
 
 
 def grow_class(cls: TaskClass, dims: Dimensions) -> None:

@@ -26,10 +26,11 @@ import numpy.typing as npt
 from strato.scheduler.actions.allocate import Allocate, has_work
 from strato.scheduler.actions.placing import Work
 from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import HELD
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS
-from strato.scheduler.model.tasks import ALLOCATED, Task, TaskClass
+from strato.scheduler.model.tasks import ALLOCATED, TaskClass
 from strato.scheduler.optimal.arguments import FlowArgs
 from strato.scheduler.ordering.jobclasses import PENDING
 from strato.scheduler.ordering.jobqueue import jobs_in_order

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from strato.clock import parse_time
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.tasks import TaskClass
 
 if TYPE_CHECKING:
     from strato.scheduler.model.nodes import NodeTable

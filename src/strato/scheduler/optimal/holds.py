@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, PROMISED
-from strato.scheduler.model.tasks import ALLOCATED, PIPELINED, Task, TaskClass
+from strato.scheduler.model.tasks import ALLOCATED, PIPELINED, TaskClass
 from strato.scheduler.ordering.jobqueue import can_try
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ import numpy.typing as npt
 
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.preempt import pending_in_order, waits_for_victims
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.optimal.evictions import (
     FREE,
     LEFT_OUT,

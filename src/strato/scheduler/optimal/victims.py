@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler.actions import victims as choice
-from strato.scheduler.model.jobs import Job, Queue
-from strato.scheduler.model.tasks import BOUND, RUNNING, Task, TaskClass
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.tasks import BOUND, RUNNING, TaskClass
 from strato.scheduler.optimal.evictions import how_often
 from strato.scheduler.optimal.gains import Prices
 from strato.scheduler.optimal.holds import is_replaced

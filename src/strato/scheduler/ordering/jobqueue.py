@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.ordering.jobclasses import PENDING, JobClass, JobClasses
 

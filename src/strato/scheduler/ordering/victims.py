@@ -8,8 +8,7 @@ from operator import itemgetter
 from typing import Any
 
 from strato.scheduler.framework.pluginanswers import PluginAnswers
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.tasks import Task
+from strato.scheduler.model.jobs import Job, Task
 
 
 def in_order(ssn: PluginAnswers, victims: Sequence[Task], preemptor: Task) -> list[Task]:

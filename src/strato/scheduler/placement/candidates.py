@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.scheduler.model.answers import ResourceTerm, StaticScore
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import FitErrors, Reason
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.scoring import stretched
 

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from strato.scheduler.model.answers import ResourceTerm
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import HELD, PROMISED, NodeCharge
 from strato.scheduler.model.nodes import JOURNAL_SIZE, Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import INSUFFICIENT, POD_NUMBER_EXCEEDED, FitErrors, Reason
 from strato.scheduler.model.resources import PODS, Dimensions, FloatArray
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.placement import kernelcache, kernels
 from strato.scheduler.placement.candidates import NOWHERE, CandidateCache, Candidates

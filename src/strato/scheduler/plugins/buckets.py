@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.resources import MEMORY, Vector
-from strato.scheduler.model.tasks import PENDING, Task
+from strato.scheduler.model.tasks import PENDING
 
 AFFINITY: Final = "volcano.sh/task-topology-affinity"
 ANTI_AFFINITY: Final = "volcano.sh/task-topology-anti-affinity"

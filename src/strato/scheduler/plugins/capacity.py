@@ -12,10 +12,11 @@ from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import GANG_PREEMPT, PERMIT, REJECT, Plugin, how_many_fit
 from strato.scheduler.model.answers import Evictor
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vector, share
-from strato.scheduler.model.tasks import PENDING, Task
+from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from strato.clock import parse_time
 from strato.scheduler.framework.plugin import PERMIT, Plugin
-from strato.scheduler.model.tasks import Task
+from strato.scheduler.model.jobs import Task
 from strato.units import duration_seconds
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from strato.api.quantity import InvalidQuantity, value
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.devices import Devices, resource_claims_of
 from strato.scheduler.claims.holdings import PREFIX, Amounts, amounts_of
-from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Queue
-from strato.scheduler.model.tasks import ALLOCATED_SET, Task
+from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Task
+from strato.scheduler.model.queues import Queue
+from strato.scheduler.model.tasks import ALLOCATED_SET
 
 
 def limits_of(queue: Queue) -> dict[str, int]:
@@ -52,7 +53,7 @@ class ClaimQuota:
         if not self.on:
             return
         for name in self._lineages:
-            for job in world.queues[name].jobs.values():
+            for job in world.jobs_of(world.queues[name]):
                 for task in job.tasks.values():
                     if task.cls.uses_claims and task.status in ALLOCATED_SET:
                         self.shift((task,), 1)

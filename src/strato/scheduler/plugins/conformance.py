@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.answers import Evictor
-from strato.scheduler.model.tasks import Task
+from strato.scheduler.model.jobs import Task
 
 _CRITICAL = frozenset(("system-cluster-critical", "system-node-critical"))
 

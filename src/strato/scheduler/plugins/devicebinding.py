@@ -12,9 +12,9 @@ from strato.scheduler.cache.world import World
 from strato.scheduler.claims.allocator import allocate
 from strato.scheduler.claims.devices import Devices, UsedResourceClaim, resource_claims_of
 from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.tasks import Task
 
 CANNOT_ALLOCATE = Reason("predicates", "cannot allocate all claims")
 NOT_THERE = Reason("predicates", "resourceclaim not available on the node")

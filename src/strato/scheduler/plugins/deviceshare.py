@@ -12,12 +12,12 @@ from strato.scheduler.cache.ingest import group_of
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import PENDING, RELEASING, Task
+from strato.scheduler.model.tasks import PENDING, RELEASING
 from strato.scheduler.plugins import gpushare, vgpu
 
 if TYPE_CHECKING:

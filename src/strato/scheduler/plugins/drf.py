@@ -11,9 +11,9 @@ import numpy as np
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import PERMIT, Plugin
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import FloatArray, Vector, share
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.hdrf import Standing, Tree, compare
 
 if TYPE_CHECKING:

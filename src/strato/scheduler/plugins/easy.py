@@ -28,11 +28,11 @@ from strato.clock import parse_time
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import Vector
-from strato.scheduler.model.tasks import RELEASING, Task
+from strato.scheduler.model.tasks import RELEASING
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

@@ -25,11 +25,11 @@ from strato.scheduler.framework.arguments import arg, seconds
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
 from strato.scheduler.framework.suspension import wait_for
 from strato.scheduler.model.answers import Verdicts
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins import wireforms
 
 if TYPE_CHECKING:

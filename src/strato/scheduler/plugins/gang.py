@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.answers import Evictor, Validity
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, SubJob, Task
 from strato.scheduler.model.plan import Condition
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING, Task
+from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

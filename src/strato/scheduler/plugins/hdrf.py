@@ -11,7 +11,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import FloatArray, Vector
 
 PATH_ANNOTATION = "volcano.sh/hierarchy"

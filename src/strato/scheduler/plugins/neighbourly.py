@@ -17,10 +17,11 @@ from strato.api.shapes import LabelSelector
 from strato.scheduler.cache.neighbours import Term, members_key
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 
 EXISTING_ANTI = Reason("predicates", "node(s) didn't satisfy existing pods anti-affinity rules")
 AFFINITY = Reason("predicates", "node(s) didn't match pod affinity rules", curable=False)

@@ -11,11 +11,10 @@ import numpy as np
 
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import EVICT, Plugin
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, SubJob, Task
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, Vector, counts
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import RELEASING, Task
+from strato.scheduler.model.tasks import RELEASING
 from strato.scheduler.topology import domains as network
 from strato.scheduler.topology.hypernodes import NOWHERE
 from strato.scheduler.topology.proximity import FILL, Proximity, fill_of, scores

@@ -13,12 +13,12 @@ from strato.api.volcano.scheduling import NodeGroupAffinity, QueueAffinity
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import StaticScore, Verdicts
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.ledger import HOLDS_RESOURCES
 from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import Dimensions, Vector
-from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext
@@ -168,7 +168,7 @@ class NodeGroup(Plugin):
         held = self._held.get(queue.name)
         if held is None:
             held = self._held[queue.name] = {}
-            for job in queue.jobs.values():
+            for job in self._world.jobs_of(queue):
                 for task in job.tasks.values():
                     if task.row >= 0 and HOLDS_RESOURCES[task.status]:
                         self._add(held, task)

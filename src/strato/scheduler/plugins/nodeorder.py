@@ -11,10 +11,11 @@ import numpy as np
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, StaticScore
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.selection import matches_term, tolerates
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.plugins import neighbourly
 
 if TYPE_CHECKING:

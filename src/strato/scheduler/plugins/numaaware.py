@@ -14,12 +14,12 @@ from strato.api.volcano.nodeinfo import Numatopology
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.ledger import ON_NODE
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.model.tasks import PENDING, Task
+from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.plugins.cpusets import POLICIES, Cpus, Layout, assign, layout_of
 
 if TYPE_CHECKING:

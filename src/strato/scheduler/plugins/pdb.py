@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from strato.scheduler.cache.budgets import Budgets
 from strato.scheduler.framework.plugin import PERMIT, Plugin
-from strato.scheduler.model.tasks import RELEASING, Task
+from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.tasks import RELEASING
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

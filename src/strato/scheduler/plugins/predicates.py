@@ -12,11 +12,12 @@ from strato.api.core import Node
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.reservation import Reservation
 from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
-from strato.scheduler.model.tasks import Task, TaskClass, host_ports
+from strato.scheduler.model.tasks import TaskClass, host_ports
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
 
 if TYPE_CHECKING:

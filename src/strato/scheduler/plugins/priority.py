@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from strato.scheduler.framework.plugin import GANG_RECLAIM, PERMIT, Plugin
 from strato.scheduler.model.answers import Evictor
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.subjobs import SubJob
-from strato.scheduler.model.tasks import Task
+from strato.scheduler.model.jobs import Job, SubJob, Task
 
 
 class Priority(Plugin):

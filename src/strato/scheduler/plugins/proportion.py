@@ -11,10 +11,10 @@ import numpy as np
 from strato.scheduler.cache.memory import UsageMemory, boost
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, how_many_fit
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, FloatArray, Vector, share
-from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

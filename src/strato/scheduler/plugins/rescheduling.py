@@ -11,8 +11,8 @@ import numpy as np
 from strato.api.pods import qos_class
 from strato.scheduler.framework.arguments import arg, seconds, structured
 from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
-from strato.scheduler.model.tasks import Task
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

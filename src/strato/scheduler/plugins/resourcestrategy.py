@@ -12,10 +12,11 @@ import numpy as np
 from strato.scheduler.framework.arguments import arg, numbers, structured
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import PACK, ResourceTerm, StaticScore, Verdicts
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, counts
-from strato.scheduler.model.tasks import Task, TaskClass
+from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.placement.scoring import packed
 
 if TYPE_CHECKING:

@@ -10,10 +10,9 @@ import numpy as np
 
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import Plugin
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.resources import FloatArray, Vector
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.plugins.buckets import (
     AFFINITY,
     ANTI_AFFINITY,

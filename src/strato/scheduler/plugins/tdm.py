@@ -14,10 +14,10 @@ from strato.scheduler.cache.ingest import PREEMPTABLE_KEY, go_bool
 from strato.scheduler.framework.arguments import arg, seconds
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.answers import StaticScore, Verdicts
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.tasks import FAILED, PENDING, RUNNING, SUCCEEDED, Task
+from strato.scheduler.model.tasks import FAILED, PENDING, RUNNING, SUCCEEDED
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

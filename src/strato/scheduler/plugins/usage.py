@@ -15,11 +15,11 @@ from strato.scheduler.cache.usage import WINDOW, Usages
 from strato.scheduler.framework.arguments import arg, structured
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
-from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING, Task
+from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext

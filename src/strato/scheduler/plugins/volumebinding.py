@@ -26,10 +26,11 @@ from strato.scheduler.claims.volumes import (
     size_of,
 )
 from strato.scheduler.model.answers import Verdicts
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodelabels import ZONE_LABELS
 from strato.scheduler.model.nodes import Mask, Rows
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.tasks import COMPLETED_SET, Task
+from strato.scheduler.model.tasks import COMPLETED_SET
 
 NO_MATCH = Reason("predicates", "node(s) didn't find available persistent volumes to bind", curable=False)
 WRONG_NODE = Reason("predicates", "node(s) didn't match PersistentVolume's node affinity", curable=False)

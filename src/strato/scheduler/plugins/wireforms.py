@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import CPU, MEMORY, Dimensions
-from strato.scheduler.model.tasks import Task
 
 Json = dict[str, Any]
 

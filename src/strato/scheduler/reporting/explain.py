@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.plan import PodVerdict
+from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import counts, to_quantity
-from strato.scheduler.model.tasks import Task
 
 
 @dataclass(frozen=True, slots=True)

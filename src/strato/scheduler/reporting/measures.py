@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from strato.clock import parse_time
 from strato.metrics import Registry
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.plan import Bind, Failure, Plan
-from strato.scheduler.model.tasks import Task
 from strato.scheduler.reporting.evictionrecords import EvictionRecord
 
 

@@ -12,8 +12,8 @@ from strato.client.events import WARNING, EventRecorder
 from strato.client.statusqueue import StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.plan import PodVerdict
-from strato.scheduler.model.tasks import BINDING, PENDING, Task
+from strato.scheduler.model.jobs import PodVerdict, Task
+from strato.scheduler.model.tasks import BINDING, PENDING
 from strato.scheduler.reporting.growth import GrowthTracker
 
 SETTLE_SECONDS: Final = 0.2

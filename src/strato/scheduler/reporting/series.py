@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from strato.clock import parse_time
 from strato.metrics import Registry, Sample
 from strato.scheduler.cache.world import World
-from strato.scheduler.model.jobs import Job, Queue
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.plan import Plan, QueueStatus
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, Vector, share
-from strato.scheduler.model.tasks import Task
 
 _FEW = 1024
 """So many jobs that are gone cost little to keep."""

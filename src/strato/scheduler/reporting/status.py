@@ -13,19 +13,11 @@ from strato.scheduler.model.jobs import (
     PHASE_RUNNING,
     PHASE_UNKNOWN,
     Job,
-)
-from strato.scheduler.model.plan import Condition, GroupStatus, PodVerdict, QueueStatus
-from strato.scheduler.model.tasks import (
-    ALLOCATED,
-    BOUND,
-    FAILED,
-    PENDING,
-    PIPELINED,
-    RELEASING,
-    RUNNING,
-    SUCCEEDED,
+    PodVerdict,
     Task,
 )
+from strato.scheduler.model.plan import Condition, GroupStatus, QueueStatus
+from strato.scheduler.model.tasks import ALLOCATED, BOUND, FAILED, PENDING, PIPELINED, RELEASING, RUNNING, SUCCEEDED
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.reporting.diagnostics import pod_verdict
 
@@ -88,18 +80,18 @@ def _close_job(ssn: PluginAnswers, classes: JobClasses, job: Job) -> None:
         return
     counts = job.counts
     if not (job.pending or counts[ALLOCATED] or counts[PIPELINED]):
-        job.told = None
+        job.last_verdicts = None
         return  # nobody is left to be told anything
     ssn.plan.pods.extend(_pod_verdicts(ssn, job, notes))
 
 
 def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVerdict]:
     """Return what to tell a job's unplaced pods; the very same as before when neither job nor words changed."""
-    if not notes.errors and job.told is not None and job.key not in ssn.world.changed:
+    if not notes.errors and job.last_verdicts is not None and job.key not in ssn.world.changed:
         fallback = notes.fit_error or ssn.fit_error(job)
-        if job.told[0] == fallback:
-            return job.told[1]
-    job.told = None
+        if job.last_verdicts[0] == fallback:
+            return job.last_verdicts[1]
+    job.last_verdicts = None
     waiting = [task for task in _unplaced(job) if not task.gated]
     if not waiting:
         return ()
@@ -108,7 +100,7 @@ def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVer
     verdicts = [pod_verdict(ssn, job, task, fallback) for task in waiting]
     alike = not (notes.errors or job.counts[ALLOCATED] or job.counts[PIPELINED])
     if alike and not any(task.key in ssn.transactions for task in waiting):
-        job.told = fallback, verdicts
+        job.last_verdicts = fallback, verdicts
     return verdicts
 
 

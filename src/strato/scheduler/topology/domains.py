@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from strato.api.volcano.scheduling import NetworkTopologySpec
-from strato.scheduler.model.jobs import Job
+from strato.scheduler.model.jobs import Job, Layout, SubJob
 from strato.scheduler.model.nodes import Mask, Rows
-from strato.scheduler.model.subjobs import Layout, SubJob
 from strato.scheduler.topology.hypernodes import TOP, Tree
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How long a cycle waits for company: a pod that can be placed now does not wait, everything else is gathered.
+"""How long a cycle waits for more changes: a pod that can be placed now does not wait, all else is gathered.
 
 A cycle has a price whatever it decides, so cycles that follow each other are spaced by what the last one took: a burst
 is served in few cycles, and the scheduler never spends more than a share of its time on deciding. What it has not spent
@@ -12,7 +12,7 @@ _LEAST_SECONDS = 0.002
 _BUSY_FACTOR = 5.0
 """Between cycles that follow each other, times what the last took; long ones may take half of the time."""
 _BUSY_SECONDS = 0.05
-_OVER_LIMIT_SECONDS = 0.025
+_BURST_SECONDS = 0.025
 """Least between cycles while each one places many pods."""
 _MANY_PODS = 8
 _SPARE_SECONDS = 0.01
@@ -23,13 +23,13 @@ _STREAM_SECONDS = 0.4
 """Gathering when such changes keep coming, as while pods of gangs are made: twice as long each time, up to this."""
 _LULL_SECONDS = 1.0
 """Without such a cycle for so long, the stream has ended."""
-_CROWD_LULL_SECONDS = 0.25
-"""Without a cycle that places many pods for so long, it is no crowd any longer."""
+_BURST_LULL_SECONDS = 0.25
+"""Without a cycle that places many pods for so long, the burst is over."""
 _STATUS_FACTOR = 50.0
 _STATUS_LONGEST_SECONDS = 1.0
 
 
-class Pace:
+class Throttle:
     """Remembers when the last cycle ended and what it took; all in seconds of a monotonic clock."""
 
     def __init__(self) -> None:
@@ -38,23 +38,23 @@ class Pace:
         self._busy_until = 0.0
         self._spare = _SPARE_SECONDS
         self._gather = _STATUS_SECONDS
-        self._told = float("-inf")
-        self._crowded = float("-inf")
+        self._reported = float("-inf")
+        self._burst = float("-inf")
 
     def ran(self, started: float, ended: float, *, status_only: bool = False, placed: int = 0) -> None:
         """Note a cycle, whether it could only alter statuses, and how many pods it placed."""
         if status_only:
             self._gather = min(_STREAM_SECONDS, 2 * self._gather) if self._streams(started) else _STATUS_SECONDS
-            self._told = ended
+            self._reported = ended
         took = self._took = ended - started
         self._spare = min(_SPARE_SECONDS, self._spare + (started - self._ended) / _BUSY_FACTOR)
         self._spare -= max(_LEAST_SECONDS, took)
         self._ended = ended
         gather = max(took, min(_BUSY_SECONDS, _BUSY_FACTOR * took)) if self._spare < 0.0 else 0.0
         if placed >= _MANY_PODS:
-            if started < self._crowded + _CROWD_LULL_SECONDS:
-                gather = max(gather, _OVER_LIMIT_SECONDS)
-            self._crowded = ended
+            if started < self._burst + _BURST_LULL_SECONDS:
+                gather = max(gather, _BURST_SECONDS)
+            self._burst = ended
         self._busy_until = ended + max(_LEAST_SECONDS, gather)
 
     def busy_seconds(self, now: float) -> float:
@@ -67,4 +67,4 @@ class Pace:
         return min(_STATUS_LONGEST_SECONDS, max(least, _STATUS_FACTOR * self._took))
 
     def _streams(self, now: float) -> bool:
-        return now < self._told + _LULL_SECONDS
+        return now < self._reported + _LULL_SECONDS
