@@ -1,8 +1,8 @@
 """Caches bounded in bytes: what was used longest ago is dropped first.
 
-`LruCache` belongs to whoever makes it. `memoised` is for pure functions of one short text or number that run many times
+`LruCache` belongs to its maker. `memoised` is for pure functions of one short text or number that run many times
 for each object: only C's own cache is fast enough there (a look-up takes 0.1 µs, 0.3 in Python). What it keeps is the
-same for everybody and bounded, so that a process may share it.
+same for all callers and bounded, so that a process may share it.
 """
 
 from __future__ import annotations

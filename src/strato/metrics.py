@@ -151,7 +151,7 @@ class Registry:
         self._collector.register(_Source(source, CounterMetricFamily))
 
     def collect_gauges(self, source: Callable[[], Iterable[Sample]]) -> None:
-        """Ask ``source`` for gauges whenever metrics are rendered: what nobody looks at costs nothing."""
+        """Ask ``source`` for gauges whenever metrics are rendered: what is not scraped costs nothing."""
         self._collector.register(_Source(source, GaugeMetricFamily))
 
     def watch_process(self) -> None:

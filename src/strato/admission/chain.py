@@ -124,7 +124,7 @@ class Chain:
 
     @property
     def covers(self) -> frozenset[Kind]:
-        """Kinds whose definitions' rules in CEL need not be evaluated: the chain enforces them, in Volcano's words."""
+        """Kinds whose rules in CEL need not be evaluated: the chain enforces them, in Volcano's wording."""
         return frozenset(kind for path, kind in _COVERS.items() if path in self.options.enabled)
 
     def mutate(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
@@ -147,7 +147,7 @@ class Chain:
         return step in self._mutations or step in self._validations
 
     def dependencies(self, kind: Kind) -> Dependencies | None:
-        """Return what decides about new objects of the kind besides their specs; None: nobody can tell."""
+        """Return what decides about new objects of the kind besides their specs; None: not known."""
         step = (kind, Operation.CREATE.value)
         found = [
             _DEPENDENCIES.get(one if isinstance(one, FunctionType) else type(one))

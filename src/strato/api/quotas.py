@@ -103,7 +103,7 @@ def object_usage(kind: Kind, obj: Mapping[str, Any]) -> Usage:
 
 
 def unnamed_resources(spec: ResourceQuotaSpec, pod: Pod) -> str:
-    """Return what containers of a pod have to name because the quota limits it, in Kubernetes' words, or ""."""
+    """Return what containers of a pod have to name because the quota limits it, in Kubernetes' wording, or ""."""
     missing = []
     for name in _OF_CONTAINERS:
         if name not in spec.hard:

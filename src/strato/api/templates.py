@@ -1,6 +1,6 @@
-"""Templates: texts with named holes, for objects that differ in a few words only.
+"""Templates: texts with named holes, for objects that differ in a few values only.
 
-A template is made by building the text with marks in place of the words, and checked by building it once more with
+A template is made by building the text with marks in place of the values, and checked by building it once more with
 others; so it says what the plain build says, or there is none.
 """
 
@@ -20,7 +20,7 @@ class Template(NamedTuple):
     """Which word each hole takes."""
 
     def fill(self, words: Sequence[bytes]) -> bytes:
-        """Return the text with words as they are written in it: JSON strings must need no escapes."""
+        """Return the text with values as they are written in it: JSON strings must need no escapes."""
         mixed = [b""] * (2 * len(self.holes) + 1)
         mixed[::2] = self.pieces
         mixed[1::2] = [words[hole] for hole in self.holes]
@@ -28,7 +28,7 @@ class Template(NamedTuple):
 
 
 def template_of(names: Sequence[str], build: Callable[[Sequence[str]], bytes]) -> Template | None:
-    """Return the template of the texts that ``build`` makes of words; None when they are no words put into holes."""
+    """Return the template of the texts that ``build`` makes of values; None when it does not just insert them."""
     if not names:
         return Template((build(()),), ())
     cut = re.split(f"<({'|'.join(names)})>".encode(), build([f"<{name}>" for name in names]))

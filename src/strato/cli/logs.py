@@ -49,14 +49,14 @@ def logs(
             return
         pods = await cluster.list(catalog.POD, namespace, label_selector=f"volcano.sh/job-name={name}")
         if not pods.items:
-            await cluster.get(catalog.VCJOB, name, namespace)  # a job that is not there is told as such
+            await cluster.get(catalog.VCJOB, name, namespace)  # a missing job is reported as such
             raise UsageError(f"job {namespace}/{name} has no pods; see 'strato explain job/{name}'")
         names = [pod["metadata"]["name"] for pod in pods.items]
         reading = [asyncio.ensure_future(_print_log(cluster, namespace, pod, query, f"[{pod}] ")) for pod in names]
         try:
             read = await asyncio.gather(*reading)
         finally:
-            for one in reading:  # a reader that went away ends them all, and nobody is to be told why
+            for one in reading:  # a reader that went away ends them all, without a message
                 one.cancel()
         if not any(read):
             raise StratoError(f"none of the {len(names)} pods of job {namespace}/{name} gave a log")
@@ -65,7 +65,7 @@ def logs(
 
 
 async def _print_log(cluster: Cluster, namespace: str, pod: str, query: dict[str, str], prefix: str) -> bool:
-    """Print one pod's log, and return whether there was one; the refusal of one of several is told in a line."""
+    """Print one pod's log, and return whether there was one; the refusal of one of several is printed as a line."""
     rest, refused = b"", False
     stdout = sys.stdout.buffer
     try:

@@ -111,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def stop_printing() -> None:
-    """Print to nowhere: the reader went away (``strato job list | head``), and there is nobody left to tell."""
+    """Print to nowhere: the reader went away (``strato job list | head``), and there is no reader left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

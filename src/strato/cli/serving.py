@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class ComponentStopped(StratoError):
-    """A component ended although nobody asked it to."""
+    """A component ended unexpectedly."""
 
 
 def configure_logging(verbose: bool = False) -> None:
@@ -93,7 +93,7 @@ def collect_hardly() -> None:
 def settle() -> None:
     """End the start: what was loaded stays for good and need not be looked through again.
 
-    Nor now: a tenth of a second in which nobody is answered would find a few dozen objects.
+    Nor now: a tenth of a second without responses would find a few dozen objects.
     """
     gc.freeze()
     collect_rarely()

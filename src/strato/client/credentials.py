@@ -20,7 +20,7 @@ _REREAD_SECONDS = 60.0
 
 _EXPIRY_MARGIN_SECONDS = 10.0
 _PLUGIN_SECONDS = 60.0
-"""How long a credential plugin that asks nobody may take; all requests wait for it."""
+"""How long a credential plugin that does not prompt may take; all requests wait for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _MAX_CONNECTIONS = 192
 """More than the writes of a component that may be under way and its watches together."""
 OVERLOAD_RETRIES = 8
 _WRITE_TIMEOUT_SECONDS = 30.0
-"""As `HttpCluster`'s ``idle_seconds``, for writes: whoever waits for one holds up others."""
+"""As `HttpCluster`'s ``idle_seconds``, for writes: a worker that waits for one holds up other writes."""
 _STREAM_SLACK_SECONDS = 30.0
 _PLAIN_PATH = re.compile(r"[A-Za-z0-9/._~-]*", re.ASCII).fullmatch
 """Nothing in it needs quoting; paths of nearly all objects are so."""

@@ -187,7 +187,7 @@ class Informer(Generic[V]):
         self._index_functions.setdefault(name, values_of)
 
     def add_handler(self, on_change: Handler[V], *, among: Selection[V] | None = None) -> None:
-        """Call ``on_change`` for every change; objects already known are told at once as added.
+        """Call ``on_change`` for every change; objects already known are reported at once as added.
 
         Most handlers have nothing to do for most changes. With ``among`` they say so of a whole batch in one look,
         which costs a tenth of a call for each.
@@ -206,7 +206,7 @@ class Informer(Generic[V]):
         """Call ``on_change`` for every change of an object that one of a kind manages (its controller owner).
 
         Who manages an object is found once per change, however many kinds are listened for. Objects already known
-        are told at once as added.
+        are reported at once as added.
         """
         if not self._by_owner:
             self._handlers.append(self._notify_owners)
@@ -353,7 +353,7 @@ class Informer(Generic[V]):
     def _notify(self, handler: BatchHandler[V], changes: Sequence[Change[V]]) -> None:
         try:
             handler(changes)
-        except Exception as error:  # other handlers still have to hear of it
+        except Exception as error:  # other handlers must still be called
             _report(error, f"a handler of {self.view.__name__} failed")
 
 

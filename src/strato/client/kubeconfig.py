@@ -186,7 +186,7 @@ class _Reader:
         try:
             server = _checked_server(server)
         except UsageError as error:
-            if len(self._problems) == known:  # that it is no text has been said
+            if len(self._problems) == known:  # reported already: it is no text
                 self._problem(cluster, "server", str(error))
         insecure = cluster.body.get("insecure-skip-tls-verify") is True
         ca = self._data_or_file(cluster, "certificate-authority")

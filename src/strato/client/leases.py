@@ -25,7 +25,7 @@ _RELEASE_SECONDS = 2.0
 
 
 class LeadershipLost(StratoError):
-    """The lease could not be renewed in time; somebody else may lead now."""
+    """The lease could not be renewed in time; another process may lead now."""
 
     def __init__(self, lease: str, identity: str) -> None:
         self.lease = lease

@@ -50,7 +50,7 @@ class _AskAll(msgspec.Struct, tag=5, array_like=True, gc=False):
 
 
 class _AnswerAll(msgspec.Struct, tag=6, array_like=True, gc=False):
-    """Of a success whose body is of no interest only the status is told."""
+    """Only the status of a success is sent if its body is not wanted."""
 
     number: int
     responses: list[int | _Whole]
@@ -222,7 +222,7 @@ class Link(asyncio.Protocol, Handler):
             ]
             self._send(_AnswerAll(ask.number, answers))
         except Unavailable:
-            pass  # nobody is left to hear it
+            pass  # the other end is gone
         finally:
             self._serving.pop(ask.number, None)
 
@@ -249,7 +249,7 @@ class Link(asyncio.Protocol, Handler):
             if stream is not None:
                 self._send(_End(number, await self._pump(number, stream)))
         except Unavailable:
-            pass  # nobody is left to hear it
+            pass  # the other end is gone
         finally:
             self._serving.pop(number, None)
             close = getattr(stream, "aclose", None)
@@ -380,7 +380,7 @@ class Link(asyncio.Protocol, Handler):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's has the methods and not the base class
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what waits and stop what is being answered: nobody listens any more."""
+        """Fail what waits and stop what is being answered: the other end is gone."""
         self.closed.set()
         self._writable.set()
         gone = Unavailable("the other process is gone")

@@ -38,7 +38,7 @@ _BURST: Final = 16
 """Work within a lull's time from which on it is a burst; work that comes more slowly, however long, is none."""
 _PER_SECOND: Final = _BURST / LOAD_WINDOW_SECONDS
 _LOW_STEP_SECONDS: Final = 0.05
-"""Shortest time between two looks at what gives way: what becomes due meanwhile is written with one call."""
+"""Shortest time between two checks of low-priority entries: what becomes due meanwhile is written with one call."""
 _NEVER: Final = float("-inf")
 
 
@@ -81,7 +81,7 @@ _DROPPED: Final = 1
 """Nothing waits; what is in flight, if anything, is not retried."""
 _QUEUED: Final = 2
 _LOW: Final = 3
-"""It is due, and gives way."""
+"""It is due, and of low priority."""
 _SUCCESSOR: Final = 4
 """It waits for the answer to the write in flight."""
 
@@ -179,7 +179,7 @@ class StatusQueue(Generic[K, D, R]):
         self._name = name
         self._entries: dict[K, _Entry[K, D, R]] = {}
         self._low: OrderedDict[K, _Entry[K, D, R]] = OrderedDict()
-        """What gives way, longest first."""
+        """Due low-priority entries, longest first."""
         self._low_looks = 0
         """Looks at it that are under way or wait their time."""
         self._confirmed: OrderedDict[K, _Confirmed] = OrderedDict()
@@ -188,7 +188,7 @@ class StatusQueue(Generic[K, D, R]):
         self._writes: WriteQueue[_Entry[K, D, R] | None] = WriteQueue(
             clock, self._work, workers, batch=batch, name=name
         )
-        """None is a look at what gives way. An entry may be there several times; it counts when it is due."""
+        """None is a check of the low-priority entries. An entry may be in it several times; it counts when due."""
         self.pause, self.resume = self._writes.pause, self._writes.resume
 
     def __len__(self) -> int:
@@ -207,7 +207,7 @@ class StatusQueue(Generic[K, D, R]):
             key: Of the object.
             desired: What ``build`` makes the write of.
             at: Monotonic instant before which it is not written; by default it is due at once.
-            low_priority: Whether it gives way to other work once it is due.
+            low_priority: Whether it waits for other work once it is due.
 
         Returns:
             False when it was refused because too many wait.
@@ -302,7 +302,7 @@ class StatusQueue(Generic[K, D, R]):
             self._writes.add(entry)
 
     def _schedule_low(self, now: float) -> None:
-        """Have a worker look at what gives way, once it need not."""
+        """Have a worker check the low-priority entries once load is over."""
         if self._low and self._low_looks < self._low_workers:
             self._low_looks += 1
             due = min(self._low_expires(), self._load.over_at) if self._defers_low(now) else now

@@ -199,7 +199,7 @@ class WorkQueue(Generic[K]):
             except asyncio.CancelledError:
                 if waiter.done() and not waiter.cancelled():
                     self._woken -= 1
-                    self._wake()  # our turn goes to somebody else
+                    self._wake()  # another worker takes the key
                 raise
             self._woken -= 1
         key = self._next()

@@ -69,6 +69,6 @@ class Commands:
         try:
             await self._cluster.delete(Command, key.name, key.namespace, uid=command.metadata.uid)
         except NotFound:
-            return None  # somebody else has it
+            return None  # another process has it
         self._carry_out(command)
         return None

@@ -153,7 +153,7 @@ def choose_controllers(names: Iterable[str]) -> tuple[str, ...]:
 
     Raises:
         UnknownController: A name is no controller's.
-        UsageError: A controller is named twice: which word should count cannot be told.
+        UsageError: A controller is named twice: it is not clear which entry should count.
     """
     asked: dict[str, bool] = {}
     everything = False
@@ -185,7 +185,7 @@ class ControllerManager:
         metrics: Where metrics are registered; a private registry when None.
         recorder: Where events go; an `EventRecorder` of our own when None.
         max_requeue: Attempts before a job is terminated; negative is unlimited.
-        settings: What single controllers are told.
+        settings: Settings of single controllers.
     """
 
     def __init__(

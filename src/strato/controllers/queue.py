@@ -209,7 +209,7 @@ class QueueController:
 
     async def _act(self, queue: Queue, action: str) -> None:
         state = queue.status.state
-        next_state(state, action, 0)  # refuses a state nobody knows
+        next_state(state, action, 0)  # refuses an unknown state
         unfinished = queue.metadata.annotation(CLOSED_BY_PARENT) == "true"  # opened, but for the annotation
         if action == OPEN_QUEUE and (state not in ("", OPEN) or unfinished):
             await self._open(queue)

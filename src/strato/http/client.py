@@ -38,7 +38,7 @@ class Unsendable(UsageError, ValueError):
 
 
 class Headers(Mapping[str, str]):
-    """The head of an answer; names are in lower case, and nothing is decoded before somebody asks."""
+    """The head of an answer; names are in lower case, and nothing is decoded before it is read."""
 
     __slots__ = ("_decoded", "_fields")
 
@@ -147,7 +147,9 @@ class Connection(asyncio.Protocol):
         self.idle_since = 0.0
         self._transport: asyncio.Transport | None = None
         self._fields: dict[bytes, bytes] = {}
-        self.on_header = self._fields.__setitem__  # without a frame of Python for each; of two alike the last counts
+        self.on_header = (
+            self._fields.__setitem__
+        )  # without a frame of Python for each; of two with one name the last counts
         self._parser = httptools.HttpResponseParser(self)
         self._answer: Answer | None = None
         self._until_end = False  # the body has neither a length nor chunks
@@ -274,7 +276,7 @@ class Connection(asyncio.Protocol):
     # -- of the parser -------------------------------------------------------------------------------------------------
 
     def on_headers_complete(self) -> None:
-        """Take the head, unless it is an interim answer's; a second one is nobody's."""
+        """Take the head, unless it is an interim answer's; a second one belongs to no request."""
         status = self._parser.get_status_code()
         answer = self._answer
         if answer is None or answer.status:

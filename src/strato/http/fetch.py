@@ -1,4 +1,4 @@
-"""One request to somebody else's server (a metrics system, an extender, a probed pod), on a connection of its own."""
+"""One request to another service (a metrics system, an extender, a probed pod), on a connection of its own."""
 
 from __future__ import annotations
 

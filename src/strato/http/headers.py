@@ -51,7 +51,7 @@ class Head:
         """Headers of the answer that depend on who asks for what, whole lines."""
         self.query: Mapping[str, list[str]] = {}
         self.headers: dict[str, str] = {}
-        """By name in lower case; of two alike the first counts."""
+        """By name in lower case; of two with one name the first counts."""
         self.others: list[tuple[bytes, bytes]] = []
         """The headers that few clients send, names in lower case and repeated ones apart."""
         self.impersonator: User | None = None
@@ -81,7 +81,7 @@ class ResponseHeaders:
         self._known: dict[tuple[int, str, str], bytes] = {}
 
     def first_lines(self, status: int, content_type: str, more: str) -> bytes:
-        """Return a head but for its end; those of one second are nearly all alike.
+        """Return a head but for its end; those of one second are cached.
 
         Args:
             status: The code.

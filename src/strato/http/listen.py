@@ -66,7 +66,7 @@ async def serve(
         tls: From `strato.http.tls.server_context`; plain HTTP without it.
         listener: A bound socket to use instead of ``host`` and ``port``.
         clock: Dates answers; None takes the machine's.
-        grace_seconds: How long what is under way may take when told to stop.
+        grace_seconds: How long running requests may take after a stop.
 
     Raises:
         PortInUse: The address is taken or not ours.

@@ -109,7 +109,7 @@ class RequestReader:
         return self._begun if self._is_in_head or self._incoming is not None else 0
 
     def feed(self, data: bytes) -> None:
-        """Take what arrived; a request whose head came before in the same words is not parsed again."""
+        """Take what arrived; a head that was parsed before is not parsed again."""
         is_between = self._incoming is None and not self._is_in_head
         if is_between:
             cut = data.find(b"\r\n\r\n") + 4
@@ -177,7 +177,7 @@ class RequestReader:
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; of two alike the first counts, as in Go. What follows a body in chunks is no header."""
+        """Take a header; of two with one name the first counts, as in Go. Trailers are no headers."""
         if not self._is_in_head:
             self._take_trailer(name, value)
             return

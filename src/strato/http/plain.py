@@ -14,7 +14,7 @@ _log = logging.getLogger(__name__)
 
 
 class PlainService(Service):
-    """Answers everybody by one function. Connections count as those of the address that they come from.
+    """Answers every request by one function. Connections count as those of the address that they come from.
 
     Args:
         handle: Returns the answer, or raises an `ApiError`.

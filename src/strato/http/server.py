@@ -33,11 +33,11 @@ _READ_BYTES = 256 * 1024
 _COPIED_BYTES = 64 * 1024
 """Larger bodies are written by themselves: copying one behind its head would cost more than a second write."""
 MOST_CONNECTIONS = 8192
-"""Connections at the same time; then those of whoever has most make room."""
+"""Most connections at the same time; above it, connections of the user with the most are closed."""
 _USERS_PART = 4
 """One user has at most one in so many of them."""
 MAX_UNAUTHENTICATED = 512
-"""Connections on which nobody has proved yet who they are; then the oldest makes room."""
+"""Most connections that have not authenticated; above it the oldest is closed."""
 UNAUTHENTICATED_SECONDS = 30.0
 """How long that may take."""
 STALLED_SECONDS = 60.0
@@ -95,7 +95,7 @@ class Connections:
         self.most_of_one = max(1, most // _USERS_PART)
         self.open: set[Connection] = set()
         self.unauthenticated: dict[Connection, None] = {}
-        """Those of whoever has not said yet who they are, the oldest first."""
+        """Connections that have not authenticated, the oldest first."""
         self.of_users: dict[str, dict[Connection, None]] = {}
         self.buffer = memoryview(bytearray(_READ_BYTES))
         self._loop = asyncio.get_running_loop()
@@ -117,7 +117,7 @@ class Connections:
         self.unauthenticated[connection] = None
 
     def _make_room(self) -> None:
-        """End the oldest connection of a stranger, or one of the user who has most, one that waits for its client."""
+        """Close the oldest unauthenticated connection, else an idle one of the user with the most."""
         if self.unauthenticated:
             next(iter(self.unauthenticated)).abort()
         elif self.of_users:

@@ -40,7 +40,7 @@ def client_context(
     Args:
         server: Named in messages.
         ca: PEM certificates to trust; None trusts the system's.
-        insecure: Trust everybody.
+        insecure: Trust any certificate.
         pair: Certificate chain and key to show, PEM.
 
     Raises:
@@ -52,7 +52,7 @@ def client_context(
             # without the system's authorities: OpenSSL would look for them, on disk, at every connection
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             if given:
-                context.load_verify_locations(cadata=given)  # a mistake in it is told all the same
+                context.load_verify_locations(cadata=given)  # mistakes in it are reported all the same
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         else:

@@ -23,7 +23,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 
 
 def machine_architecture() -> str:
-    """Return this machine's architecture in Go's words (``amd64``)."""
+    """Return this machine's architecture as Go names it (``amd64``)."""
     machine = platform.machine()
     return _ARCHITECTURES.get(machine, machine)
 

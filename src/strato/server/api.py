@@ -67,8 +67,8 @@ class ApiServer(Handler):
         rng: Makes names and uids.
         registry: What is served; custom kinds found in the store are added.
         admission: Mutates and validates what users submit; None admits everything.
-        authorizer: None lets everybody do everything.
-        write_rights: What the rights of a user let it write; None lets everybody write everything.
+        authorizer: None allows everything.
+        write_rights: What the rights of a user let it write; None allows every write.
         pages: Discovery and OpenAPI.
         logs: Where pod logs come from.
         tokens: Reviews tokens and issues those of service accounts; None knows none.

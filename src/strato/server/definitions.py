@@ -1,4 +1,4 @@
-"""Rules of CustomResourceDefinitions, in a real API server's words; pure.
+"""Rules of CustomResourceDefinitions, in a real API server's wording; pure.
 
 A definition that passes can be compiled and served: what this lets through, `Registry.serve_crd` must not choke on.
 """

@@ -37,7 +37,7 @@ def in_memory_server(
     tokens: Tokens | None = None,
     memoises: bool = True,
 ) -> ApiServer:
-    """Return a server that keeps nothing on disk, serves Volcano's kinds and lets everybody do everything.
+    """Return a server that keeps nothing on disk, serves Volcano's kinds and allows all users everything.
 
     Without ``memoises`` each write is looked at as a whole; tests hold the other servers to that.
     """
@@ -75,7 +75,7 @@ def open_server(
         rng: Makes names and uids.
         journal_path: The journal's file.
         chain: Admission; None takes our own rules.
-        rbac: Whether roles decide who may do what; otherwise everybody may do everything.
+        rbac: Whether roles decide who may do what; otherwise every user may do everything.
         bootstrap: Objects to create when they are missing, such as the roles that ``rbac`` evaluates.
         logs: Where pod logs come from.
         metrics: Told of every request.

@@ -215,7 +215,7 @@ def identify(served: Served, metadata: Json, clock: Clock, rng: random.Random) -
     metadata["creationTimestamp"] = format_time(clock.now())
     if strategy_of(served).counts_generations:
         metadata["generation"] = 1
-    elif not metadata.get("generation"):  # nobody counts it, so a client's is kept
+    elif not metadata.get("generation"):  # not counted by the server, so a client's is kept
         metadata.pop("generation", None)
 
 

@@ -41,7 +41,7 @@ def parse_path(path: str) -> ResourcePath | None:
 
 
 def verb_of(method: str, has_name: bool, is_watch: bool) -> str:
-    """Return the API verb that RBAC and discovery speak of."""
+    """Return the API verb as RBAC and discovery name it."""
     match method:
         case "GET" | "HEAD":
             return "watch" if is_watch else "get" if has_name else "list"

@@ -149,10 +149,10 @@ class Watcher:
 
 
 class Snapshot:
-    """The objects of a resource as they were at one revision, for as long as somebody reads them.
+    """The objects of a resource as they were at one revision, for as long as they are read.
 
     Nothing is copied: what changes or goes meanwhile is kept for the newest snapshot that is being read, and an older
-    one looks through those after it. A snapshot lives as long as somebody refers to it or to an older one.
+    one looks through those after it. A snapshot lives as long as it or an older one is referenced.
 
     Args:
         objects: The objects as they are.
@@ -344,7 +344,7 @@ class Bucket:
             if self.objects.pop(key, None) is None:
                 raise InvariantError(f"{self.resource} {key} is deleted but was not there")
             if key in self._changed and not _has(self._sorted, key):
-                del self._changed[key]  # came and went, and nobody may ever list
+                del self._changed[key]  # created and deleted since; no snapshot needs it
             else:
                 self._changed[key] = None
         else:
@@ -466,7 +466,7 @@ class Store:
                 watcher.push(change)
 
     async def wait_durable(self) -> ApiError | None:
-        """Wait until all that has been written is durable and visible; return why that cannot be said."""
+        """Wait until all that has been written is durable and visible; return the error if that fails."""
         if not self._undurable:
             return None
         future: asyncio.Future[ApiError | None] = asyncio.get_running_loop().create_future()
@@ -493,7 +493,7 @@ class Store:
         try:
             callback(failure)
         except Exception:
-            _log.exception("somebody who waited for the journal failed")
+            _log.exception("a callback that waited for the journal failed")
 
     def failed(self, error: ApiError) -> None:
         """Refuse writes until `recovered`: the journal cannot be written. Waiting writers are answered with ``error``.

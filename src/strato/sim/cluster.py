@@ -34,7 +34,7 @@ ADMINISTRATOR = User("strato:admin", ("system:masters", "system:authenticated"))
 
 
 class ComponentEnded(StratoError):
-    """A part of the cluster ended although nobody asked it to."""
+    """A component of the cluster ended unexpectedly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,7 +198,7 @@ def _component(name: str) -> User:
 
 
 def _child(random: Random) -> Random:
-    """Draw a generator of its own for a part, so that what one part draws does not change another's luck."""
+    """Draw a generator of its own for a part, so that what one part draws does not change another's numbers."""
     return Random(random.getrandbits(64))
 
 

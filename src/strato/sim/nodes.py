@@ -28,7 +28,7 @@ def parse_nodes(text: str) -> tuple[NodeShape, ...]:
     """Read node shapes: ``COUNTxITEM,ITEM,…`` joined by ``+``.
 
     An item is ``32cpu``, ``8gpu``, ``200pods``, a memory size (``256Gi``) or ``resource=quantity``. Cpu is 1, memory
-    4 GiB per cpu and pods 110 unless said.
+    4 GiB per cpu and 110 pods by default.
 
     Raises:
         InvalidInput: What is wrong with which shape.

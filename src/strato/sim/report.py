@@ -58,7 +58,7 @@ class JobReport(msgspec.Struct, frozen=True):
     finish_seconds: float | None
     failed: bool
     reason: str
-    """Why it never started, in the scheduler's words; empty when it did."""
+    """Why it never started, as the scheduler says; empty when it did."""
 
 
 class Series(msgspec.Struct, frozen=True):

@@ -42,7 +42,7 @@ class TraceJob:
     priority: int = 0
     """Higher goes first."""
     estimate_seconds: float | None = None
-    """What the user said it would take, where the trace knows."""
+    """The user's estimate, where the trace has one."""
 
 
 @dataclass(frozen=True, slots=True)

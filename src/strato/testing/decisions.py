@@ -35,7 +35,7 @@ class Decisions:
     Attributes:
         binds: Node by pod (``namespace/name``), over all cycles.
         evicted: Pods that were evicted, in order.
-        reasons: By pod that waits after the last cycle, what it is told.
+        reasons: By pod that waits after the last cycle, the message it gets.
         failures: Errors of plugins.
     """
 

@@ -219,7 +219,7 @@ def pod(
     run_seconds: float | None = None,
     restart_policy: str = "Never",
 ) -> PodManifest:
-    """Return a pending pod with one container that requests nothing unless told."""
+    """Return a pending pod with one container that requests nothing by default."""
     notes = dict(annotations or {})
     if group:
         notes[GROUP_ANNOTATION] = group

@@ -33,7 +33,7 @@ def validate_pod(request: AdmissionRequest, reader: AdmissionReader) -> None:
     """Refuse a pod that breaks what its namespace enforces; warn about what it warns of.
 
     Raises:
-        Forbidden: In Kubernetes' words, with every violation.
+        Forbidden: In Kubernetes' wording, with every violation.
     """
     policy, pod = _policy(request, reader), request.object
     assert pod is not None
@@ -135,7 +135,7 @@ def _warn(request: AdmissionRequest, policy: Policy, broken: Mapping[Standard, s
 
 
 def _existing_violations(namespace: str, standard: Standard, reader: AdmissionReader) -> list[str]:
-    """Return warnings about the pods of a namespace, those that break the standard alike on one line."""
+    """Return warnings about the pods of a namespace, those with the same violations on one line."""
     pods = reader.list(catalog.POD, namespace)
     broken: defaultdict[str, list[str]] = defaultdict(list)
     for pod in pods[:_CHECKED_PODS]:

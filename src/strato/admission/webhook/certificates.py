@@ -63,7 +63,7 @@ class Lifetimes:
 
 
 class FileCertificates:
-    """Certificates somebody else makes and renews, for example cert-manager; read anew every time."""
+    """Certificates made and renewed elsewhere, for example by cert-manager; read anew every time."""
 
     def __init__(self, certificate: Path, private_key: Path, ca: Path) -> None:
         self._paths = (certificate, private_key, ca)

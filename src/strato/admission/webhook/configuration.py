@@ -62,7 +62,7 @@ class Hooks:
     scheduler_names: tuple[str, ...] = ("volcano",)
     excluded_namespaces: tuple[str, ...] = ("kube-system", "volcano-system")
     failure_policy: str = "Fail"
-    """For our own kinds; pods are always let through when nobody answers."""
+    """For our own kinds; pods are always admitted when the webhook does not answer."""
     resource_groups: bool = False
     """Whether there is an admission configuration; without one pods are never changed, so none are sent for that."""
 

@@ -43,7 +43,7 @@ class WebhookOptions:
     hooks: Hooks = field(default_factory=Hooks)
     chain: ChainOptions = field(default_factory=ChainOptions)
     graceful_seconds: float = 30.0
-    """How long requests under way may take when told to stop."""
+    """How long running requests may take after a stop."""
     refresh_seconds: float = 60.0
     """Between looks at certificates and configurations."""
 

@@ -54,7 +54,7 @@ class ServiceAccount(Object, frozen=True, kw_only=True):
 
 
 class EventSource(View, frozen=True, kw_only=True):
-    """Who said it."""
+    """The component that reported it."""
 
     component: str = ""
     host: str = ""

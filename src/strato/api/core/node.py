@@ -26,7 +26,7 @@ class NodeAddress(View, frozen=True, kw_only=True):
 
 
 class NodeCondition(View, frozen=True, kw_only=True):
-    """One condition, with the time the node last said so."""
+    """One condition, with the time of the node's last report."""
 
     type: str = ""
     status: str = ""

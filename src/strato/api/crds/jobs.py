@@ -93,7 +93,7 @@ def _task() -> Schema:
             ),
             "partitionPolicy": partition,
         },
-        "Pods that are alike.",
+        "Pods with the same template.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Rules of ``securityContext`` of pods and containers, in Kubernetes' words."""
+"""Rules of ``securityContext`` of pods and containers, in Kubernetes' wording."""
 
 from __future__ import annotations
 

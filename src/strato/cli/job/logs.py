@@ -42,7 +42,7 @@ async def print_logs(
         write: Takes whole lines.
 
     Raises:
-        VerbFailed: There is no such task, or nothing has started and nobody wants to wait.
+        VerbFailed: There is no such task, or nothing has started and waiting was not asked for.
         ApiError: The job does not exist, or the server did not answer.
     """
     follow = query.get("follow") == "true"

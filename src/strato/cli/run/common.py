@@ -57,7 +57,7 @@ DURATION = DurationType()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """What every component is told on its command line."""
+    """Options of every component."""
 
     leader_elect: bool
     lease_namespace: str
@@ -154,7 +154,7 @@ def _shared_options(metrics_address: str) -> tuple[Callable[[Callable[..., None]
         duration_option("--leader-elect-renew-deadline", "10s", "After how long without renewal the leader stops."),
         duration_option("--leader-elect-retry-period", "2s", "Time between attempts to take or renew the lease."),
         click.option("--listen-address", default="", help="Serve /metrics and /healthz here, for example :8080."),
-        switch("--enable-metrics", default=None, help=f"Serve them; at {metrics_address} unless told where."),
+        switch("--enable-metrics", default=None, help=f"Serve them; at {metrics_address} by default."),
         switch("--enable-healthz", help="Serve /healthz at an address of its own."),
         click.option("--healthz-address", default=":11251", show_default=True, help="That address."),
         click.option("-v", "--v", "level", type=int, default=3, metavar="LEVEL", help="5 and more logs details."),
@@ -195,7 +195,7 @@ async def serve(
     Args:
         cluster: Closed at the end.
         random: Of the leases.
-        common: What all components are told.
+        common: Options of all components.
         members: What runs.
         metrics: What ``/metrics`` shows.
         tls: Certificate of the health endpoint; plain HTTP when None.

@@ -18,14 +18,14 @@ from strato.clock import Clock
 from strato.metrics import Registry
 
 DEFAULT_NAMES = ("volcano",)
-"""Schedulers whose pods get pod groups when nobody says otherwise."""
+"""Schedulers whose pods get pod groups by default."""
 DEFAULT_CONTROLLERS = "*,-sharding-controller"
 _LEASE = "vc-controller-manager"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControllerFlags:
-    """What the controllers are told on their command line (spec volcano-cli C3)."""
+    """Options of the controllers (spec volcano-cli C3)."""
 
     chosen: tuple[str, ...]
     """Words such as ``*`` and ``-gc-controller``."""

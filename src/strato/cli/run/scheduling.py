@@ -22,12 +22,12 @@ from strato.errors import UsageError
 from strato.metrics import Registry
 
 DEFAULT_NAMES = ("volcano", "poseidon")
-"""``spec.schedulerName`` of the pods that are served when nobody says otherwise; the second one's go by flow."""
+"""``spec.schedulerName`` of the pods that are scheduled by default; the second one's go by flow."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerFlags:
-    """What the scheduler is told on its command line (spec volcano-cli C2)."""
+    """Options of the scheduler (spec volcano-cli C2)."""
 
     config: Path | None
     period_seconds: float

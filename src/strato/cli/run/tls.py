@@ -1,4 +1,4 @@
-"""The three options that name a certificate somebody else keeps."""
+"""The three options that name a certificate managed elsewhere."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tls_options(command: Callable[..., None]) -> Callable[..., None]:
         command(tls=tls_files(tls_cert_file, tls_private_key_file, ca_cert_file), **own)
 
     options = (
-        click.option("--tls-cert-file", default="", metavar="FILE", help="Certificate somebody else renews."),
+        click.option("--tls-cert-file", default="", metavar="FILE", help="Certificate that is renewed elsewhere."),
         click.option("--tls-private-key-file", default="", metavar="FILE", help="Its key."),
         click.option("--ca-cert-file", default="", metavar="FILE", help="Its authority."),
     )

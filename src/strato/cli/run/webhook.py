@@ -33,7 +33,7 @@ DEFAULT_SERVICES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookFlags:
-    """What the webhook is told on its command line (spec volcano-cli C4)."""
+    """Options of the webhook (spec volcano-cli C4)."""
 
     port: int
     address: str
@@ -44,7 +44,7 @@ class WebhookFlags:
     url: str
     secret: str
     tls: TlsFiles | None
-    """Certificate, key and authority that somebody else keeps."""
+    """Certificate, key and authority that are managed elsewhere."""
     admission_conf: Path | None
     failure_policy: str
     excluded_namespaces: tuple[str, ...]

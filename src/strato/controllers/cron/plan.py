@@ -16,7 +16,7 @@ from strato.clock import parse_time
 from strato.controllers.cron.schedule import Schedule
 
 MANY_MISSED: Final = 100
-"""More missed times than this are told on the object."""
+"""More missed times than this are reported by an event."""
 
 RUN_DELAY_SECONDS: Final = 0.1
 """How long after a time we look, so that clocks that differ a little agree that it has come."""
@@ -28,7 +28,7 @@ class Outcome(Enum):
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     OTHER = "other"
-    """Ended by somebody's wish: counts for no history limit."""
+    """Ended by a user: counts for no history limit."""
 
 
 @dataclass(frozen=True, slots=True)

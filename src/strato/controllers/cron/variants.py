@@ -22,7 +22,7 @@ _KUBE_OUTCOMES = {"Complete": Outcome.SUCCEEDED, "Failed": Outcome.FAILED}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reasons:
-    """Reasons of the events whose words differ."""
+    """Reasons of the events that differ."""
 
     orphaned: str
     stale: str

@@ -150,7 +150,7 @@ class JobFlowController(KeyedController):
         waits_for_probe, failure = False, None
         try:
             waits_for_probe = await self._deploy(flow, jobs)
-        except StratoError as error:  # what stands is told even when a step cannot be made
+        except StratoError as error:  # the status is written even when a step's job cannot be created
             failure = error
         await self._write_status(flow, self._jobs_of(flow))
         if failure is not None:

@@ -202,7 +202,7 @@ class GarbageCollector:
         return owners
 
     async def _read(self, item: Item, reference: OwnerReference) -> Object | None:
-        """Return the owner, None when it does not exist. A kind nobody knows counts as existing: we cannot tell."""
+        """Return the owner, None when it does not exist. An unknown kind counts as existing."""
         kind, key = self._find(item, reference)
         if kind is None:
             return Object(metadata=ObjectMeta(uid=reference.uid))

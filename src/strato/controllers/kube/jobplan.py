@@ -22,7 +22,7 @@ _LONGEST_TEXT: Final = 10_000
 
 @dataclass(slots=True)
 class Lost:
-    """Pods of a job that ended and are gone, so that nobody can count them any more."""
+    """Pods of a job that ended and are gone, so that they cannot be counted any more."""
 
     succeeded: int = 0
     failed: int = 0
@@ -67,7 +67,7 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
     Args:
         job: The job; its status remembers what was counted before.
         pods: Its pods.
-        terminating_uids: Uids of pods on their way out.
+        terminating_uids: Uids of terminating pods.
         lost: Pods that ended and are gone.
     """
     is_leaving = frozenset(terminating_uids)
@@ -149,7 +149,7 @@ def steps(job: Job, counted: Tally, order: Sequence[Pod]) -> Steps:
     if spec.completions is not None:
         wanted = min(wanted, spec.completions - counted.succeeded)
     elif counted.succeeded > 0:
-        wanted = min(wanted, len(counted.active))  # a work queue runs dry: nobody new
+        wanted = min(wanted, len(counted.active))  # a work queue runs dry: no new pods
     if is_indexed(spec):
         return _indexed_steps(spec, counted, order, max(0, wanted))
     surplus = len(counted.active) - max(0, wanted)

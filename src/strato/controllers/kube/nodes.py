@@ -139,7 +139,7 @@ class NodeLifecycleController:
         return again
 
     async def _mark_unknown(self, node: Node) -> None:
-        """Say on a silent node that nobody knows how it is, once."""
+        """Set a silent node's conditions to Unknown, once."""
         ready = node.status.condition("Ready")
         if ready is not None and ready.status == "Unknown":
             if wanted_taints(node) != present_taints(node):

@@ -61,7 +61,7 @@ class OwnedPods:
     def _on_pod(self, change: Change[Pod]) -> None:
         pod = change.object
         owner = pod.metadata.controller
-        assert owner is not None, "only owned pods are told"
+        assert owner is not None, "handlers get owned pods only"
         key = pod.key
         ours = pod.metadata.uid in self._deleted.get(owner.uid, ())
         if change.new is None:
@@ -96,7 +96,7 @@ class OwnedPods:
         self._deleted.pop(owner, None)
 
     def all_of(self, owner: str) -> list[Pod]:
-        """Return an owner's pods, those that are on their way out included."""
+        """Return an owner's pods, terminating ones included."""
         shown = [pod for key in self._owned.get(owner, ()) if (pod := self._pods.get(key)) is not None]
         made = self._created.get(owner)
         if made is None:
@@ -114,7 +114,7 @@ class OwnedPods:
         )
 
     def live(self, owner: str) -> list[Pod]:
-        """Return the pods that run or will: neither finished nor on their way out."""
+        """Return the pods that run or will: neither finished nor terminating."""
         return [pod for pod in self.all_of(owner) if not pod.is_finished and not self.is_terminating(pod)]
 
     async def create(self, owner: ObjectMeta, bodies: Sequence[Mapping[str, Any]]) -> None:

@@ -57,7 +57,7 @@ class Revisions:
         return digest
 
     async def template(self, owner: ObjectMeta, digest: str) -> dict[str, Any] | None:
-        """Return the template of a revision, None when nobody remembers it."""
+        """Return the template of a revision, None when it is not kept."""
         try:
             found = await self._cluster.get(catalog.CONTROLLERREVISION, f"{owner.name}-{digest}", owner.namespace)
         except NotFound:

@@ -23,7 +23,7 @@ class NodeMetrics:
 
 
 class ShardPolicy:
-    """Base of policies; what is not overridden lets every node pass and likes all alike."""
+    """Base of policies; what is not overridden lets every node pass with the same score."""
 
     name: ClassVar[str]
     scores: ClassVar[bool] = False

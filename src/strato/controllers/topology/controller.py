@@ -192,7 +192,7 @@ class HyperNodeController:
                 continue
 
     async def _take_over(self, body: dict[str, object]) -> None:
-        """Bring a HyperNode up to date that the watch has not shown; somebody else's is left alone."""
+        """Bring a HyperNode up to date that the watch has not shown; one of another owner is left alone."""
         wanted = body["metadata"]
         assert isinstance(wanted, dict)
         name = wanted["name"]

@@ -196,7 +196,7 @@ def _make_below(hierarchy: str, group: str, key: str) -> None:
 
 
 def _delegate(hierarchy: str, group: str) -> None:
-    """Let the groups below have limits, which version 2 wants to be told.
+    """Enable the controllers for the groups below, as version 2 requires.
 
     Raises:
         OSError: Not even memory can be limited.

@@ -20,7 +20,7 @@ _STEP_SECONDS = 0.01
 
 
 def teardown(data_dir: str | os.PathLike[str], report: Callable[[str], Any] = lambda _text: None) -> int:
-    """Kill all containers below a node's data directory, remove its namespaces, bridge, way out and pods.
+    """Kill all containers below a node's data directory, remove its namespaces, bridge, egress NAT and pods.
 
     Call only when no node runs on the directory. Images and logs stay; the next node removes those of unknown pods.
 

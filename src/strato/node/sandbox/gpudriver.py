@@ -38,7 +38,7 @@ class Driver:
     folder: str = ""
     """Its libraries; empty when there are none."""
     is_own: bool = False
-    """Whether that folder is the driver's alone, so that the linker has to be told of it."""
+    """Whether that folder is the driver's alone, so that the linker needs its path."""
     smi: str = ""
     """The program ``nvidia-smi``."""
 
@@ -53,7 +53,7 @@ class Driver:
         return [Mount(source, target, read_only=True, programs=True) for source, target in shown]
 
     def library_path(self, *, own_root: bool) -> str:
-        """Return the folder the linker has to be told of, empty for none.
+        """Return the folder whose path the linker needs, empty for none.
 
         Args:
             own_root: The container's root is an image, not this machine's.

@@ -58,7 +58,7 @@ class PodAddresses:
 
 
 def choose_block(seed: str, used: Iterable[ipaddress.IPv4Network]) -> ipaddress.IPv4Network:
-    """Return a /20 for a node's pods that overlaps nothing in use; the same seed starts the search alike."""
+    """Return a /20 for a node's pods that overlaps nothing in use; the same seed gives the same start of the search."""
     busy = list(used)
     blocks = list(_BLOCKS.subnets(new_prefix=_BLOCK_BITS))
     first = zlib.crc32(seed.encode()) % len(blocks)

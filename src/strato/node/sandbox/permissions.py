@@ -1,4 +1,4 @@
-"""Why this machine allows no namespaces, in words a person can act on."""
+"""Why this machine allows no namespaces, and what to do about it."""
 
 from __future__ import annotations
 

@@ -275,7 +275,7 @@ class PodWorker:
                 return
 
     async def _refresh(self) -> None:
-        """Keep mounted files new; what cannot be read stays as it is and is said once."""
+        """Keep mounted files new; what cannot be read stays as it is and is reported once."""
         reported = ""
         while True:
             await self._clock.sleep(self._refresh_seconds)

@@ -17,7 +17,7 @@ TRANSITION_SECONDS = 300.0
 """How long a condition stays after it was last seen, so that pods are not sent back and forth."""
 LOW_MEMORY_BYTES = 100 << 20
 LOW_PIDS_RATIO = 0.05
-"""Of the processes and threads the kernel allows; a kubelet has no threshold unless told one."""
+"""Of the processes and threads the kernel allows; a kubelet has no threshold unless configured."""
 _MEMORY_TAINT = "node.kubernetes.io/memory-pressure"
 
 

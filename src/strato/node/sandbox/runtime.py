@@ -243,7 +243,7 @@ class ProcessRuntime:
         """Run an operation of the spawner.
 
         Raises:
-            RuntimeProblem: It failed, with the machine's own words.
+            RuntimeProblem: It failed, with the machine's own message.
         """
         if self._socket is None:
             raise RuntimeProblem("the sandbox helper is not running")

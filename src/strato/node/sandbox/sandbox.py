@@ -88,7 +88,7 @@ class Machine:
     gpus: GpuPool = field(default_factory=GpuPool)
     """Its GPUs that are offered, and who has them."""
     has_gpus: bool = False
-    """Whether it has any: containers that get none are then told so."""
+    """Whether it has any; containers that get none then see ``void``."""
     driver: Driver = field(default_factory=Driver)
     dev: str = "/dev"
     """Where its device files are."""
@@ -471,7 +471,7 @@ class PodSandbox:
         return "host" if spec.host_pid else f"{self.place.namespaces}/pid" if spec.share_process_namespace else ""
 
     def _gpu_variables(self, grant: Grant, *, own_root: bool) -> dict[str, str]:
-        """Return what a container is told of its GPUs; what its ``env`` says comes before it, as with a kubelet."""
+        """Return the GPU variables of a container; its own ``env`` wins, as with a kubelet."""
         machine = self._machine
         found = variables(grant, machine.gpus.gpus, fenced=machine.runtime.isolation != "plain")
         folder = machine.driver.library_path(own_root=own_root) if grant.gpus else ""

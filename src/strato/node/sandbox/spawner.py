@@ -133,7 +133,7 @@ def _bridge(request: Request) -> dict[str, Any]:
 
 
 def _egress(request: Request) -> dict[str, Any]:
-    """Open or close the pods' way out of the machine; why it is closed is in ``problem``."""
+    """Enable or disable egress NAT; ``problem`` says why it is off."""
     if not request["wanted"]:
         egress.disable_egress(request["bridge"])
         return {"problem": ""}

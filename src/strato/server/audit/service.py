@@ -102,7 +102,7 @@ class Auditor:
 
 
 def _asked(request: Request) -> tuple[Attributes, str]:
-    """Return what a request wants and the version of the API that it speaks of."""
+    """Return what a request wants and the version of the API that it names."""
     target = parse_path(request.path)
     if target is None:
         return Attributes(request.method.lower(), path=request.path), ""

@@ -39,7 +39,7 @@ _MAX_VERIFIED_BYTES = 16 << 20
 _MAX_TOKEN_BYTES = 16 << 10
 """Longer ones are nobody's: a token that we issue is far from that, whatever its audiences."""
 _GONE_SECONDS = 60
-"""For how long after its time an object on its way out still counts, as in Kubernetes."""
+"""For how long a terminating object still counts after its grace period, as in Kubernetes."""
 
 
 class AccountTokens:

@@ -1,4 +1,4 @@
-"""Who may do what: nodes by what their pods use, then everybody by RBAC; and what the rights of a user let it write."""
+"""Who may do what: nodes by what their pods use, then all users by RBAC; and what the rights of a user let it write."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class Authorizer:
         path: str,
         fields: str,
     ) -> str:
-        """Return why the user may or may not, in Kubernetes' words; empty when there is nothing to say."""
+        """Return why the user may or may not, in Kubernetes' wording; empty when there is nothing to say."""
         where = (verb, group, resource, subresource, namespace, name, path)
         reasons = []
         node = node_of(user) if self._nodes is not None and MASTERS not in user.groups else None

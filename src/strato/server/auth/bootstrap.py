@@ -20,7 +20,7 @@ def node(name: str) -> User:
 
 
 AUTHENTICATED = "system:authenticated"
-"""The group of everybody who proved who they are."""
+"""The group of all authenticated users."""
 
 ADMIN = User("strato:admin", ("system:masters", AUTHENTICATED))
 VIEWER = User("strato:view", (AUTHENTICATED,))

@@ -1,4 +1,4 @@
-"""Privilege escalation: nobody writes a role with more rights, or binds one, than they hold in the same place.
+"""Privilege escalation: no user writes a role with more rights, or binds one, than they hold in the same scope.
 
 The rules are those of Kubernetes: who holds the verb ``escalate`` on the role, or ``bind`` on the role that a binding
 names, is free, and so are members of ``system:masters``.

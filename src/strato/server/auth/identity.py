@@ -43,7 +43,7 @@ class Authenticator:
             peer: The client's certificate, DER, verified by TLS.
 
         Raises:
-            Unauthorized: A token nobody has, or another scheme.
+            Unauthorized: An unknown token, or another scheme.
         """
         credentials = headers.get("authorization")
         if credentials:

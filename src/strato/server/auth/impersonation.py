@@ -21,12 +21,12 @@ _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?
 
 
 def impersonated(user: User, headers: Iterable[tuple[bytes, bytes]], authorizer: Authorizer | None) -> User:
-    """Return whom a request with ``Impersonate-…`` headers acts as; the same user when they want nobody.
+    """Return whom a request with ``Impersonate-…`` headers acts as; the same user when they name no other.
 
     Args:
         user: Who asks, authenticated.
         headers: As received, names in lower case, repeated ones apart.
-        authorizer: Asked for the verb ``impersonate``; None lets everybody.
+        authorizer: Asked for the verb ``impersonate``; None allows all.
 
     Raises:
         Forbidden: The user may not act as that user, in that group, or with that uid or extra value.
@@ -69,7 +69,7 @@ def _account_of(name: str) -> tuple[str, str] | None:
 
 
 def _completed(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the groups with the one that everybody is in, unless it was asked for, or its opposite was."""
+    """Return the groups, with the one that all users are in unless it or its opposite was asked for."""
     if name == ANONYMOUS.name:
         return groups if _UNAUTHENTICATED in groups else (*groups, _UNAUTHENTICATED)
     return groups if AUTHENTICATED in groups or _UNAUTHENTICATED in groups else (*groups, AUTHENTICATED)

@@ -48,7 +48,7 @@ _ANY_NODE = tuple(
 
 
 def node_of(user: User) -> str | None:
-    """Return the name of the node that a user is, empty when it has none; None for everybody else."""
+    """Return the name of the node that a user is, empty when it has none; None for other users."""
     if NODES_GROUP in user.groups and user.name.startswith(_PREFIX):
         return user.name[len(_PREFIX) :]
     return None
@@ -92,7 +92,7 @@ class NodeAuthorizer:
         path: str,
         fields: str,
     ) -> str | None:
-        """Return None when a node may, otherwise why it may not (often nothing is said of that)."""
+        """Return None when a node may, otherwise why it may not (often without a reason)."""
         if not node:
             return "unknown node"
         check = None if path else self._checks.get((group, resource))

@@ -89,7 +89,7 @@ class Grant(NamedTuple):
     namespace: str
     """Where it holds; empty everywhere."""
     source: str
-    """The binding, in Kubernetes' words."""
+    """The binding, in Kubernetes' wording."""
     rules: Sequence[Rule] | None
     """None when there is no such role."""
     role: str
@@ -227,7 +227,7 @@ def _binding_of(key: _Key, obj: _Json) -> _Binding:
 
 
 def _subject_of(subject: _Json, namespace: str) -> _Subject | None:
-    """Return whom a subject means; nobody when its kind is unknown, or its namespace is."""
+    """Return the user or group of a subject; none when its kind or namespace is unknown."""
     kind, name = subject.get("kind"), subject.get("name") or ""
     if kind == "User":
         return _Subject(name, "", f'User "{name}"')

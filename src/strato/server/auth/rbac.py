@@ -1,7 +1,7 @@
 """RBAC: whether a user may do something, by Role, ClusterRole and their bindings.
 
 What a user holds is compiled when first asked and kept until a role or binding changes; answers are kept too, so that
-a repeated question costs one dictionary lookup. Both are bounded, whoever asks what.
+a repeated question costs one dictionary lookup. Both caches are bounded.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Rbac:
     def reason(
         self, user: User, verb: str, group: str, resource: str, subresource: str, namespace: str, name: str, path: str
     ) -> str:
-        """Return why the user may or may not, in Kubernetes' words; empty when there is nothing to say."""
+        """Return why the user may or may not, in Kubernetes' wording; empty when there is nothing to say."""
         if MASTERS in user.groups:
             return ""
         full = f"{resource}/{subresource}" if subresource else resource

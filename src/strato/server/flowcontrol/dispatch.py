@@ -307,7 +307,7 @@ class Dispatcher:
         self._is_due = False
         self._used_seconds = 0.0
         if not (self._requests or self._slices):
-            self._epoch += 1  # nobody waits: bygones are bygones
+            self._epoch += 1  # no flow waits: virtual times start anew
             return
         self.rounds += 1
         try:

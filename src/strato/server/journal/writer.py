@@ -3,7 +3,7 @@
 One commit is under way at a time (WAL, ``synchronous=FULL``). What was written meanwhile, and in the turn of the loop
 in which the writers hear of it, goes into the next one: a flush costs as much as a dozen changes, and the thread fights
 for the interpreter lock each time it wakes. When the journal is idle (or the log has grown large) the oldest rows are
-folded. `Store` is told on the loop's thread what has become durable. What cannot be committed is tried again, in order.
+folded. `Store` is notified on the loop's thread. What cannot be committed is tried again, in order.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _BATCH_BYTES = 64 << 20
 """A commit holds at most so many changes or, roughly, bytes: SQLite refuses rows of a gigabyte."""
 _COALESCE_SECONDS_PER_CHANGE = 0.0003
 """Seconds from one commit to the next per change of the first: many are being written then, and a commit costs both
-threads, and all who are told of it, as much as a dozen changes. The loop needs longer to write as many again."""
+threads and every reader as much as a dozen changes. The loop needs longer to write as many again."""
 _MAX_COALESCE_SECONDS = 0.005
 """The longest such time; a lone write never waits."""
 _IDLE_SECONDS = 0.5
 _RETRY_SECONDS = 1.0
 """Between two attempts to write to a disk that is full or fails."""
 _RETRY_AFTER_SECONDS = 2
-"""What writers are told meanwhile (``Retry-After``)."""
+"""``Retry-After`` of writes that are refused meanwhile."""
 _FOLD_BYTES = 4 << 20
 """How much of the log is folded at a time; bounds the delay of a write that comes meanwhile."""
 _LOG_LIMIT_BYTES = 256 << 20
@@ -278,7 +278,7 @@ class SqliteJournal:
         try:
             self._loop.call_soon_threadsafe(callback, *arguments)
         except RuntimeError:
-            _log.debug("the loop closed before a commit could be told")
+            _log.debug("the loop closed before a commit was reported")
 
     def _next_batch(self) -> tuple[list[Change], bool]:
         """Wait for changes; none when the journal is idle. The flag says that closing was asked for."""

@@ -35,7 +35,7 @@ def typed(kind: Kind, obj: dict[str, Any]) -> tuple[list[str], list[str]]:
 
     Returns:
         ``unknown field "spec.foo"`` for every field the kind does not have, and how each value of a wrong JSON type
-        fails to decode, in the words of Kubernetes' decoder. Usually two empty lists.
+        fails to decode, in the wording of Kubernetes' decoder. Usually two empty lists.
     """
     name = shapes.load().of(kind)
     if name is None or _is_clean(name)(obj):

@@ -33,7 +33,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class RuleNode:
-    """A schema as far as rules stand in it: where none is, nobody looks."""
+    """The part of a schema that has rules; members without any are not visited."""
 
     rules: tuple[Mapping[str, Any], ...]
     members: Mapping[str, RuleNode]

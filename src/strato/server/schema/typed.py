@@ -85,7 +85,7 @@ def is_quantity(value: Any) -> bool:
 
 
 def quantity_problem(value: Any) -> str:
-    """Return in Kubernetes' words why a value is no quantity, nothing where it is one."""
+    """Return in Kubernetes' wording why a value is no quantity, nothing where it is one."""
     try:
         quantity.parse(value)
     except ValueError as error:  # among it: an integer too long to be written
