@@ -203,7 +203,7 @@ class HollowNodes:
             try:
                 self._uids[facts.name] = await register_node(self._cluster, facts, self._clock.now())
             except ApiError as err:
-                _log.warning("a node is registered later: node=%s error=%s", facts.name, err)
+                _log.warning("registering a node failed and is tried again: node=%s error=%s", facts.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
                 return

@@ -146,5 +146,5 @@ async def _schedule(scheduler: Scheduler, cluster: Cluster, nodes: Collection[st
     await asyncio.to_thread(warm_up)
     gone = await forget_nodes(cluster, OURS, nodes)
     if gone:
-        _log.info("nodes of a former start are forgotten: count=%d first=%s", len(gone), gone[0])
+        _log.info("nodes of an earlier start are removed: count=%d first=%s", len(gone), gone[0])
     await scheduler.run()

@@ -388,7 +388,7 @@ class SandboxNode:
             try:
                 return await register_node(self._cluster, facts, self._clock.now())
             except ApiError as err:
-                _log.warning("the node is registered later: node=%s error=%s", self.name, err)
+                _log.warning("registering the node failed and is tried again: node=%s error=%s", self.name, err)
                 await self._clock.sleep(_RETRY_SECONDS)
 
     def _report_pods(self) -> None:
@@ -401,7 +401,7 @@ class SandboxNode:
         try:
             found = pressures(measure_machine(machine.node_paths.data_dir))
         except OSError as err:
-            _log.warning("what is left of the machine cannot be measured: %s", err)
+            _log.warning("free resources of the machine cannot be measured: %s", err)
             return []
         machine.pressures = self._conditions.observe(found, self._clock.monotonic())
         return sorted(machine.pressures ^ before)
@@ -508,7 +508,7 @@ class SandboxNode:
             except NotFound:
                 return
             except ApiError as err:
-                _log.debug("a pod waits: pod=%s error=%s", pod.key, err)
+                _log.debug("a pod waits until it is committed: pod=%s error=%s", pod.key, err)
                 await self._clock.sleep(_RETRY_SECONDS)
             else:
                 return

@@ -225,7 +225,7 @@ class PodWorker:
         try:
             await self.sandbox.release()
         except RuntimeProblem as err:
-            _log.warning("a pod leaves something behind: pod=%s/%s error=%s", self.namespace, self.name, err)
+            _log.warning("resources of a pod were not released: pod=%s/%s error=%s", self.namespace, self.name, err)
         self._is_released = True
 
     # From preparation to the last container's end
