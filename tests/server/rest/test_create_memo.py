@@ -352,14 +352,14 @@ async def test_most_metadata_of_one_form_are_not_even_decoded(
 ) -> None:
     side, seen = Side("application/json", separators), 0
     await side.prepare()
-    of_known = create.Creation.of_known
+    at_once = create.Creation.at_once
 
     def counted(creation: create.Creation, draft: create.Draft) -> Response:
         nonlocal seen
         seen += draft.known is not None and not draft.known.begin
-        return of_known(creation, draft)
+        return at_once(creation, draft)
 
-    monkeypatch.setattr(create.Creation, "of_known", counted)
+    monkeypatch.setattr(create.Creation, "at_once", counted)
     for shape in (1, 2):
         for number in range(20):
             for kind in KINDS:

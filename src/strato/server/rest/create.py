@@ -7,9 +7,10 @@ of two things wrong the same one is told whatever is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 import msgspec
 
@@ -67,19 +68,21 @@ class Creation:
         self._state = state
         self._plans: dict[Served, Plan] = {}
 
-    def of_known(self, draft: Draft) -> Response:
-        """Create an object of which something is known, and answer it."""
-        state = self._state
-        assert draft.known is not None
-        steps = _KNOWN_TEXT if draft.known.begin else _KNOWN_REST
+    def at_once(self, draft: Draft) -> Response:
+        """Create an object in one go, and answer it."""
+        state, known = self._state, draft.known
+        if known is None:
+            steps = self._plan(draft.served).at_once
+        else:
+            steps = _KNOWN_TEXT if known.begin else _KNOWN_REST
         for step in steps[quotas.are_any(state)]:
             step(state, draft)
-        return self._answer(draft)
+        return storing.answer(state, draft.request, draft.served.kind, draft.body, draft.warnings, 201)
 
-    def of_unknown(self, draft: Draft) -> Steps[Response]:
-        """Create an object that is looked at as a whole; what reads nothing but the object may take turns."""
+    def in_turn(self, draft: Draft) -> Steps[Response]:
+        """Create an object of which nothing is known; what reads nothing but the object may take turns."""
         state = self._state
-        for steps, manner in self._plan(draft.served):
+        for steps, manner in self._plan(draft.served).in_turn:
             if manner == _IN_TURN:
                 yield partial(_run, steps, state, draft)
             elif manner == _COUNTING:
@@ -87,7 +90,7 @@ class Creation:
                     draft.due = yield from quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj)
             else:
                 _run(steps, state, draft)
-        return self._answer(draft)
+        return storing.answer(state, draft.request, draft.served.kind, draft.body, draft.warnings, 201)
 
     def _plan(self, served: Served) -> Plan:
         """Return the steps that have something to do with a kind."""
@@ -96,12 +99,9 @@ class Creation:
             if len(self._plans) >= _KINDS_MAX:  # definitions came and went
                 self._plans.clear()
             mine = [(step, reads) for step, reads in _STEPS if _concerns(self._state, step, served)]
-            plan = tuple((tuple(step for step, _ in run), manner) for manner, run in groupby(mine, _manner))
-            self._plans[served] = plan
+            in_turn = tuple((tuple(step for step, _ in run), manner) for manner, run in groupby(mine, _manner))
+            plan = self._plans[served] = Plan(in_turn, _beside_quotas([step for step, _ in mine]))
         return plan
-
-    def _answer(self, draft: Draft) -> Response:
-        return storing.answer(self._state, draft.request, draft.served.kind, draft.body, draft.warnings, status=201)
 
 
 def _run(steps: Sequence[Step], state: State, draft: Draft) -> None:
@@ -144,6 +144,11 @@ def _drop_repeated_owners(_state: State, draft: Draft) -> None:
 def _check_namespace_is_open(state: State, draft: Draft) -> None:
     name = draft.obj["metadata"].get("name", "")
     state.check_namespace_open(draft.served.kind, draft.target.namespace, name)
+
+
+def _check_namespace_again(state: State, draft: Draft) -> None:
+    """See whether it was closed while others had their turns."""
+    _check_namespace_is_open(state, draft)
 
 
 def _fill_defaults(_state: State, draft: Draft) -> None:
@@ -225,25 +230,32 @@ def _store(state: State, draft: Draft) -> None:
     if known is None:
         draft.body = storing.store(state, draft.request, kind, draft.key, draft.obj)
         return
-    head, metadata = known.accepted.inputs.head, draft.obj["metadata"]
-    uid, time = metadata["uid"], metadata["creationTimestamp"]
+    accepted, metadata = known.accepted, draft.obj["metadata"]
+    inputs, uid, time = accepted.inputs, metadata["uid"], metadata["creationTimestamp"]
     if known.begin:
-        generation = known.accepted.inputs.generation
-        own = (head, known.begin, uid.encode(), time.encode(), generation)
+        own = (inputs.head, known.begin, uid.encode(), time.encode(), inputs.generation)
         start = b'%b%b,"uid":"%b","creationTimestamp":"%b"%b,"resourceVersion":"' % own
     else:
-        start = b'%b%b,"resourceVersion":"' % (head, encode(metadata)[:-1])
-    stored = Stored(kind.api_version, uid, start, b'"}', known.accepted.members_at(time))
-    draft.body = stored.encode(state.store.next_revision())
+        start = b'%b%b,"resourceVersion":"' % (inputs.head, encode(metadata)[:-1])
+    members, text = accepted.at(time)
+    draft.body = b'%b%d"}%b' % (start, state.store.next_revision(), text)
     if len(draft.body) > MAX_BODY_BYTES:
         raise objects.too_large(kind, draft.obj)
     state.store.write(kind.resource, draft.key, draft.body)
-    state.recent.note(draft.body, stored)
+    state.recent.note(draft.body, Stored(kind.api_version, uid, start, b'"}', members))
 
 
 Step = Callable[[State, Draft], None]
-Plan = tuple[tuple[tuple[Step, ...], str], ...]
-"""Runs of steps, and how each is run."""
+
+
+class Plan(NamedTuple):
+    """The steps of a kind."""
+
+    in_turn: tuple[tuple[tuple[Step, ...], str], ...]
+    """Runs of steps, and how each is run."""
+    at_once: tuple[tuple[Step, ...], tuple[Step, ...]]
+    """Without quotas, and with them."""
+
 
 _STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
     (_name_namespace, frozenset((METADATA,))),
@@ -259,7 +271,7 @@ _STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
     (_mutate, frozenset((REST, KINDS))),
     (_fill_defaults_again, frozenset((REST,))),
     (_validate, frozenset((METADATA, REST))),
-    (_check_namespace_is_open, frozenset((REST, KINDS))),  # it may have been closed while others had their turns
+    (_check_namespace_again, frozenset((REST, KINDS))),
     (_admit, frozenset((REST, KINDS))),
     (_prepare, frozenset((REST, KINDS))),
     (_count_quotas, frozenset((REST, NEW))),
@@ -269,10 +281,13 @@ _STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
 )
 
 
-def _steps_beside(*known: str) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
-    """Return the steps that are left when some parts are known: without quotas, and with them."""
-    left = [step for step, reads in _STEPS if not reads.issubset(known)]
-    return tuple(step for step in left if step not in (_count_quotas, _book_quotas)), tuple(left)
+def _beside_quotas(steps: Iterable[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
+    """Return what is done in one go: without quotas, and with them."""
+    at_once = [step for step in steps if step is not _check_namespace_again]
+    return tuple(step for step in at_once if step not in (_count_quotas, _book_quotas)), tuple(at_once)
 
 
-_KNOWN_REST, _KNOWN_TEXT = _steps_beside(REST, KINDS), _steps_beside(METADATA, REST, KINDS)
+_KNOWN_REST, _KNOWN_TEXT = (
+    _beside_quotas(step for step, reads in _STEPS if not reads.issubset(known))
+    for known in ((REST, KINDS), (METADATA, REST, KINDS))
+)

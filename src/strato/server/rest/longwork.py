@@ -52,12 +52,12 @@ def answered(
         looks_at_many: Whether it depends on many other objects.
     """
     kind = served.kind
-    if isinstance(request.body, ParsedBody):  # which holds a seat
+    if isinstance(request.body, ParsedBody):
         return _in_turn(state, request, kind, name, begin)
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
     if is_long and not request.uncommitted:
         return _seated(state, request, kind, name, begin)
-    if request.uncommitted or not has_schema_rules(served):
+    if is_short(request, served):
         return at_once(begin())
     with cel.budget(INLINE_UNITS) as meter:
         try:
@@ -66,6 +66,11 @@ def answered(
             if meter.left >= 0:
                 raise
     return _seated(state, request, kind, name, begin)
+
+
+def is_short(request: Request, served: Served) -> bool:
+    """Whether an object as it was sent is looked at in one go: a large body holds a seat, rules may cost much."""
+    return not isinstance(request.body, ParsedBody) and (request.uncommitted or not has_schema_rules(served))
 
 
 def has_schema_rules(served: Served) -> bool:

@@ -28,7 +28,7 @@ from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.metadatatext import MetadataTemplate, metadata_template
 from strato.server.rest.state import State
-from strato.server.rest.stored import read_members, read_object, split
+from strato.server.rest.stored import read_members, read_object, split, text_of
 from strato.server.schema import typed
 from strato.server.store import Bucket
 from strato.server.strategies import strategy_of
@@ -83,14 +83,17 @@ class Accepted:
     first_status: Callable[[Mapping[str, object], str], Json | None] | None
     """Makes the status, which carries the time of each object."""
     members: Mapping[str, bytes]
-    _second: str = ""
+    _time: str = ""
+    _text: bytes = b""
 
-    def members_at(self, time: str) -> Mapping[str, bytes]:
-        """Return the members of an object made at a time."""
-        if self.first_status is not None and self._second != time:
-            self._second = time
-            self.members = {**self.members, "status": encode(self.first_status(self.rest, time))}
-        return self.members
+    def at(self, time: str) -> tuple[Mapping[str, bytes], bytes]:
+        """Return the members of an object made at a time, and their text."""
+        if self._time != time:
+            self._time = time
+            if self.first_status is not None:
+                self.members = {**self.members, "status": encode(self.first_status(self.rest, time))}
+            self._text = text_of(self.members)
+        return self.members, self._text
 
 
 class Recalled(msgspec.Struct, frozen=True, gc=False):

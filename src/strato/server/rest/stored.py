@@ -46,11 +46,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     def encode(self, revision: int) -> bytes:
         """Return the body at a revision."""
-        pieces = [self.start, b"%d" % revision, self.end]
-        for name, value in self.members.items():
-            pieces += (_KEYS[name], value)
-        pieces.append(b"}")
-        return b"".join(pieces)
+        return b"%b%d%b%b" % (self.start, revision, self.end, text_of(self.members))
 
     def replaced(self, members: Mapping[str, bytes]) -> Stored:
         """Return the object with other values of some members; one that was not there comes last."""
@@ -64,6 +60,14 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
             if more:
                 metadata[member] = {**(metadata.get(member) or {}), **more}
         return _joined(self.api_version, {**raw, "metadata": metadata})
+
+
+def text_of(members: Mapping[str, bytes]) -> bytes:
+    """Return what stands behind the metadata, to the end of the object."""
+    pieces: list[bytes] = []
+    for name, value in members.items():
+        pieces += (_KEYS[name], value)
+    return b"".join(pieces) + b"}"
 
 
 class _Keys(dict[str, bytes]):

@@ -33,7 +33,7 @@ from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import memberpatch, quotas, storing
 from strato.server.rest.create import Creation, Draft
-from strato.server.rest.longwork import Changed, answered
+from strato.server.rest.longwork import Changed, answered, is_short
 from strato.server.rest.memo import CreateMemo, Recalled, Unknown
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
@@ -65,10 +65,15 @@ class Writer:
         if not counts and self._may_recall(request, served):
             known = self._memo.recall(request, target, served)
         if not isinstance(known, Recalled):
-            begin = partial(self._creating, request, target, served, known)
-            return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
+            if counts or not is_short(request, served):
+                begin = partial(self._creating, request, target, served, known)
+                return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
+            draft = Draft(request, target, served, *self._read(request, served, "CreateOptions"))
+            response = self._creation.at_once(draft)
+            self._learn(known, draft)
+            return response
         obj = {**known.accepted.rest, "metadata": known.metadata}
-        response = self._creation.of_known(Draft(request, target, served, obj, [], known))
+        response = self._creation.at_once(Draft(request, target, served, obj, [], known))
         if not known.begin:
             self._memo.learn_text(target.namespace, request.body, known)
         return response
@@ -79,10 +84,13 @@ class Writer:
         """Create an object of which nothing is known; ``unknown`` is there when others like it shall be."""
         obj, warnings = yield lambda: self._read(request, served, "CreateOptions")
         draft = Draft(request, target, served, obj, warnings)
-        response = yield from self._creation.of_unknown(draft)
+        response = yield from self._creation.in_turn(draft)
+        self._learn(unknown, draft)
+        return response
+
+    def _learn(self, unknown: Unknown | None, draft: Draft) -> None:
         if unknown is not None and not draft.warnings:
             self._memo.learn(unknown, draft.body)
-        return response
 
     def _may_recall(self, request: Request, served: Served) -> bool:
         return (
@@ -123,7 +131,7 @@ class Writer:
                 user = request.user or ANONYMOUS
                 authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
-            return (yield from self._creation.of_unknown(Draft(request, target, served, obj, warnings)))
+            return (yield from self._creation.in_turn(Draft(request, target, served, obj, warnings)))
         old = yield lambda: _decode(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
