@@ -23,6 +23,8 @@ class Create(NamedTuple):
     kind: Kind
     namespace: str
     body: Mapping[str, Any] | bytes
+    on_answer: Callable[[Any], None] | None = None
+    """Called with the answer at once: the watch shows the object before those that are created with it are there."""
 
 
 class Change(NamedTuple):

@@ -83,7 +83,11 @@ class Executor:
         first, cluster = calls[0], self._cluster
         match first:
             case Create():
-                return await cluster.create_all(first.kind, [call.body for call in calls], first.namespace)
+                found = await cluster.create_all(first.kind, [call.body for call in calls], first.namespace)
+                for call, answer in zip(calls, found, strict=True):
+                    if call.on_answer is not None:
+                        call.on_answer(answer)
+                return found
             case Set(kind, _, _, _, patch_type, subresource):
                 return await cluster.patch_all(kind, _patches(calls), patch_type=patch_type, subresource=subresource)
             case Change(view, _, _, _, patch_type, subresource):

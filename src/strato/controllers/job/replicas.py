@@ -8,6 +8,7 @@ Source: volcano-controllers A6.3, A6.4, A7.7, A7.8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from strato.api import catalog
 from strato.api.core import Pod
 from strato.api.volcano.batch import Job, TaskSpec
+from strato.client.cluster import Created
 from strato.client.codec import codec_of
 from strato.client.informer import Informer
 from strato.controllers.job import group as groups
@@ -111,16 +113,20 @@ def _read_templates(job: Job) -> Plan[list[dict[str, Any]]]:
 
 def _create(record: JobRecord, job: Job, task: str, bodies: Any) -> Plan[list[Exception]]:
     meta, failures, taken = job.metadata, [], []
+    incarnation = meta.uid, job.status.version
+
+    def note(pod: PodBody, answer: Created | Exception) -> None:
+        is_ours = record.job is not None and record.job.metadata.uid == meta.uid
+        if is_ours and not isinstance(answer, Exception) and not record.knows_pod(task, pod.name, answer.uid):
+            record.assume_pod(PodState.created(answer, pod.name, task, pod.number, incarnation, pod.partition))
+
     while some := list(islice(bodies, _TOGETHER)):
-        answers = yield [Create(catalog.POD, meta.namespace, pod.body) for pod in some]
+        answers = yield [Create(catalog.POD, meta.namespace, pod.body, partial(note, pod)) for pod in some]
         for pod, answer in zip(some, answers, strict=True):
             if isinstance(answer, AlreadyExists):
                 taken.append(pod.name)
             elif isinstance(answer, Exception):
                 failures.append(answer)
-            elif not record.knows_pod(task, pod.name, answer.uid):  # otherwise the watch was faster
-                incarnation = meta.uid, job.status.version
-                record.assume_pod(PodState.created(answer, pod.name, task, pod.number, incarnation, pod.partition))
     if taken:
         for name, pod in zip(taken, (yield [Get(Pod, meta.namespace, name) for name in taken]), strict=True):
             state = None if isinstance(pod, Exception) else PodState.from_view(pod)
