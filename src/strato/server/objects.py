@@ -249,10 +249,13 @@ def too_large(kind: Kind, obj: Json) -> TooLarge:
 
 def new_uid(rng: random.Random) -> str:
     """Return a random (version 4) UUID from the injected generator."""
-    bits = rng.getrandbits(128) & ~(0xF << 76) & ~(0x3 << 62) | (0x4 << 76) | (0x2 << 62)
-    text = f"{bits:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    octets = (rng.getrandbits(128) & _UID_FREE | _UID_FIXED).to_bytes(16)
+    return f"{octets[:4].hex()}-{octets[4:10].hex('-', 2)}-{octets[10:].hex()}"
 
+
+_UID_FREE = (1 << 128) - 1 & ~(0xF << 76) & ~(0x3 << 62)
+_UID_FIXED = (0x4 << 76) | (0x2 << 62)
+"""Version and variant."""
 
 _SERVER_OWNED = (
     "uid",

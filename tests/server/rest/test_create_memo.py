@@ -354,10 +354,10 @@ async def test_most_metadata_of_one_form_are_not_even_decoded(
     await side.prepare()
     at_once = create.Creation.at_once
 
-    def counted(creation: create.Creation, draft: create.Draft) -> Response:
+    def counted(creation: create.Creation, draft: create.Draft, *, with_quotas: bool) -> Response:
         nonlocal seen
         seen += draft.known is not None and not draft.known.begin
-        return at_once(creation, draft)
+        return at_once(creation, draft, with_quotas=with_quotas)
 
     monkeypatch.setattr(create.Creation, "at_once", counted)
     for shape in (1, 2):

@@ -68,14 +68,14 @@ class Creation:
         self._state = state
         self._plans: dict[Served, Plan] = {}
 
-    def at_once(self, draft: Draft) -> Response:
-        """Create an object in one go, and answer it."""
+    def at_once(self, draft: Draft, *, with_quotas: bool) -> Response:
+        """Create an object in one go, and answer it; ``with_quotas``: whether there is any quota."""
         state, known = self._state, draft.known
         if known is None:
             steps = self._plan(draft.served).at_once
         else:
             steps = _KNOWN_TEXT if known.begin else _KNOWN_REST
-        for step in steps[quotas.are_any(state)]:
+        for step in steps[with_quotas]:
             step(state, draft)
         return storing.answer(state, draft.request, draft.served.kind, draft.body, draft.warnings, 201)
 

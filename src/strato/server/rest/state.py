@@ -63,6 +63,18 @@ class AdmitAll:
         return Dependencies()
 
 
+class _Buckets(dict[Kind, Bucket]):
+    """Buckets by kind."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+
+    def __missing__(self, kind: Kind) -> Bucket:
+        bucket = self[kind] = self._store.bucket(kind.resource)
+        return bucket
+
+
 class State:
     """Store, registry, clock, generator and admission, with plain reads (`strato.admission.AdmissionReader`)."""
 
@@ -86,14 +98,8 @@ class State:
         """Whether users may do what a request asks for besides its own verb; None: they may."""
         self.rights: WriteRights = AllRights()
         """What the rights of users let them write."""
-        self._buckets: dict[Kind, Bucket] = {}
-
-    def bucket(self, kind: Kind) -> Bucket:
-        """Return the bucket of a kind; all its versions share one."""
-        bucket = self._buckets.get(kind)
-        if bucket is None:
-            bucket = self._buckets[kind] = self.store.bucket(kind.resource)
-        return bucket
+        self.bucket: Callable[[Kind], Bucket] = _Buckets(store).__getitem__
+        """Returns the bucket of a kind; all its versions share one. A look-up in C: each write asks ten times."""
 
     def latest(self, kind: Kind, namespace: str, name: str) -> Json | None:
         """Return the newest state of an object, decoded, whether durable or not."""

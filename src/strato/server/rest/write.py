@@ -60,7 +60,8 @@ class Writer:
 
     def create(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Create an object and answer it."""
-        counts = self._looks_at_many(request, target, served)
+        with_quotas = quotas.are_any(self._state)
+        counts = with_quotas and self._looks_at_many(request, target, served)
         known = None
         if not counts and self._may_recall(request, served):
             known = self._memo.recall(request, target, served)
@@ -69,11 +70,12 @@ class Writer:
                 begin = partial(self._creating, request, target, served, known)
                 return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
             draft = Draft(request, target, served, *self._read(request, served, "CreateOptions"))
-            response = self._creation.at_once(draft)
+            response = self._creation.at_once(draft, with_quotas=with_quotas)
             self._learn(known, draft)
             return response
         obj = {**known.accepted.rest, "metadata": known.metadata}
-        response = self._creation.at_once(Draft(request, target, served, obj, [], known))
+        draft = Draft(request, target, served, obj, [], known)
+        response = self._creation.at_once(draft, with_quotas=with_quotas)
         if not known.begin:
             self._memo.learn_text(target.namespace, request.body, known)
         return response
