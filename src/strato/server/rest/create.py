@@ -71,10 +71,7 @@ class Creation:
     def at_once(self, draft: Draft, *, with_quotas: bool) -> Response:
         """Create an object in one go, and answer it; ``with_quotas``: whether there is any quota."""
         state, known = self._state, draft.known
-        if known is None:
-            steps = self._plan(draft.served).at_once
-        else:
-            steps = _KNOWN_TEXT if known.begin else _KNOWN_REST
+        steps = self._plan(draft.served).at_once if known is None else _KNOWN_TEXT if known.begin else _KNOWN_REST
         for step in steps[with_quotas]:
             step(state, draft)
         return storing.answer(state, draft.request, draft.served.kind, draft.body, draft.warnings, 201)
