@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from msgspec import Struct
@@ -336,26 +336,28 @@ class StatusQueue(Generic[K, D, R]):
             self._low_looks -= looks
             self._schedule_low(self._clock.monotonic())
 
-    def _due(self, entries: Sequence[_Entry[K, D, R] | None], now: float) -> Iterator[_Entry[K, D, R]]:
-        """Yield what is to be written now."""
+    def _due(self, entries: Sequence[_Entry[K, D, R] | None], now: float) -> list[_Entry[K, D, R]]:
+        """Return what is to be written now."""
+        due: list[_Entry[K, D, R]] = []
         for entry in entries:
             if entry is None:
-                yield from self._low_due(now)
+                self._take_low(due, now)
             elif entry.place == _QUEUED and entry.at <= now:
                 if entry.low:
                     self._schedule(entry, entry.at, now)
                 else:
-                    yield entry
+                    due.append(entry)
+        return due
 
-    def _low_due(self, now: float) -> Iterator[_Entry[K, D, R]]:
-        """Take a batch of what need not give way any more."""
-        defers_low = self._defers_low(now)
-        for _ in range(self._batch):
-            if not self._low or (defers_low and self._low_expires() > now):
+    def _take_low(self, due: list[_Entry[K, D, R]], now: float) -> None:
+        """Add a batch of what need not give way any more."""
+        low, defers_low = self._low, self._defers_low(now)
+        for _ in range(min(self._batch, len(low))):
+            if defers_low and self._low_expires() > now:
                 break
-            yield self._low.popitem(last=False)[1]
+            due.append(low.popitem(last=False)[1])
 
-    def _take(self, due: Iterable[_Entry[K, D, R]], now: float) -> list[_Taken[K, D, R]]:
+    def _take(self, due: Sequence[_Entry[K, D, R]], now: float) -> list[_Taken[K, D, R]]:
         """Build entries' writes; return those that there are to send now."""
         taken: list[_Taken[K, D, R]] = []
         build = self._build

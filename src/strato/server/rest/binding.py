@@ -21,7 +21,7 @@ from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import stored, storing
 from strato.server.rest.state import State, object_key
-from strato.server.rest.stored import Stored, read_object
+from strato.server.rest.stored import SPEC, STATUS, Stored, read_object
 from strato.server.rest.storing import check_options
 
 _SUCCESS = encode({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
@@ -80,11 +80,11 @@ class Binder:
             raise not_found(kind, target.name)
         pod = state.recent.of(body) or _whole(body, target.name, about.uid)
         _check_uid(target.name, about.uid, pod.uid)
-        spec = _with_node(target.name, pod.members["spec"], node)
-        before = pod.members.get("status", b"")
+        spec = _with_node(target.name, pod.members[SPEC], node)
+        before = pod.members.get(STATUS, b"")
         mark = _scheduled_memo if len(before) <= _MEMOISED_BYTES else _scheduled
         status = mark(before, format_time(state.clock.now()))
-        bound = pod.replaced({"spec": spec, "status": status})
+        bound = pod.replaced({SPEC: spec, STATUS: status})
         if about.annotations or about.labels:
             bound = bound.with_metadata(annotations=about.annotations or {}, labels=about.labels or {})
         if storing.is_dry_run(request):

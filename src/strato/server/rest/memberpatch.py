@@ -26,7 +26,7 @@ from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest.longwork import INLINE_UNITS, has_schema_rules
 from strato.server.rest.state import State
-from strato.server.rest.stored import read_object
+from strato.server.rest.stored import SPEC, STATUS, read_object
 from strato.server.schema import builtin
 from strato.server.schema.typed import is_time
 
@@ -91,7 +91,7 @@ def _patched(
         if stored is None or stored.api_version != served.kind.api_version:
             return None
         before = stored.members.get(member, b"")
-        make = _lease_spec if member == "spec" else _status
+        make = _lease_spec if member is SPEC else _status
         after = make(served, media, request.body, stored.uid, before)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ApiError):
         return None
@@ -107,19 +107,19 @@ def _patched(
     return result
 
 
-def _member(state: State, served: Served, target: ResourcePath) -> str:
+def _member(state: State, served: Served, target: ResourcePath) -> bytes:
     """Return the member that a patch of this path may be about alone; empty: none is."""
     kind = served.kind
     if kind is catalog.LEASE:
-        return "" if target.subresource or state.admission.has_rules(kind, "UPDATE") else "spec"
+        return b"" if target.subresource or state.admission.has_rules(kind, "UPDATE") else SPEC
     if served.is_custom and served.status is None:
-        return ""
+        return b""
     if target.subresource == "status":
         # the conditions of definitions are the server's own
-        return "" if kind is catalog.CUSTOMRESOURCEDEFINITION else "status"
+        return b"" if kind is catalog.CUSTOMRESOURCEDEFINITION else STATUS
     # Without the subresource a status counts as what is wanted, and makes a new generation; not a pod group's.
     is_group = kind is catalog.PODGROUP and not kind.has_status and not target.subresource
-    return "status" if is_group and not state.admission.has_rules(kind, "UPDATE") else ""
+    return STATUS if is_group and not state.admission.has_rules(kind, "UPDATE") else b""
 
 
 def _lease_spec(_served: Served, media: str, patch: bytes, _uid: str, before: bytes) -> bytes | None:

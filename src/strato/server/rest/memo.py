@@ -28,7 +28,7 @@ from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.metadatatext import MetadataTemplate, metadata_template
 from strato.server.rest.state import State
-from strato.server.rest.stored import read_members, read_object, split, text_of
+from strato.server.rest.stored import STATUS, Members, read_members, read_object, split, text_of
 from strato.server.schema import typed
 from strato.server.store import Bucket
 from strato.server.strategies import strategy_of
@@ -82,16 +82,16 @@ class Accepted:
     """Decoded, without the status where that is made for each object. Read only."""
     first_status: Callable[[Mapping[str, object], str], Json | None] | None
     """Makes the status, which carries the time of each object."""
-    members: Mapping[str, bytes]
+    members: Members
     _time: str = ""
     _text: bytes = b""
 
-    def at(self, time: str) -> tuple[Mapping[str, bytes], bytes]:
+    def at(self, time: str) -> tuple[Members, bytes]:
         """Return the members of an object made at a time, and their text."""
         if self._time != time:
             self._time = time
             if self.first_status is not None:
-                self.members = {**self.members, "status": encode(self.first_status(self.rest, time))}
+                self.members = {**self.members, STATUS: encode(self.first_status(self.rest, time))}
             self._text = text_of(self.members)
         return self.members, self._text
 

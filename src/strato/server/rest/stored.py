@@ -7,6 +7,7 @@ Bodies are stored as our encoder writes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -21,6 +22,10 @@ _REVISION = b'"resourceVersion":"'
 
 read_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 read_object: Callable[[bytes | msgspec.Raw], dict[str, Any]] = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+Members = Mapping[bytes, bytes]
+"""Members by what stands before their values (`key_of`), so that joining all makes the text."""
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -41,14 +46,14 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     """All up to the digits of the resource version."""
     end: bytes
     """The metadata behind those digits."""
-    members: Mapping[str, bytes]
+    members: Members
     """What follows the metadata, in order; objects alike share it."""
 
     def encode(self, revision: int) -> bytes:
         """Return the body at a revision."""
-        return b"%b%d%b%b" % (self.start, revision, self.end, text_of(self.members))
+        return b"".join((self.start, b"%d" % revision, self.end, *chain.from_iterable(self.members.items()), b"}"))
 
-    def replaced(self, members: Mapping[str, bytes]) -> Stored:
+    def replaced(self, members: Members) -> Stored:
         """Return the object with other values of some members; one that was not there comes last."""
         return Stored(self.api_version, self.uid, self.start, self.end, {**self.members, **members})
 
@@ -62,22 +67,17 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         return _joined(self.api_version, {**raw, "metadata": metadata})
 
 
-def text_of(members: Mapping[str, bytes]) -> bytes:
+def text_of(members: Members) -> bytes:
     """Return what stands behind the metadata, to the end of the object."""
-    pieces: list[bytes] = []
-    for name, value in members.items():
-        pieces += (_KEYS[name], value)
-    return b"".join(pieces) + b"}"
+    return b"".join((*chain.from_iterable(members.items()), b"}"))
 
 
-class _Keys(dict[str, bytes]):
-    """What stands before the value of a member; of the names that most objects have."""
-
-    def __missing__(self, name: str) -> bytes:
-        return b',"%b":' % name.encode()
+def key_of(name: str) -> bytes:
+    """Return what stands before the value of a member."""
+    return b',"%b":' % name.encode()
 
 
-_KEYS = _Keys(spec=b',"spec":', status=b',"status":')
+SPEC, STATUS = key_of("spec"), key_of("status")
 
 
 def of_object(obj: Mapping[str, Any]) -> Stored:
@@ -89,7 +89,7 @@ def _joined(api_version: str, members: Mapping[str, Any]) -> Stored:
     head = {name: members[name] for name in ("apiVersion", "kind") if name in members}
     metadata = {name: value for name, value in members["metadata"].items() if name != "resourceVersion"}
     start = b'%b,"metadata":%b,%b' % (encode(head)[:-1], encode(metadata)[:-1], _REVISION)
-    rest = {name: encode(value) for name, value in members.items() if name not in (*head, "metadata")}
+    rest = {key_of(name): encode(value) for name, value in members.items() if name not in (*head, "metadata")}
     return Stored(api_version, metadata["uid"], start, b'"}', rest)
 
 
@@ -132,8 +132,8 @@ def split(body: bytes) -> Stored | None:
     place = names.index("metadata")
     raw = bytes(members["metadata"])
     start = sum(len(name) + len(bytes(members[name])) + 4 for name in names[:place]) + len(b'{"metadata":')
-    rest = {name: bytes(members[name]) for name in names[place + 1 :]}
-    size = start + len(raw) + sum(len(_KEYS[name]) + len(value) for name, value in rest.items()) + 1
+    rest = {key_of(name): bytes(members[name]) for name in names[place + 1 :]}
+    size = start + len(raw) + sum(map(len, chain.from_iterable(rest.items()))) + 1
     digits = _REVISION + metadata.resourceVersion.encode() + b'"'
     if (
         metadata.deletionTimestamp is not None
