@@ -1,0 +1,146 @@
+"""All that the scheduler knows besides pods and jobs: nodes, claims, quotas, namespaces, network domains, shards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from strato.api.core import Node, ResourceQuota
+from strato.api.meta import Object
+from strato.api.volcano.shard import NodeShard
+from strato.api.volcano.topology import HyperNode
+from strato.scheduler.cache.accounts import Accounts, NamespaceQuotas
+from strato.scheduler.cache.neighbours import Neighbours
+
+
+class ClusterObjects(Accounts):
+    """Takes what the API says of everything but pods, jobs and queues."""
+
+    # -- nodes ---------------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> None:
+        """Take a node as the API has it now.
+
+        Raises:
+            ValueError: A quantity in it cannot be read; the world is as before.
+        """
+        row = self.nodes.row_of.get(node.metadata.name)
+        old = self.nodes.facts[row] if row is not None else None
+        if old is not None and _same_to_us(old, node):
+            self.nodes.facts[row or 0] = node
+            return
+        allocatable = self.dims.parse(node.status.allocatable)
+        _oversubscribe(allocatable, node)
+        self._fit_width()
+        self.nodes.set_node(node, allocatable)
+        self._open()
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node; pods on it keep their place until they go."""
+        self.nodes.remove_node(name)
+        self._open()
+
+    # -- claims, namespaces, and what only plugins look at -------------------------------------------------------------
+
+    def set_storage(self, view: Object) -> None:
+        """Take an object that `strato.scheduler.claims.volumes` keeps as the API has it now."""
+        if self.volumes.put(view):
+            self._open_for_claims()
+
+    def remove_storage(self, view: type[Object], key: str) -> None:
+        """Forget an object that `strato.scheduler.claims.volumes` keeps, by name or ``namespace/name``."""
+        self.volumes.remove(view, key)
+        self._open_for_claims()
+
+    def set_device(self, view: Object) -> None:
+        """Take an object that `strato.scheduler.claims.devices` keeps as the API has it now."""
+        if self.devices.put(view):
+            self._open_for_claims()
+
+    def remove_device(self, view: type[Object], key: str) -> None:
+        """Forget an object that `strato.scheduler.claims.devices` keeps, by name or ``namespace/name``."""
+        self.devices.remove(view, key)
+        self._open_for_claims()
+
+    def _open_for_claims(self) -> None:
+        if self._claiming:
+            self._open()
+
+    def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
+        """Take a namespace's labels; pod affinity may select by them."""
+        if self.namespaces.get(name) != labels:
+            self.namespaces[name] = labels
+            self.neighbours = Neighbours(self.nodes, self.evictions)
+            self._open()
+
+    def remove_namespace(self, name: str) -> None:
+        """Forget a namespace."""
+        self.namespaces.pop(name, None)
+
+    def keep(self, view: Object) -> None:
+        """Take an object that no part of the world reads, for plugins."""
+        self.objects.setdefault(type(view), {})[str(view.key)] = view
+        self._open()
+
+    def unkeep(self, view_type: type[Object], key: str) -> None:
+        """Forget such an object."""
+        if self.objects.get(view_type, {}).pop(key, None) is not None:
+            self._open()
+
+    def set_hyper_node(self, view: HyperNode) -> None:
+        """Take a HyperNode: a network domain.
+
+        Raises:
+            ValueError: A label selector in it cannot be read.
+        """
+        if self.hyper_nodes.set_view(view):
+            self._open()
+
+    def remove_hyper_node(self, name: str) -> None:
+        """Forget a HyperNode."""
+        if self.hyper_nodes.remove(name):
+            self._open()
+
+    def set_shard(self, view: NodeShard) -> None:
+        """Take a NodeShard: which nodes which scheduler may use."""
+        if self.shards.set_shard(view):
+            self._open()
+
+    def remove_shard(self, name: str) -> None:
+        """Forget a NodeShard."""
+        if self.shards.remove_shard(name):
+            self._open()
+
+    def set_quota(self, quota: ResourceQuota) -> None:
+        """Take a ResourceQuota as the API has it now."""
+        self.quotas.setdefault(quota.metadata.namespace, NamespaceQuotas()).by_name[quota.metadata.name] = quota
+        self._open()
+
+    def remove_quota(self, namespace: str, name: str) -> None:
+        """Forget a ResourceQuota."""
+        if namespace in self.quotas:
+            self.quotas[namespace].by_name.pop(name, None)
+            self._open()
+
+
+def _same_to_us(old: Node, new: Node) -> bool:
+    """Whether two versions of a node (a heartbeat, say) differ in nothing the scheduler reads."""
+    a, b = old.metadata, new.metadata
+    return (
+        a.labels == b.labels
+        and a.annotations == b.annotations
+        and old.spec == new.spec
+        and old.status.allocatable == new.status.allocatable
+        and old.status.images == new.status.images
+        and a.uid == b.uid
+    )
+
+
+def _oversubscribe(allocatable: dict[int, int], node: Node) -> None:
+    """Add what the node agent offers beyond the allocatable (spec scheduler-core 6)."""
+    for column, key in ((0, "volcano.sh/oversubscription-cpu"), (1, "volcano.sh/oversubscription-memory")):
+        text = node.metadata.annotation(key)
+        if text:
+            try:
+                allocatable[column] = allocatable.get(column, 0) + int(float(text))
+            except ValueError:
+                continue
