@@ -17,6 +17,7 @@ from strato.clock import VirtualClock, run_virtual
 from strato.scheduler import Scheduler
 from strato.server.embedded import in_memory_server
 from strato.testing.faults import Faults, FaultyCluster
+from tests.scheduler import parts
 
 ADMIN = User("admin", groups=("system:masters",))
 
@@ -51,7 +52,7 @@ async def leading(
     """Run a scheduler of its own informers until the end of the block."""
     clock, _, cluster = setting
     informers = Informers(cluster, clock, Random(1))
-    scheduler = Scheduler(cluster, informers, clock, Random(1), **options)
+    scheduler = parts.scheduler(cluster, informers, clock, **options)
     task = asyncio.get_running_loop().create_task(scheduler.run())
     try:
         await asyncio.wait_for(scheduler.ready.wait(), 600)

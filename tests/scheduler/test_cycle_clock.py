@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from strato.clock import SystemClock, VirtualClock, run_virtual
-from strato.scheduler import service
+from strato.scheduler import configfile, service
 from strato.scheduler.config import parse_config
 from strato.scheduler.framework.options import Config
 from tests.scheduler import worlds
@@ -64,7 +64,7 @@ def test_a_changed_configuration_is_read_beside_the_scheduling_thread(
     path = tmp_path / "scheduler.conf"
     path.write_text('actions: "enqueue, allocate"\n')
     readers: list[threading.Thread] = []
-    read_config = service.read_config
+    read_config = configfile.read_config
 
     def noted(path: Path) -> Config:
         readers.append(threading.current_thread())
@@ -73,7 +73,7 @@ def test_a_changed_configuration_is_read_beside_the_scheduling_thread(
     async def story() -> None:
         clock: Any = SystemClock()
         async with running(clock, config=path, period_seconds=0.02) as (_, scheduler):
-            monkeypatch.setattr(service, "read_config", noted)
+            monkeypatch.setattr(configfile, "read_config", noted)
             path.write_text('actions: "enqueue, allocate, backfill"\n')
             async with asyncio.timeout(30):
                 while "backfill" not in scheduler.config.actions:

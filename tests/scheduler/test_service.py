@@ -23,7 +23,7 @@ from strato.errors import ApiError, NotFound, StratoError, Unavailable
 from strato.scheduler import Scheduler
 from strato.scheduler.config import parse_config
 from strato.server.embedded import in_memory_server
-from tests.scheduler import worlds
+from tests.scheduler import parts, worlds
 from tests.scheduler.fabrics import TOPOLOGY, fabric, gang
 
 Json = dict[str, Any]
@@ -104,7 +104,7 @@ async def running(clock: VirtualClock, **options: Any) -> AsyncIterator[tuple[Fr
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}}
     await cluster.create(catalog.NAMESPACE, namespace)
     informers = Informers(cluster, clock, Random(1))
-    scheduler = Scheduler(cluster, informers, clock, Random(1), **options)
+    scheduler = parts.scheduler(cluster, informers, clock, **options)
     task = asyncio.get_running_loop().create_task(scheduler.run())
     try:
         await asyncio.wait_for(scheduler.ready.wait(), 60)

@@ -16,13 +16,13 @@ from strato.api.wire import User
 from strato.client.informer import Informers
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
-from strato.scheduler import Scheduler
 from strato.scheduler.cache.replicas import Replicas, from_environment
 from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.world import World
 from strato.server.embedded import in_memory_server
 from strato.testing import Scene, cluster, manifests
 from tests.cases.runner import feed
+from tests.scheduler import parts
 
 Json = dict[str, Any]
 
@@ -86,8 +86,8 @@ async def serve(scene: Scene, clock: VirtualClock, *options: Json) -> LocalClust
     api = LocalCluster(in_memory_server(clock), User("admin", groups=("system:masters",)))
     await scene.create_in(api)
     informers = [Informers(api, clock, Random(i)) for i in range(len(options))]
-    parts = [Scheduler(api, found, clock, Random(1), **more) for found, more in zip(informers, options, strict=True)]
-    tasks = [asyncio.create_task(part.run()) for part in parts]
+    running = [parts.scheduler(api, found, clock, **more) for found, more in zip(informers, options, strict=True)]
+    tasks = [asyncio.create_task(part.run()) for part in running]
     try:
         await clock.sleep(30)
     finally:

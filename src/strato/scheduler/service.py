@@ -11,34 +11,29 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-import msgspec
-
-from strato.api import catalog
-from strato.api.defaults.queues import initial_queues
-from strato.api.kinds import Kind
 from strato.api.meta import Object
 from strato.client.cluster import Cluster
 from strato.client.events import WARNING, EventRecorder
 from strato.client.informer import Informers
 from strato.clock import Clock, VirtualClock
-from strato.errors import AlreadyExists, ApiError, InvalidInput, NotFound, StratoError, Unavailable
+from strato.errors import InvalidInput
 from strato.metrics import Registry
-from strato.scheduler.binding.binder import Binder
+from strato.scheduler.binding.binder import Binder, BindObserver
+from strato.scheduler.binding.startup import absent_kinds, ensure_queues
 from strato.scheduler.cache import kinds
-from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
 from strato.scheduler.cache.audit import Audit
 from strato.scheduler.cache.feed import Feed
-from strato.scheduler.cache.replicas import Replicas
-from strato.scheduler.cache.shards import NONE, Shards
+from strato.scheduler.cache.shards import Shards
 from strato.scheduler.cache.usagesource import UsageSource
 from strato.scheduler.cache.world import World
-from strato.scheduler.config import default_config, read_config, reread
+from strato.scheduler.configfile import ConfigFile
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config
 from strato.scheduler.framework.suspension import suspendable
 from strato.scheduler.model.jobs import PodVerdict, Task
 from strato.scheduler.model.plan import Eviction, Failure, Plan
 from strato.scheduler.model.reasons import Verdict
+from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.placement.placer import Placer, warm_up
 from strato.scheduler.plugins.extender import EXTENDER
 from strato.scheduler.plugins.gang import GANG
@@ -56,9 +51,6 @@ T = TypeVar("T")
 _TICKS = 3
 """Turns of the event loop an idle scheduler waits after a change, so that what arrives together is decided together."""
 
-_Stamp = tuple[int, int]
-"""When a file was written last, and its identity."""
-
 
 class Scheduler:
     """Schedules the pods of some scheduler names.
@@ -70,16 +62,8 @@ class Scheduler:
         random: The only source of chance.
         config: What to run, or the path of a file in Volcano's format, which is read again whenever it changes (a bad
             one is reported and ignored); absent means the built-in configuration.
-        names: Values of ``spec.schedulerName`` served.
-        default_queue: Queue of PodGroups that name none; made, with ``root``, at start.
-        period_seconds: Time between looks at the clock: time-based plugins, the configuration file, mere counters.
+        options: What it serves, and how.
         metrics: Where metrics are registered.
-        workers: Writes under way at once.
-        shard_mode: How the own NodeShard is used, one of `strato.scheduler.cache.shards.MODES`.
-        shard_name: Name of the own NodeShard.
-        node_labels: Only nodes with one of these labels are used; empty is all nodes.
-        replicas: The other active schedulers; None when there is one.
-        audit_seconds: Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without.
         load_flow: Loads the kernels of the action `flow` beside the loop; called once somebody needs them, and until it
             returns `allocate` places. None: they are loaded in the cycle that needs them; nothing happens meanwhile.
 
@@ -95,42 +79,29 @@ class Scheduler:
         random: Random,
         *,
         config: Config | Path | str | None = None,
-        names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER, FLOW_SCHEDULER),
-        default_queue: str = DEFAULT_QUEUE,
-        period_seconds: float = 1.0,
+        options: SchedulerOptions | None = None,
         metrics: Registry | None = None,
-        workers: int = 64,
-        shard_mode: str = NONE,
-        shard_name: str = "volcano",
-        node_labels: frozenset[tuple[str, str]] = frozenset(),
-        replicas: Replicas | None = None,
-        audit_seconds: float = 0.0,
         load_flow: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._cluster = cluster
         self._informers = informers
         self._clock = clock
         self._random = random
-        self._path = Path(config) if isinstance(config, Path | str) else None
-        self._stamps: dict[Path, _Stamp | None] = {}
-        self._config = config if isinstance(config, Config) else default_config()
-        if self._path is not None:
-            self._config = read_config(self._path)
-        self._stamps = self._read_stamps(self._config)
-        self._period = period_seconds
-        self._default_queue = default_queue
+        self._source = ConfigFile(config)
+        self._options = options = options or SchedulerOptions()
+        names = options.names
         registry = metrics or Registry()
         self._measures = Measures(registry)
         self._recorder = EventRecorder(cluster, clock, names[0] if len(names) == 1 else "volcano", registry=metrics)
-        self.world = World(names, default_queue)
+        self.world = World(names, options.default_queue)
         self.world.flow_loaded = load_flow is None
         self._load_flow = load_flow
         self._flow_wanted = asyncio.Event()
-        self.world.shards = Shards(self.world.nodes, shard_mode, shard_name)
+        self.world.shards = Shards(self.world.nodes, options.shard_mode, options.shard_name)
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._series = Series(self.world, registry)
         self._placer = self._new_placer()
-        self._reports = Reports(cluster, clock, self.world, self._recorder, period_seconds)
+        self._reports = Reports(cluster, clock, self.world, self._recorder, options.period_seconds)
         self._binder = Binder(
             cluster,
             clock,
@@ -138,16 +109,15 @@ class Scheduler:
             self._recorder,
             self._reports.pods,
             self.wake,
-            bound=self._on_bound,
-            staged=self._on_staged,
-            refused=self._on_eviction_refused,
-            workers=workers,
+            observer=BindObserver(self._on_bound, self._on_staged, self._on_eviction_refused),
+            workers=options.workers,
         )
-        self._feed = Feed(self.world, self.wake, self._on_refused, replicas, node_labels)
-        owns = replicas.owns if replicas is not None else lambda _: True
-        self._audit = Audit(cluster, clock, self.world, self._recorder, registry, self.wake, audit_seconds, owns)
-        self._audit_seconds = audit_seconds
-        self._usage = UsageSource(cluster, clock, self.world.usages, lambda: self._config.metrics, self._on_usage)
+        self._feed = Feed(self.world, self.wake, self._on_refused, options.replicas, options.node_labels)
+        owns = options.replicas.owns if options.replicas is not None else lambda _: True
+        self._audit = Audit(
+            cluster, clock, self.world, self._recorder, registry, self.wake, options.audit_seconds, owns
+        )
+        self._usage = UsageSource(cluster, clock, self.world.usages, lambda: self.config.metrics, self._on_usage)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._decided_openings = -1
@@ -163,7 +133,7 @@ class Scheduler:
     @property
     def config(self) -> Config:
         """The configuration in force."""
-        return self._config
+        return self._source.config
 
     def wake(self) -> None:
         """Have a cycle run soon; at once when something may be placed that could not before."""
@@ -183,12 +153,12 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled."""
-        await self._ensure_queues()
-        self._feed.absent = await self._absent_kinds()
+        await ensure_queues(self._cluster, self._clock, self._options.default_queue)
+        self._feed.absent = await absent_kinds(self._cluster)
         self._feed.attach(self._informers, self._plugin_names())
         warm_up()
         await self._informers.wait_synced()
-        if self._load_flow is not None and ("flow" in self._config.actions or self.world.for_flow):
+        if self._load_flow is not None and ("flow" in self.config.actions or self.world.for_flow):
             await self._have_flow(self._load_flow)
         self.ready.set()
         async with asyncio.TaskGroup() as group:
@@ -198,9 +168,9 @@ class Scheduler:
             group.create_task(self._loop(), name="scheduler cycles")
             if self._load_flow is not None and not self.world.flow_loaded:
                 group.create_task(self._have_flow_when_wanted(self._load_flow), name="scheduler flow kernels")
-            if self._audit_seconds:
+            if self._options.audit_seconds:
                 group.create_task(self._audit.run(), name="scheduler self-audit")
-            if self._config.metrics.get("type") or self._path is not None:
+            if self.config.metrics.get("type") or self._source.path is not None:
                 group.create_task(self._usage.run(), name="scheduler node usage")
 
     async def _have_flow_when_wanted(self, load: Callable[[], Awaitable[None]]) -> None:
@@ -255,7 +225,7 @@ class Scheduler:
             How many pods it placed.
         """
         world = self.world
-        if world.version == self._decided_version and not self._config.time_based:
+        if world.version == self._decided_version and not self.config.time_based:
             return 0
         started = self._clock.monotonic()
         now = self._clock.now()
@@ -282,7 +252,7 @@ class Scheduler:
     def _decide(self, now: float) -> Plan:
         return run_cycle(
             self.world,
-            self._config,
+            self.config,
             now=now,
             rng=self._random,
             uid=f"session-{self._cycles}",
@@ -325,27 +295,16 @@ class Scheduler:
 
     async def _tick(self) -> None:
         """Look at what only a clock can tell: the configuration file, plugins that depend on time."""
-        if not self._stamps and not self._config.time_based:
+        if not self._source.may_change and not self.config.time_based:
             return  # nothing to look for; a simulated week would be spent on ticks
         while True:
-            await self._clock.sleep(self._period)
-            self._stamps, config = await self._off_loop(self._reread)
+            await self._clock.sleep(self._options.period_seconds)
+            config = await self._off_loop(self._source.reread)
             self.world.when_closed(functools.partial(self._on_tick, config))
 
     async def _off_loop(self, work: Callable[[], T]) -> T:
         """Do what touches a disk in a thread; virtual time knows none."""
         return work() if isinstance(self._clock, VirtualClock) else await asyncio.to_thread(work)
-
-    def _reread(self) -> tuple[dict[Path, _Stamp | None], Config | InvalidInput | None]:
-        """Read the configuration again if a file of it changed; return the stamps of its files, and what it says."""
-        stamps = self._read_stamps(self._config)
-        if stamps == self._stamps or None in stamps.values():
-            return self._stamps, None
-        try:
-            config = read_config(self._path) if self._path is not None else reread(self._config)
-        except InvalidInput as error:
-            return stamps, error
-        return {file: stamps.get(file, stamp) for file, stamp in self._read_stamps(config).items()}, config
 
     def _on_tick(self, config: Config | InvalidInput | None) -> None:
         if isinstance(config, InvalidInput):
@@ -354,20 +313,20 @@ class Scheduler:
         elif config is not None:
             self._reconfigure(config)
         waits = self.world.with_pending or self.world.waiting_for_queue
-        if self._config.time_based and (waits or "shuffle" in self._config.actions):
+        if self.config.time_based and (waits or "shuffle" in self.config.actions):
             self.world.openings += 1
             self.wake()
 
     def _reconfigure(self, config: Config) -> None:
         """Decide by another configuration from now on."""
-        self._config = config
+        self._source.config = config
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()
         self.world.openings += 1
         self.world.version += 1
         if self._feed.attach(self._informers, self._plugin_names()):
             self._informers.start()
-        _log.info("configuration reloaded: file=%s", self._path)
+        _log.info("configuration reloaded: file=%s", self._source.path)
         self.wake()
 
     def _new_placer(self) -> Placer:
@@ -375,51 +334,14 @@ class Scheduler:
 
     def _plugin_names(self) -> frozenset[str]:
         """Return the plugins in force, and what of the scheduler itself needs kinds of its own."""
-        names = {option.name for tier in self._config.tiers for option in tier}
+        names = {option.name for tier in self.config.tiers for option in tier}
         if self.world.shards.on:
             names.add(kinds.SHARDING)
-        if "preempt" in self._config.actions and not self.world.solo.isdisjoint(self.world.names):
+        if "preempt" in self.config.actions and not self.world.solo.isdisjoint(self.world.names):
             names.add(kinds.PREEMPTION)
         return frozenset(names)
 
-    async def _absent_kinds(self) -> frozenset[Kind]:
-        """Return the kinds that this API server does not serve and that one may do without."""
-        absent: set[Kind] = set()
-        served: dict[str, frozenset[str]] = {}
-        for known in (known for known in kinds.KINDS if known.optional):
-            kind = known.kind
-            if kind.api_version not in served:
-                try:
-                    answer = msgspec.json.decode(await self._cluster.raw("GET", f"/apis/{kind.api_version}"))
-                    served[kind.api_version] = frozenset(r["name"] for r in answer["resources"])
-                except NotFound:
-                    served[kind.api_version] = frozenset()
-            if kind.plural not in served[kind.api_version]:
-                absent.add(kind)
-        return frozenset(absent)
-
     # -- around it -----------------------------------------------------------------------------------------------------
-
-    async def _ensure_queues(self) -> None:
-        """Create the queues ``root`` and the default one when they are missing."""
-        for body in initial_queues(self._default_queue):
-            name = body["metadata"]["name"]
-            refusal: ApiError | None = None
-            for attempt in range(60):
-                try:
-                    await self._cluster.create(catalog.QUEUE, body)
-                except AlreadyExists:
-                    break
-                except ApiError as error:
-                    refusal = error
-                    if not isinstance(error, Unavailable):
-                        _log.info("queue not created yet: queue=%s attempt=%d: %s", name, attempt, error)
-                    await self._clock.sleep(1.0)
-                else:
-                    break
-            else:
-                advice = "; are the CRDs installed?" if isinstance(refusal, NotFound) else ""
-                raise StratoError(f"queue {name!r} could not be created in 60 attempts: {refusal}{advice}")
 
     def _on_usage(self, found: Callable[[], None]) -> None:
         """Decide anew with what nodes use now, if anybody waits."""
@@ -458,19 +380,6 @@ class Scheduler:
 
     def _tell(self, reason: str, text: str) -> None:
         """Write an event about the scheduler itself; on the default queue, which every scheduler has."""
-        queue = self.world.queues.get(self._default_queue)
+        queue = self.world.queues.get(self._options.default_queue)
         if queue is not None and queue.view is not None:
             self._recorder.event(queue.view, WARNING, reason, text)
-
-    def _read_stamps(self, config: Config) -> dict[Path, _Stamp | None]:
-        """Return what tells whether the configuration file, or a file a plugin comes from, has changed."""
-        files = config.files if self._path is None else (self._path, *config.files)
-        return {file: _stamp(file) for file in files}
-
-
-def _stamp(path: Path) -> _Stamp | None:
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_ino

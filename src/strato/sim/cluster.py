@@ -23,6 +23,7 @@ from strato.controllers.manager import DEFAULT, ControllerManager
 from strato.errors import AlreadyExists, InvariantError, StratoError
 from strato.node.hollow import HollowNodes
 from strato.scheduler.framework.options import Config
+from strato.scheduler.options import SchedulerOptions
 from strato.scheduler.service import Scheduler
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
@@ -128,7 +129,7 @@ class SimulatedCluster:
                 self.clock,
                 _child(self._random),
                 config=self.options.scheduler_config,
-                period_seconds=self.options.scheduler_period_seconds,
+                options=SchedulerOptions(period_seconds=self.options.scheduler_period_seconds),
             )
             self._run("scheduler", self.scheduler.run())
         if self.controllers is not None:

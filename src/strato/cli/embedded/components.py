@@ -65,6 +65,7 @@ def build(
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.config import embedded_config
     from strato.scheduler.optimal.loading import load
+    from strato.scheduler.options import SchedulerOptions
 
     informers = Informers(client(bootstrap.ADMIN), clock, random)
     scheduler = Scheduler(
@@ -73,9 +74,8 @@ def build(
         clock,
         random,
         config=Path(options.scheduler_config) if options.scheduler_config else embedded_config(),
-        names=SCHEDULERS,
+        options=SchedulerOptions(names=SCHEDULERS, audit_seconds=AUDIT_SECONDS),
         metrics=metrics,
-        audit_seconds=AUDIT_SECONDS,
         load_flow=partial(asyncio.to_thread, load),
     )
     manager = ControllerManager(

@@ -119,6 +119,7 @@ def scheduler_member(
     from strato.scheduler.cache.audit import AUDIT_SECONDS
     from strato.scheduler.cache.replicas import from_environment
     from strato.scheduler.optimal.loading import load
+    from strato.scheduler.options import SchedulerOptions
     from strato.scheduler.placement.placer import warm_up
 
     replicas = from_environment(os.environ)
@@ -131,15 +132,17 @@ def scheduler_member(
         clock,
         random,
         config=flags.config,
-        names=names,
-        period_seconds=flags.period_seconds,
-        default_queue=flags.default_queue,
+        options=SchedulerOptions(
+            names=names,
+            period_seconds=flags.period_seconds,
+            default_queue=flags.default_queue,
+            shard_mode=flags.shard_mode,
+            shard_name=flags.shard_name,
+            node_labels=flags.node_labels,
+            replicas=replicas,
+            audit_seconds=AUDIT_SECONDS,
+        ),
         metrics=metrics,
-        shard_mode=flags.shard_mode,
-        shard_name=flags.shard_name,
-        node_labels=flags.node_labels,
-        replicas=replicas,
-        audit_seconds=AUDIT_SECONDS,
         load_flow=functools.partial(asyncio.to_thread, load),
     )
     # compiling kernels takes longer than a lease lasts, on a slow machine without a cache of them

@@ -59,6 +59,20 @@ class _Failed(NamedTuple):
     """How often the pod could not be read since."""
 
 
+class BindObserver(NamedTuple):
+    """Who is called about what came of a plan; for metrics.
+
+    Attributes:
+        bound: For every pod that was bound.
+        staged: With how many seconds a stage (``PreBind``, ``Bind``) of a pod took.
+        refused: With an eviction that does not come about.
+    """
+
+    bound: Callable[[Task], None] = lambda _: None
+    staged: Callable[[Task, str, float], None] = lambda *_: None
+    refused: Callable[[Eviction], None] = lambda _: None
+
+
 class Binder:
     """Applies plans.
 
@@ -69,9 +83,7 @@ class Binder:
         recorder: Receives the events users see.
         pods: Receives why a pod could not be bound.
         wake: Called when something has to be decided again.
-        bound: Called for every pod that was bound; for metrics.
-        staged: Called with how many seconds a stage (``PreBind``, ``Bind``) of a pod took; for metrics.
-        refused: Called with an eviction that does not come about.
+        observer: Called about what came of it.
         workers: How many binds are under way at once; a busy API server gives to each client by what it asks.
     """
 
@@ -84,9 +96,7 @@ class Binder:
         pods: PodReports,
         wake: Callable[[], None],
         *,
-        bound: Callable[[Task], None] | None = None,
-        staged: Callable[[Task, str, float], None] | None = None,
-        refused: Callable[[Eviction], None] = lambda _: None,
+        observer: BindObserver = BindObserver(),  # noqa: B008 -- immutable
         workers: int = 64,
     ) -> None:
         self._cluster = cluster
@@ -95,9 +105,7 @@ class Binder:
         self._recorder = recorder
         self._pods = pods
         self._wake = wake
-        self._bound = bound
-        self._staged = staged
-        self._refused = refused
+        self._observer = observer
         self._binds: WriteQueue[Bind] = WriteQueue(clock, self._bind_all, workers, batch=cluster.at_once, name="binder")
         self._lookups: WriteQueue[_Failed] = WriteQueue(clock, self._look_up, _LOOKUPS, name="binder lookup")
         self._backoffs: WriteQueue[Task] = WriteQueue(clock, self._back_in, 1, name="binder backoff")
@@ -164,8 +172,7 @@ class Binder:
             message = f"execute preBind for pod {bind.task.key} failed: {error}"
             self._lookups.add(_Failed(bind, error, message, sent=False))
             return
-        if self._staged is not None:
-            self._staged(bind.task, "PreBind", self._clock.monotonic() - began)
+        self._observer.staged(bind.task, "PreBind", self._clock.monotonic() - began)
         self._binds.add(bind)
 
     async def _bind_all(self, binds: Sequence[Bind]) -> None:
@@ -202,11 +209,9 @@ class Binder:
         text = f"Successfully assigned {task.key} to {bind.node}"
         if self._choices and (why := self._choices.pop(task.key, None)) is not None:
             text += f" ({why})"
-        if self._staged is not None:
-            self._staged(task, "Bind", self._clock.monotonic() - began)
+        self._observer.staged(task, "Bind", self._clock.monotonic() - began)
         self._recorder.event(task.pod, NORMAL, "Scheduled", text)
-        if self._bound is not None:
-            self._bound(task)
+        self._observer.bound(task)
 
     # -- binds that failed ---------------------------------------------------------------------------------------------
 
@@ -317,7 +322,7 @@ class Binder:
     def _on_eviction_refused(self, eviction: Eviction) -> None:
         """Decide again at once; and once more when the victim, who is spared for a while now, may be asked again."""
         assert self._group is not None
-        self._refused(eviction)
+        self._observer.refused(eviction)
         self._wake()
         seconds = self._world.evictions.spared_seconds(eviction.task.key, self._clock.now())
         if seconds > 0:

@@ -1,0 +1,65 @@
+"""`ConfigFile`: a configuration and the files it comes from, read again when one of them changes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from strato.errors import InvalidInput
+from strato.scheduler.config import default_config, read_config, reread
+from strato.scheduler.framework.options import Config
+
+_Stamp = tuple[int, int]
+"""When a file was written last, and its identity."""
+
+
+class ConfigFile:
+    """Where a scheduler's configuration comes from.
+
+    Args:
+        source: The configuration, or the path of a file in Volcano's format; None means the built-in one.
+
+    Attributes:
+        path: The file; None without one.
+        config: The configuration in force.
+
+    Raises:
+        InvalidInput: The file is bad.
+    """
+
+    def __init__(self, source: Config | Path | str | None) -> None:
+        self.path = Path(source) if isinstance(source, Path | str) else None
+        self.config = source if isinstance(source, Config) else default_config()
+        if self.path is not None:
+            self.config = read_config(self.path)
+        self._stamps = self._read_stamps(self.config)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether there is a file that may change."""
+        return bool(self._stamps)
+
+    def reread(self) -> Config | InvalidInput | None:
+        """Return what the files say now if one of them changed; may run in a thread, one call at a time."""
+        stamps = self._read_stamps(self.config)
+        if stamps == self._stamps or None in stamps.values():
+            return None
+        try:
+            config = read_config(self.path) if self.path is not None else reread(self.config)
+        except InvalidInput as error:
+            self._stamps = stamps
+            return error
+        self._stamps = {file: stamps.get(file, stamp) for file, stamp in self._read_stamps(config).items()}
+        return config
+
+    def _read_stamps(self, config: Config) -> dict[Path, _Stamp | None]:
+        """Return what tells whether the configuration file, or a file a plugin comes from, has changed."""
+        files = config.files if self.path is None else (self.path, *config.files)
+        return {file: _stamp(file) for file in files}
+
+
+def _stamp(path: Path) -> _Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ino

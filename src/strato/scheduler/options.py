@@ -1,0 +1,34 @@
+"""`SchedulerOptions`: what a scheduler is told besides its configuration; from flags and the environment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strato.scheduler.cache.accounts import DEFAULT_QUEUE, DEFAULT_SCHEDULER, FLOW_SCHEDULER
+from strato.scheduler.cache.replicas import Replicas
+from strato.scheduler.cache.shards import NONE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerOptions:
+    """Options of a scheduler."""
+
+    names: Sequence[str] = ("volcano", DEFAULT_SCHEDULER, FLOW_SCHEDULER)
+    """Values of ``spec.schedulerName`` served."""
+    default_queue: str = DEFAULT_QUEUE
+    """Queue of PodGroups that name none; made, with ``root``, at start."""
+    period_seconds: float = 1.0
+    """Time between looks at the clock: time-based plugins, the configuration file, mere counters."""
+    workers: int = 64
+    """Writes under way at once."""
+    shard_mode: str = NONE
+    """How the own NodeShard is used, one of `strato.scheduler.cache.shards.MODES`."""
+    shard_name: str = "volcano"
+    """Name of the own NodeShard."""
+    node_labels: frozenset[tuple[str, str]] = frozenset()
+    """Only nodes with one of these labels are used; empty is all nodes."""
+    replicas: Replicas | None = None
+    """The other active schedulers; None when there is one."""
+    audit_seconds: float = 0.0
+    """Time between looks of the self-audit (see `strato.scheduler.cache.audit`); 0 does without."""
