@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strato.api.volcano.batch import Job, JobStatus, LifecyclePolicy
+from strato.controllers.job.compiledspec import CACHED_SPECS, CompiledSpecs
 from strato.controllers.job.delays import DelayedActions
-from strato.controllers.job.form import KEPT_FORMS, JobForms
 from strato.controllers.job.group import group_spec, min_resources
-from strato.controllers.job.happenings import pod_request
 from strato.controllers.job.kill import plan_full_kill, plan_target_kill
 from strato.controllers.job.plugins.arguments import parse_flags
+from strato.controllers.job.podevents import pod_request
 from strato.controllers.job.pods import PodState, TaskPods
 from strato.controllers.job.policies import JobPolicies
 from strato.controllers.job.requests import Request, Target
@@ -28,7 +28,7 @@ from strato.controllers.job.states import (
     after_sync_running,
     operation,
 )
-from strato.controllers.job.status import Remembered
+from strato.controllers.job.status import StatusCache
 from strato.controllers.job.sync import dependencies_met
 from strato.controllers.job.terms import Action, JobEvent, Phase
 from tests.controllers.world import task, vcjob
@@ -340,7 +340,7 @@ LARGER = {"spec": {"containers": [{"name": "c", "image": "i", "resources": {"req
 
 
 def test_jobs_with_equal_specs_share_what_follows_from_them() -> None:
-    forms = JobForms()
+    forms = CompiledSpecs()
     first = forms.of(job(task("w", 2), minAvailable=1))
     assert forms.of(job(task("w", 2), minAvailable=1)) is first
     assert first.spec.scheduler_name == "volcano"
@@ -359,7 +359,7 @@ def test_jobs_with_equal_specs_share_what_follows_from_them() -> None:
     ],
 )
 def test_jobs_with_other_specs_have_forms_of_their_own(other: dict[str, Any]) -> None:
-    forms = JobForms()
+    forms = CompiledSpecs()
     first = forms.of(job(task("w", 2), minAvailable=1))
     second = forms.of(job(**{"tasks": [task("w", 2)], "minAvailable": 1, **other}))
     assert second is not first
@@ -368,9 +368,9 @@ def test_jobs_with_other_specs_have_forms_of_their_own(other: dict[str, Any]) ->
 
 
 def test_forms_of_long_ago_are_forgotten() -> None:
-    forms = JobForms()
+    forms = CompiledSpecs()
     first = forms.of(job(task("w", 1)))
-    for replicas in range(2, KEPT_FORMS + 3):
+    for replicas in range(2, CACHED_SPECS + 3):
         forms.of(job(task("w", replicas)))
     assert forms.of(job(task("w", 1))) is not first
 
@@ -379,10 +379,10 @@ def test_a_priority_that_changed_asks_for_another_group() -> None:
     made = task("w", 1)
     made["template"]["spec"]["priorityClassName"] = "p"
     one = job(made, task("v", 1), minAvailable=1)
-    form = JobForms().of(one)
-    wanted = form.group(one, lambda name: 0)
-    assert form.group(one, lambda name: 0) is wanted
-    assert form.group(one, lambda name: 5 if name == "p" else 0) is not wanted
+    compiled = CompiledSpecs().of(one)
+    wanted = compiled.group(one, lambda name: 0)
+    assert compiled.group(one, lambda name: 0) is wanted
+    assert compiled.group(one, lambda name: 5 if name == "p" else 0) is not wanted
 
 
 @pytest.mark.parametrize(
@@ -453,7 +453,7 @@ def test_counters_always_equal_a_recount(steps: list[PodState | str | int]) -> N
 
 
 def test_a_remembered_status_follows_from_its_own_predecessor_only() -> None:
-    known, made = Remembered(), []
+    known, made = StatusCache(), []
 
     def make() -> dict[str, Any]:
         made.append(len(made))

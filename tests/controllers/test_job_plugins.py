@@ -18,11 +18,11 @@ from strato.api import catalog
 from strato.api.core import Pod, Secret, Service
 from strato.api.crds import jobrules
 from strato.api.volcano.batch import Job
-from strato.controllers.job.blueprint import Blueprint, templates_of
 from strato.controllers.job.plugins.base import PluginRefusal
 from strato.controllers.job.plugins.pytorch import waiting_script
 from strato.controllers.job.plugins.registry import PLUGINS, JobPlugins
 from strato.controllers.job.plugins.ssh import SshPlugin, client_config
+from strato.controllers.job.podbuilder import PodBuilder, templates_of
 from strato.errors import NotFound
 from tests.controllers.world import World, play, task, vcjob
 
@@ -35,7 +35,7 @@ def shaped(plugins: dict[str, list[str]], *tasks: dict[str, Any], pod: tuple[str
     made = msgspec.convert(body, Job)
     name, index = pod
     position = next(i for i, each in enumerate(made.spec.tasks) if each.name == name)
-    blueprint = Blueprint(
+    builder = PodBuilder(
         made,
         made.spec.tasks[position],
         templates_of(copy.deepcopy(body))[position],
@@ -43,7 +43,7 @@ def shaped(plugins: dict[str, list[str]], *tasks: dict[str, Any], pod: tuple[str
         plugins=JobPlugins(made.spec.plugins).active,
         random=Random(1),
     )
-    return blueprint.pod(index, 0, 0)
+    return builder.pod(index, 0, 0)
 
 
 def environment(pod: dict[str, Any], member: str = "containers") -> dict[str, str]:

@@ -18,7 +18,7 @@ from strato.api.wire import Request
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Conflict, InternalError, Unavailable
 from strato.testing.faults import WORLDS, Faults, FaultyCluster
-from tests.controllers import test_flow, test_job_life, test_kube, test_kube_jobs, test_kube_sets, test_queue
+from tests.controllers import test_flow, test_job_lifecycle, test_kube, test_kube_jobs, test_kube_sets, test_queue
 from tests.controllers.world import ADMIN, World, on_server, task, vcjob
 
 EXACT = frozenset(
@@ -63,7 +63,7 @@ def scenarios(*modules: ModuleType) -> list[Any]:
 
 @pytest.mark.parametrize("world", WORLDS)
 @pytest.mark.parametrize(
-    "scenario", scenarios(test_flow, test_job_life, test_kube, test_kube_jobs, test_kube_sets, test_queue)
+    "scenario", scenarios(test_flow, test_job_lifecycle, test_kube, test_kube_jobs, test_kube_sets, test_queue)
 )
 def test_scenario(scenario: Callable[[], None], world: str) -> None:
     with on_server(WORLDS[world]):

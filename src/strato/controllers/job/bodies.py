@@ -1,7 +1,7 @@
-"""Bodies of PodGroups and pods. Of jobs with one spec they differ in a few words, so they are built once as templates.
+"""Bodies of PodGroups and pods: for jobs with equal specs they differ in a few values, so templates are filled in.
 
-A template stands for the plain build (`groups.build_group`, `Blueprint`), against which it is checked when it is made;
-what it depends on is its key. Jobs with plugins, claims or partitions have pods of their own: those are built.
+A template replaces the plain build (`groups.build_group`, `PodBuilder`), against which it is checked when it is made;
+what it depends on is its key. Pods of jobs with plugins, claims or partitions differ more, and are built.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from strato.api.templates import Template, template_of
 from strato.api.volcano.batch import Job
 from strato.controllers.job import group as groups
 from strato.controllers.job import terms
-from strato.controllers.job.blueprint import COPIED, Blueprint, chosen, templates_in
-from strato.controllers.job.form import WantedGroup
+from strato.controllers.job.compiledspec import DesiredGroup
+from strato.controllers.job.podbuilder import COPIED, PodBuilder, chosen, templates_in
 from strato.lru import LruCache
 
 _KEPT_BYTES: Final = 4 << 20
@@ -40,7 +40,7 @@ class Bodies:
     def __init__(self) -> None:
         self._templates: LruCache[Hashable, Template] = LruCache(_KEPT_BYTES, _size)
 
-    def group(self, job: Job, wanted: WantedGroup) -> bytes:
+    def group(self, job: Job, wanted: DesiredGroup) -> bytes:
         """Return the PodGroup of a job."""
 
         def build(words: Sequence[str]) -> bytes:
@@ -68,15 +68,15 @@ class Bodies:
         def build(words: Sequence[str]) -> bytes:
             one = _named(job, *words[:2])
             template = templates_in(spec)[position]
-            blueprint = Blueprint(one, task, template, group=groups.group_name(one))
-            return _encode(blueprint.common_pod(words[2], status.version, status.retry_count))
+            builder = PodBuilder(one, task, template, group=groups.group_name(one))
+            return _encode(builder.common_pod(words[2], status.version, status.retry_count))
 
         copied = tuple(chosen(meta.labels, COPIED).items()), tuple(chosen(meta.annotations, COPIED).items())
         key = spec, position, meta.namespace, copied, status.version, status.retry_count
         template = self._template(key, ("name", "uid", "index"), build)
         if template is None:
             group = groups.group_name(job)
-            yield from built_pods(Blueprint(job, task, templates_in(spec)[position], group=group), job, indexes)
+            yield from built_pods(PodBuilder(job, task, templates_in(spec)[position], group=group), job, indexes)
             return
         name, uid, prefix = meta.name.encode(), meta.uid.encode(), f"{meta.name}-{task.name or terms.DEFAULT_TASK}-"
         for index in indexes:
@@ -98,10 +98,10 @@ def _size(key: Hashable, template: Template) -> int:
     return _KEY_BYTES + sum(map(len, template.pieces))
 
 
-def built_pods(blueprint: Blueprint, job: Job, indexes: Sequence[int]) -> Iterator[PodBody]:
-    """Yield pods as their blueprint builds them."""
+def built_pods(builder: PodBuilder, job: Job, indexes: Sequence[int]) -> Iterator[PodBody]:
+    """Yield pods as their builder builds them."""
     for index in indexes:
-        pod = blueprint.pod(index, job.status.version, job.status.retry_count)
+        pod = builder.pod(index, job.status.version, job.status.retry_count)
         meta = pod["metadata"]
         yield PodBody(meta["name"], index, meta["labels"].get(terms.PARTITION_ID, ""), _encode(pod))
 

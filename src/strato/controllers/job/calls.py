@@ -1,8 +1,8 @@
-"""What a plan asks of the API. A plan decides and writes nothing itself.
+"""The API calls that a plan yields; a plan decides and writes nothing itself.
 
-A plan is a generator. It yields calls that may be sent together, in any order, and is sent their answers in the same
-order, errors among them; calls that depend on an answer come with a later yield. It knows no client, so that one
-executor (`executor`) serves the plans of many jobs, in this process and over a network.
+A plan is a generator. It yields calls that may be sent together, in any order, and receives their answers in the order
+of the calls, errors among them; calls that depend on an answer come with a later yield. A plan knows no client, so that
+one executor (`executor`) serves the plans of many jobs, in this process and over a network.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Create(NamedTuple):
     namespace: str
     body: Mapping[str, Any] | bytes
     on_answer: Callable[[Any], None] | None = None
-    """Called with the answer at once: the watch shows the object before those that are created with it are there."""
+    """Called with the answer at once: the watch may show the object before the rest of its batch is created."""
 
 
 class Change(NamedTuple):
@@ -39,7 +39,7 @@ class Change(NamedTuple):
 
 
 class Set(NamedTuple):
-    """Patch an object with what may be patched again without harm; answered with None, which costs less."""
+    """Patch an object idempotently; answered with None, which costs less."""
 
     kind: Kind
     namespace: str
@@ -67,7 +67,7 @@ class Get(NamedTuple):
 
 
 class Compute(NamedTuple):
-    """Compute what takes tens of milliseconds, aside."""
+    """Compute what takes tens of milliseconds, off the event loop."""
 
     work: Callable[[], Any]
 

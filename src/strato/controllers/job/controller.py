@@ -1,9 +1,9 @@
 """The job controller: informer events in, procedures out.
 
-Events are turned into requests when they arrive (a few microseconds each); only those some policy may answer are
-kept one by one, everything else merely says that a sync is due, if a sync could find anything to do. A burst of pod
-events therefore ends in one sync (`agenda` says when). One job is worked on by one worker at a time; failures are
-retried, and past the limit the job is terminated.
+Watch events are turned into requests when they arrive (a few microseconds each). Only those that a policy may match are
+kept one by one; all others just mark the job for a sync, unless a sync would find nothing to do. So a burst of pod
+events ends in one sync (`syncschedule` says when). A job is handled by one worker at a time; failures are retried, and
+past the limit the job is terminated.
 
 Source: volcano-controllers A1 to A3.
 """
@@ -30,18 +30,18 @@ from strato.client.workqueue import RetryLimiter, WorkQueue, log_failure, run_wo
 from strato.clock import Clock
 from strato.controllers.commands import Commands
 from strato.controllers.job.calls import Plan
+from strato.controllers.job.compiledspec import CompiledSpecs
 from strato.controllers.job.delays import Delayed
 from strato.controllers.job.executor import Executor
-from strato.controllers.job.form import JobForms
 from strato.controllers.job.group import is_admitted, job_of_group, newest_condition
-from strato.controllers.job.happenings import pod_request
-from strato.controllers.job.intent import unfinished
 from strato.controllers.job.listers import Listers
 from strato.controllers.job.plan import Planner
+from strato.controllers.job.podevents import pod_request
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.replicas import NameTaken
 from strato.controllers.job.requests import WHOLE_JOB, Request, Target
+from strato.controllers.job.restartintent import unfinished
 from strato.controllers.job.states import operation
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import (
@@ -61,13 +61,13 @@ from strato.units import format_duration
 _log = logging.getLogger(__name__)
 
 ASSUMED_CHECK_SECONDS = 5.0
-"""How long after a create we look whether the watch has told of it."""
+"""How long after a create it is checked whether the watch has shown the pod."""
 
 _SYNCS = 2
-"""Syncs in one plan at most: when one has moved the job on, the next is mostly the last."""
+"""Syncs in one plan at most: after one that changed the phase, the next is mostly the last."""
 
 NAME_TAKEN_RETRY_SECONDS = 10.0
-"""How often we look whether a foreign pod has given up the name of one of ours."""
+"""How often it is checked whether a pod of another owner still has the name of one of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class JobController:
         informers: Where to read; shared with other controllers.
         clock: Dates status changes, times delays.
         random: Names volumes and claims.
-        recorder: Tells users on the Job.
+        recorder: Records events on the Job.
         metrics: Where counters go.
         options: Settings.
     """
@@ -111,7 +111,7 @@ class JobController:
         self._metrics = JobMetrics(metrics)
         self._options = options if options is not None else JobControllerOptions()
         self._records: dict[Key, JobRecord] = {}
-        self._forms = JobForms()
+        self._compiled_specs = CompiledSpecs()
         self._queue: WorkQueue[Key] = WorkQueue(
             clock, RetryLimiter(clock, max_seconds=100.0, per_second=1000.0, burst=1000)
         )
@@ -137,7 +137,7 @@ class JobController:
             clock,
             api_version=JOB_API_VERSION,
             kind=JOB_KIND,
-            carry_out=self._ordered,
+            carry_out=self._on_command,
         )
 
     async def run(self) -> None:
@@ -155,7 +155,7 @@ class JobController:
     def _record(self, key: Key) -> JobRecord:
         record = self._records.get(key)
         if record is None:
-            record = self._records[key] = JobRecord(key, self._forms)
+            record = self._records[key] = JobRecord(key, self._compiled_specs)
         return record
 
     def _on_job(self, change: Change[Job]) -> None:
@@ -168,19 +168,19 @@ class JobController:
                 self._forget_if_empty(record)
             return
         record = self._record(key)
-        is_news = record.job is None
+        is_new = record.job is None
         if record.set_job(change.new):
             self._sync_soon(record)
-        if is_news and not record.policies.is_empty:
-            for pod in list(record.pods()):  # known before the job was: tell its policies now
-                self._pod_happened(record, None, pod)
+        if is_new and not record.policies.is_empty:
+            for pod in list(record.pods()):  # cached before the job was: its policies see them now
+                self._on_pod_change(record, None, pod)
 
     def _on_pod(self, change: Change[Pod]) -> None:
         old, new = change
         if old is None:
             if new is not None and self._is_just_made(new):
                 return
-        elif new is not None and _concerns_nobody(old, new):
+        elif new is not None and _is_irrelevant(old, new):
             return
         pod = change.object
         state = PodState.from_view(pod)
@@ -201,11 +201,11 @@ class JobController:
         assumed = (state.task, state.name) in record.assumed
         if not record.put_pod(state) or (same and not assumed):
             return
-        # the first news of a pod we made is a happening, but nothing that the sync that made it has not counted
-        self._pod_happened(record, None if assumed else known, state, counted=same)
+        # the first watch event of a pod we created may match a policy, but the sync that created it has counted it
+        self._on_pod_change(record, None if assumed else known, state, counted=same)
 
     def _is_just_made(self, pod: Pod) -> bool:
-        """Take the first news of a pod that the answer to our create has told all of; cheaper than reading it again."""
+        """Take the first watch event of a pod whose create answered with the same; cheaper than reading it again."""
         record = self._record_of(pod)
         if record is None or not record.assumed or not record.policies.is_empty:
             return False
@@ -222,9 +222,9 @@ class JobController:
         if record.job is None:
             self._forget_if_empty(record)
             return
-        self._pod_happened(record, known or state, None, known=known is not None)
+        self._on_pod_change(record, known or state, None, known=known is not None)
 
-    def _pod_happened(
+    def _on_pod_change(
         self,
         record: JobRecord,
         old: PodState | None,
@@ -240,15 +240,15 @@ class JobController:
         if not policies.is_empty:
             task = record.task(state.task)
             request = pod_request(old, new, task, max_retry=self._max_retry(record, state.task), known=known)
-            # what waits, or is about to, must hear of whatever may make it pointless
-            listens = bool(request.event) and (policies.delayed or bool(record.delays))
-            if listens or policies.may_match(request.event, request.exit_code):
+            # delayed actions, present or to come, must see every event that may cancel them
+            is_awaited = bool(request.event) and (policies.delayed or bool(record.delays))
+            if is_awaited or policies.may_match(request.event, request.exit_code):
                 record.requests.append(request)
                 self._queue.add(record.key)
                 return
         if not counted:
-            # what has become of a pod that is there starts no other, unless one depends on it: that can wait
-            self._sync_later(record, low_priority=new is not None and not record.form.has_dependencies)
+            # a change of an existing pod creates no other, unless a task depends on it: of low priority
+            self._sync_later(record, low_priority=new is not None and not record.compiled.has_dependencies)
 
     def _max_retry(self, record: JobRecord, task: str) -> int:
         for spec in record.job.spec.tasks if record.job is not None else ():
@@ -270,14 +270,14 @@ class JobController:
         if not record.put_group(group):
             return
         phase = group.status.phase
-        is_news = change.old is None or change.old.status.phase != phase
-        if phase == "Unknown" and is_news and record.policies.may_match(JobEvent.UNKNOWN):
+        is_new = change.old is None or change.old.status.phase != phase
+        if phase == "Unknown" and is_new and record.policies.may_match(JobEvent.UNKNOWN):
             record.requests.append(Request(event=JobEvent.UNKNOWN))
             self._queue.add(record.key)
-        if _concerns_job(record, before, group):
+        if _is_relevant(record, before, group):
             self._sync_soon(record)
 
-    def _ordered(self, command: Command) -> None:
+    def _on_command(self, command: Command) -> None:
         assert command.target is not None
         record = self._records.get(Key(command.metadata.namespace, command.target.name))
         if record is None or record.job is None:
@@ -292,12 +292,12 @@ class JobController:
         self._queue.add(record.key)
 
     def _sync_soon(self, record: JobRecord) -> None:
-        record.agenda.dirty = True
+        record.schedule.dirty = True
         self._queue.add(record.key)
 
     def _sync_later(self, record: JobRecord, *, low_priority: bool) -> None:
-        """Ask for a sync with what else happens within the coalescing time."""
-        delay = record.agenda.stir(self._clock.monotonic())
+        """Schedule a sync that also covers what else changes within the coalescing time."""
+        delay = record.schedule.mark_pods_dirty(self._clock.monotonic())
         if delay is not None:
             self._queue.add_after(record.key, delay, low_priority=low_priority)
 
@@ -313,10 +313,10 @@ class JobController:
 
         def matches(key: Key) -> bool:
             nonlocal pods
-            form = self._records[key].form if key in self._records else None
-            if form is not None:
-                pods += form.facts.replicas
-            return pods <= self._executor.batch and (form is None or form.is_small)
+            compiled = self._records[key].compiled if key in self._records else None
+            if compiled is not None:
+                pods += compiled.facts.replicas
+            return pods <= self._executor.batch and (compiled is None or compiled.is_small)
 
         if matches(key):
             keys += self._queue.take_more(matches, self._executor.batch - 1)
@@ -337,14 +337,14 @@ class JobController:
     def _plan(self, key: Key) -> Plan[float | None]:
         """Plan what is due for a job; returns the seconds until it has to be looked at again.
 
-        When the job is deleted, or deleted and made again, the answers under way are no longer waited for: what they
-        say of its pods and group the watch says as well.
+        When the job is deleted, or deleted and created again, the plan ends without the answers under way: the watch
+        shows what they would have said of pods and group.
         """
         record = self._records.get(key)
         if record is None or record.job is None:
             return None
         uid = record.job.metadata.uid
-        record.agenda.at_work = True
+        record.schedule.in_progress = True
         plan = self._handle_all(record)
         answers: Any = None
         try:
@@ -362,53 +362,53 @@ class JobController:
             return None
         finally:
             plan.close()
-            record.agenda.at_work = False
+            record.schedule.in_progress = False
         record.failures = 0
         return again
 
     def _handle_all(self, record: JobRecord) -> Plan[float | None]:
-        if record.job is not None and not record.took_over:
-            yield from self._take_over(record, record.job)
-            record.took_over = True
+        if record.job is not None and not record.recovered:
+            yield from self._recover(record, record.job)
+            record.recovered = True
         while record.requests and record.job is not None:
             request = record.requests.pop(0)
-            life = record.job.metadata.uid
+            uid = record.job.metadata.uid
             if _is_done(record):
-                record.agenda.dirty = True
+                record.schedule.dirty = True
                 continue
             try:
                 yield from self._handle(record, request)
             except BaseException:
-                if record.job is not None and record.job.metadata.uid == life:
+                if record.job is not None and record.job.metadata.uid == uid:
                     record.requests.insert(0, request)
                 raise
             record.tried = None
         if record.assumed:
             self._check_assumed(record)
-        agenda = record.agenda
+        schedule = record.schedule
         now = self._clock.monotonic()
         for _ in range(_SYNCS):
-            if not agenda.is_due(now):
+            if not schedule.is_due(now):
                 break
-            agenda.begin(now)
+            schedule.begin(now)
             try:
                 yield from self._execute(record, Action.SYNC_JOB, WHOLE_JOB)
             except NameTaken:
-                agenda.dirty = True
+                schedule.dirty = True
                 return NAME_TAKEN_RETRY_SECONDS
             except BaseException:
-                agenda.dirty = True
+                schedule.dirty = True
                 raise
             now = self._clock.monotonic()
-            agenda.end(now)
-            if not agenda.dirty or record.requests:
+            schedule.end(now)
+            if not schedule.dirty or record.requests:
                 break
         return _again_in(record, now)
 
-    def _take_over(self, record: JobRecord, job: Job) -> Plan[None]:
-        """Finish what a controller before this one began: pods marked to go, and a restart that was not counted.
+    def _recover(self, record: JobRecord, job: Job) -> Plan[None]:
+        """Finish what a previous controller began: delete marked pods, and complete a restart that was not counted.
 
-        What asked for the restart may ask again; it is answered then.
+        A request that led to the restart may be repeated; it is dropped then.
         """
         yield from self._planner.delete_marked(record)
         intent = unfinished(job)
@@ -424,7 +424,7 @@ class JobController:
         before = len(record.assumed)
         self._planner.check_assumed(record)
         if len(record.assumed) != before:
-            record.agenda.dirty = True
+            record.schedule.dirty = True
 
     def _handle(self, record: JobRecord, request: Request) -> Plan[None]:
         job = record.job
@@ -432,7 +432,7 @@ class JobController:
         record.delays.observe(request)
         decision = record.policies.match(request, job_uid=job.metadata.uid, job_version=job.status.version)
         if decision.action == Action.SYNC_JOB:
-            record.agenda.dirty = True
+            record.schedule.dirty = True
         elif decision.delay_seconds > 0:
             self._delay(record, decision.action, decision.delay_seconds, request)
         else:
@@ -446,12 +446,12 @@ class JobController:
         yield from self._planner.plan(record, operation(job.status.state.phase, action), action, target)
         record.delays.done(action, target)
         if action != Action.SYNC_JOB:
-            record.agenda.dirty = True  # whatever was decided, look at the job again
+            record.schedule.dirty = True  # sync once more after any action
 
     def _failed(self, record: JobRecord, error: StratoError) -> Plan[None]:
         """Count a failure and raise it for a retry; past the limit, terminate the job."""
         if is_server_trouble(error):
-            raise error  # the server's trouble, not the job's: it must not cost a job its life
+            raise error  # an error of the server must not terminate a job
         record.failures += 1
         limit = self._options.max_requeue
         if limit < 0 or record.failures <= limit:
@@ -461,7 +461,7 @@ class JobController:
         failed = record.requests.pop(0).action if record.requests else Action.SYNC_JOB
         record.tried = None
         record.failures = 0
-        record.agenda.dirty = record.agenda.stirred = False
+        record.schedule.dirty = record.schedule.pods_dirty = False
         self._recorder.event(
             job, "Normal", "ExecuteAction", f"Job failed on action {failed or Action.SYNC_JOB} for retry limit reached"
         )
@@ -495,15 +495,15 @@ class JobController:
 
 
 def _again_in(record: JobRecord, now: float) -> float | None:
-    """Return the seconds until the job has to be looked at again, None when nothing is foreseen."""
-    again = record.agenda.next_in(now)
+    """Return the seconds until the job is handled again, None when nothing is scheduled."""
+    again = record.schedule.next_in(now)
     return ASSUMED_CHECK_SECONDS if again is None and record.assumed else again
 
 
 def _is_done(record: JobRecord) -> bool:
     """Whether an earlier try of the first request has been carried out, though the answer to its last write was lost.
 
-    Every action that may be asked for counts up the job's version or retries, and nobody else does in between.
+    Every action counts up the job's version or retries, and no other writer does in between.
     """
     assert record.job is not None
     status = record.job.status
@@ -517,7 +517,7 @@ def _is_done(record: JobRecord) -> bool:
     return True
 
 
-def _concerns_nobody(old: Pod, new: Pod) -> bool:
+def _is_irrelevant(old: Pod, new: Pod) -> bool:
     """Return whether a pod's change (a binding, a condition) cannot matter to its job; cheaper than reading it."""
     return (
         old.status.phase == new.status.phase
@@ -529,7 +529,7 @@ def _concerns_nobody(old: Pod, new: Pod) -> bool:
     )
 
 
-def _concerns_job(record: JobRecord, before: PodGroup | None, group: PodGroup) -> bool:
+def _is_relevant(record: JobRecord, before: PodGroup | None, group: PodGroup) -> bool:
     """Return whether a sync would see a change of the group: its admission, or a condition users are warned of."""
     if before is not None and before.metadata.uid != group.metadata.uid:
         return True

@@ -1,7 +1,7 @@
 """Carries out plans: the calls of several jobs are sent together, and each plan gets its answers.
 
-Without a network between, many calls of one sort cost much less together (`Cluster.at_once`); with one, each is sent
-by itself and nobody waits for another job's.
+Without a network between, a batch of similar calls costs much less than single ones (`Cluster.at_once`); over a network
+each call is a request of its own, and no job waits for another's.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Executor:
         self._cluster = cluster
         self._clock = clock
         self.batch = cluster.at_once
-        """Calls of one sort that are worth sending together."""
+        """Similar calls at most in a batch."""
 
     async def run(self, plans: Sequence[Plan[T]]) -> list[T | Exception]:
         """Carry out plans side by side, one round of calls after the other; return what they return or raise."""
@@ -60,26 +60,26 @@ class Executor:
 
     async def _send(self, calls: Sequence[Call]) -> list[Any]:
         answers: list[Any] = [None] * len(calls)
-        sorts: dict[Hashable, list[int]] = {}
-        for place, call in enumerate(calls):
-            sorts.setdefault(_sort(call, place), []).append(place)
-        parts = [
-            some[start : start + self.batch] for some in sorts.values() for start in range(0, len(some), self.batch)
+        by_key: dict[Hashable, list[int]] = {}
+        for position, call in enumerate(calls):
+            by_key.setdefault(_batch_key(call, position), []).append(position)
+        batches = [
+            some[start : start + self.batch] for some in by_key.values() for start in range(0, len(some), self.batch)
         ]
 
-        async def send(part: list[int]) -> None:
+        async def send(batch: list[int]) -> None:
             try:
-                found = await self._send_alike([calls[place] for place in part])
+                found = await self._send_batch([calls[position] for position in batch])
             except Exception as error:
-                found = [error] * len(part)
-            for place, answer in zip(part, found, strict=True):
-                answers[place] = answer
+                found = [error] * len(batch)
+            for position, answer in zip(batch, found, strict=True):
+                answers[position] = answer
 
-        await for_each(parts, send, CONCURRENT_CALLS)
+        await for_each(batches, send, CONCURRENT_CALLS)
         return answers
 
-    async def _send_alike(self, calls: Sequence[Any]) -> Sequence[Any]:
-        """Send calls that `_sort` says may go together."""
+    async def _send_batch(self, calls: Sequence[Any]) -> Sequence[Any]:
+        """Send calls with the same `_batch_key`."""
         first, cluster = calls[0], self._cluster
         match first:
             case Create():
@@ -106,8 +106,8 @@ def _patches(calls: Sequence[Set | Change]) -> list[Patch]:
     return [Patch(call.namespace, call.name, call.body) for call in calls]
 
 
-def _sort(call: Call, place: int) -> Hashable:
-    """Return what calls have in common that may be sent together; of most sorts each goes by itself."""
+def _batch_key(call: Call, position: int) -> Hashable:
+    """Return the key of the batch that a call may be sent in; most kinds of call are sent by themselves."""
     match call:
         case Create(kind, namespace):
             return Create, kind, namespace
@@ -115,4 +115,4 @@ def _sort(call: Call, place: int) -> Hashable:
             return type(call), what, patch_type, subresource
         case Delete(view):
             return Delete, view
-    return place
+    return position

@@ -1,6 +1,6 @@
 """What a job needs beside its pods: plans for the objects of plugins and for claims.
 
-Everything here may be repeated: what exists already is taken over, what is gone already is fine.
+Everything here is idempotent: objects that exist are taken over, deletes of absent objects succeed.
 
 Source: volcano-controllers A9, Part B.
 """
@@ -16,9 +16,9 @@ from strato.api.core import PersistentVolumeClaim
 from strato.api.meta import Object
 from strato.api.volcano.batch import Job
 from strato.client.cluster import PatchType
-from strato.controllers.job.blueprint import random_suffix
 from strato.controllers.job.calls import Change, Create, Delete, Get, Plan, ask
 from strato.controllers.job.plugins.base import Wanted, owned_metadata
+from strato.controllers.job.podbuilder import random_suffix
 from strato.errors import AlreadyExists, NotFound, StratoError
 
 

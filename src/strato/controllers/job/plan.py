@@ -1,4 +1,4 @@
-"""The plans of a job, kill and sync: from what is known of it to what is asked of the API, step by step.
+"""The plans of a job, kill and sync: from its record to the API calls that follow, step by step.
 
 Source: volcano-controllers A6, A7.
 """
@@ -23,7 +23,6 @@ from strato.controllers.job import status as statuses
 from strato.controllers.job import terms
 from strato.controllers.job.bodies import Bodies
 from strato.controllers.job.calls import Change, Compute, Create, Delete, Get, Plan, Set, ask
-from strato.controllers.job.intent import is_restart, note, unfinished
 from strato.controllers.job.kill import KillPlan, plan_full_kill, plan_target_kill
 from strato.controllers.job.listers import Listers
 from strato.controllers.job.objects import JobError, ensure, ensure_claims, name_claims, remove
@@ -33,6 +32,7 @@ from strato.controllers.job.pods import revision_of
 from strato.controllers.job.record import JobRecord
 from strato.controllers.job.replicas import NameTaken, Replicas, delete_pods, kill_pods
 from strato.controllers.job.requests import Target
+from strato.controllers.job.restartintent import is_restart, note, unfinished
 from strato.controllers.job.states import (
     Counts,
     Operation,
@@ -41,10 +41,10 @@ from strato.controllers.job.states import (
     Transition,
     after_restart,
     after_sync_running,
-    is_out_of_tries,
+    has_exhausted_retries,
     stay,
 )
-from strato.controllers.job.status import Remembered, Status, Written
+from strato.controllers.job.status import Status, StatusCache, StatusWrite
 from strato.controllers.job.sync import PodPlan, plan_pods
 from strato.controllers.job.telemetry import JobMetrics
 from strato.controllers.job.terms import Phase
@@ -52,11 +52,11 @@ from strato.controllers.recorder import Recorder
 from strato.errors import AlreadyExists, NotFound, StratoError
 
 _STATUS_PATCH: Final = b'[{"op":"test","path":"/metadata/uid","value":%b},{"op":"add","path":"/status","value":%b}]'
-_BORN: Final = PodGroupStatus(phase=Phase.PENDING)
+_INITIAL_STATUS: Final = PodGroupStatus(phase=Phase.PENDING)
 
 
 class Planner:
-    """See the module. One instance serves all jobs; what it learns goes into the record it is given."""
+    """See the module. One instance serves all jobs; results are put into the record it is given."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Planner:
         self._listers = listers
         self._is_busy = is_busy
         self._bodies = Bodies()
-        self._statuses = Remembered()
+        self._statuses = StatusCache()
         self._replicas = Replicas(random, listers.jobs, self._bodies)
 
     def plan(self, record: JobRecord, operation: Operation, action: str, target: Target) -> Plan[None]:
@@ -86,16 +86,16 @@ class Planner:
         """
         job = record.job
         if operation.procedure is not Procedure.SYNC:
-            record.agenda.counters_due = None  # a kill writes its own counters; nothing is held back any more
+            record.schedule.counters_due = None  # a kill writes its own counters
         if job is None or job.metadata.deletion_timestamp is not None:
-            record.agenda.counters_due = None
+            record.schedule.counters_due = None
             return
         if operation.procedure is Procedure.SYNC:
             yield from self._sync(record, operation.transition)
         elif operation.procedure is Procedure.KILL_TARGET:
             plan = plan_target_kill(record.tasks, action, target)
             if plan is None and unfinished(job) is not None:
-                plan = KillPlan((), 0)  # its pods went before it was counted
+                plan = KillPlan((), 0)  # its pods were deleted, but the retry was not counted
             if plan is not None:
                 yield from self._note_restart(record, operation, action, target)
                 yield from self._kill(record, plan, operation.transition, full=False)
@@ -106,7 +106,7 @@ class Planner:
     # Kill
 
     def delete_marked(self, record: JobRecord) -> Plan[None]:
-        """Delete pods that were marked to go and are still there.
+        """Delete pods that were marked out-of-sync and still exist.
 
         Raises:
             StratoError: One could not be deleted.
@@ -133,7 +133,7 @@ class Planner:
             retry_count=job.status.retry_count,
             max_retry=job.spec.max_retry,
         )
-        if operation.transition is stay and _is_settled(record, plan) and self.current_group(record) is None:
+        if operation.transition is stay and _is_noop(record, plan) and self.current_group(record) is None:
             return
         yield from self._kill(record, plan, operation.transition, full=True)
 
@@ -160,7 +160,7 @@ class Planner:
         new = statuses.with_running_duration(new, job.metadata)
         if full:
             yield from self._delete_group(record)
-        # last: who finds it written need not do any of this again
+        # last: a controller that finds it written need not do any of this again
         yield from self._write_status(record, statuses.written(new))
 
     def _remove_plugin_objects(self, record: JobRecord, job: Job) -> Plan[dict[str, str]]:
@@ -180,11 +180,11 @@ class Planner:
         if group is None:
             return
         meta = group.metadata
-        record.drop_group(meta.uid, ours=True)  # the watch may tell of it before the answer comes
+        record.drop_group(meta.uid, ours=True)  # the watch may show it before the answer comes
         try:
             yield from ask(Delete(PodGroup, meta.namespace, meta.name, meta.uid))
         except NotFound:
-            return  # somebody was faster
+            return  # already deleted
         except BaseException:
             record.drop_group(meta.uid)
             raise
@@ -213,7 +213,7 @@ class Planner:
         if group is None or not groups.is_admitted(group):
             yield from self._wait_for_admission(record, transition, controlled)
             return
-        fails_next = transition is after_restart and is_out_of_tries(record.facts, job.status.retry_count)
+        fails_next = transition is after_restart and has_exhausted_retries(record.facts, job.status.retry_count)
         if not fails_next:
             self.check_assumed(record)
             pods = plan_pods(job, record.tasks)
@@ -266,7 +266,7 @@ class Planner:
 
     def _fitting_group(self, record: JobRecord) -> PodGroup | None:
         """Return the PodGroup if it is there and known to be as it should be."""
-        wanted = record.wanted_group
+        wanted = record.desired_group
         if wanted is None or wanted.fits is None:
             return None
         group = self.current_group(record)
@@ -275,19 +275,19 @@ class Planner:
 
     def _ensure_group(self, record: JobRecord) -> Plan[None]:
         job = _job(record)
-        wanted = record.wanted_group
+        wanted = record.desired_group
         if wanted is None:
-            wanted = record.wanted_group = record.form.group(job, self._listers.priority_of)
+            wanted = record.desired_group = record.compiled.group(job, self._listers.priority_of)
         group = self.current_group(record)
         if group is None:
             namespace, name = groups.group_key(job)
             try:
                 made = yield from ask(Create(catalog.PODGROUP, namespace, self._bodies.group(job, wanted)))
                 meta = ObjectMeta(name=name, namespace=namespace, uid=made.uid, resource_version=made.resource_version)
-                group = PodGroup(metadata=meta, spec=wanted.view, status=_BORN)
+                group = PodGroup(metadata=meta, spec=wanted.view, status=_INITIAL_STATUS)
             except AlreadyExists:
                 group = yield from ask(Get(PodGroup, namespace, name))
-            if not record.put_group(group) and record.group is None:  # else the watch was faster, with a newer state
+            if not record.put_group(group) and record.group is None:  # else the watch has shown a newer state
                 raise JobError(f"the PodGroup of job {record.key} is still being deleted")
             return
         patch = groups.group_patch(group, wanted.spec)
@@ -302,12 +302,12 @@ class Planner:
         job = _job(record)
         known = record.group
         if known is not None:
-            meta, seen = known.metadata, self._listers.groups
-            if (meta.namespace, meta.name) in seen:
+            meta, observed = known.metadata, self._listers.groups
+            if (meta.namespace, meta.name) in observed:
                 return known
-            if revision_of(seen.resource_version) < revision_of(meta.resource_version):
+            if revision_of(observed.resource_version) < revision_of(meta.resource_version):
                 return known
-            record.drop_group(meta.uid)  # it came and went while the watch was away
+            record.drop_group(meta.uid)  # created and deleted while the watch was interrupted
         for key in (groups.group_key(job), record.key):
             found = self._listers.groups.get(key)
             if found is not None and record.put_group(found):
@@ -346,9 +346,9 @@ class Planner:
             new = {**old, "controlledResources": dict(controlled)}
         elif outcome is None and (not record.is_unwritten or self._may_wait(record)):
             if not record.is_unwritten:
-                record.agenda.counters_due = None
+                record.schedule.counters_due = None
             return
-        record.agenda.counters_due = None
+        record.schedule.counters_due = None
         if outcome is not None:
             new = statuses.stamped(statuses.moved(new, outcome), self._clock.now())
             self._metrics.ended(job, outcome.phase)
@@ -375,31 +375,31 @@ class Planner:
                 raise failures[0]
 
     def check_assumed(self, record: JobRecord) -> None:
-        """Forget created pods that the watch has passed without seeing them: they are gone again."""
+        """Drop created pods that the watch did not show up to their revision: they were deleted."""
         if not record.assumed:
             return
-        seen = revision_of(self._listers.pods.resource_version)
+        observed = revision_of(self._listers.pods.resource_version)
         for task, name in list(record.assumed):
             pod = record.task(task).pods.get(name)
             if pod is None:
                 record.assumed.pop((task, name), None)
-            elif seen >= pod.revision and (record.key.namespace, name) not in self._listers.pods:
+            elif observed >= pod.revision and (record.key.namespace, name) not in self._listers.pods:
                 record.drop_pod(task, name, pod.uid)
 
     def _write_synced(self, record: JobRecord, transition: Transition, controlled: Mapping[str, str]) -> Plan[None]:
-        job, agenda = _job(record), record.agenda
-        if agenda.stirred and plan_pods(job, record.tasks).is_empty:
-            agenda.stirred = False  # what moved while we wrote is counted here
+        job, schedule = _job(record), record.schedule
+        if schedule.pods_dirty and plan_pods(job, record.tasks).is_empty:
+            schedule.pods_dirty = False  # what changed while we wrote is counted here
         counts, tasks = record.counts(), record.task_status_count()
         outcome = transition(record.facts, counts, job.status.retry_count)
         if outcome is None:
             known = statuses.counts_same(job.status, counts, tasks, job.spec.min_available, controlled)
             if known and not record.is_unwritten:
-                agenda.counters_due = None
+                schedule.counters_due = None
                 return
             if self._may_wait(record):
                 return
-        agenda.counters_due = None
+        schedule.counters_due = None
         if outcome is not None:
             if outcome.phase in terms.FINISHED_PHASES and self._nothing_to_kill(record):
                 yield from self._finish(record, outcome)
@@ -412,7 +412,7 @@ class Planner:
             return statuses.stamped(statuses.moved(new, outcome), now)
 
         counted = tuple([(name, tuple(of["phase"].items())) for name, of in tasks.items()])
-        key = counted, counts.terminating, minimum, _held(controlled), outcome, now // 1
+        key = counted, counts.terminating, minimum, _sorted_items(controlled), outcome, now // 1
         yield from self._write_status(record, self._statuses.of(key, job.status, make))
 
     def _nothing_to_kill(self, record: JobRecord) -> bool:
@@ -426,10 +426,10 @@ class Planner:
         return not plan.delete and not plan.terminating
 
     def _finish(self, record: JobRecord, outcome: Outcome) -> Plan[None]:
-        """End a job whose pods have all ended: the last phase and what its kill would write, in one.
+        """End a job whose pods have all ended: write the last phase and what its kill would write at once.
 
-        With pods to kill the phase must be written first: a controller that starts between the two would take the
-        missing pods for lost and make them again.
+        With pods to kill the phase must be written first: a controller that starts between the two would create the
+        missing pods again.
         """
         job = _job(record)
         controlled = yield from self._remove_plugin_objects(record, job)
@@ -441,34 +441,36 @@ class Planner:
             return statuses.with_running_duration({**new, "minAvailable": minimum}, job.metadata)
 
         self._metrics.ended(job, outcome.phase)
-        key = job.metadata.creation_timestamp, minimum, _held(controlled), outcome, now // 1
+        key = job.metadata.creation_timestamp, minimum, _sorted_items(controlled), outcome, now // 1
         yield from self._write_status(record, self._statuses.of(key, job.status, make), ends=True)
         yield from self._delete_group(record)
 
     def _may_wait(self, record: JobRecord) -> bool:
-        """Hold back a write of mere counters for a moment: while pods start, a change of phase soon makes it void."""
+        """Whether a write of mere counters is held back: while pods start, a change of phase soon supersedes it."""
         is_pending = _job(record).status.state.phase == Phase.PENDING
-        return record.agenda.may_hold_counters(self._clock.monotonic(), is_pending=is_pending, is_busy=self._is_busy())
+        return record.schedule.may_hold_counters(
+            self._clock.monotonic(), is_pending=is_pending, is_busy=self._is_busy()
+        )
 
     # Shared
 
-    def _write_status(self, record: JobRecord, new: Written, *, ends: bool = False) -> Plan[None]:
+    def _write_status(self, record: JobRecord, new: StatusWrite, *, ends: bool = False) -> Plan[None]:
         """Write the status.
 
-        What the pods' counters alone say may be written again without harm, should news from before it make us: the
-        answer is then of no interest. All else waits for it, so that such news can be told from later ones.
+        A write of mere counters may be repeated if an older watch event causes a sync, so its answer is not needed. All
+        other writes wait for the answer, whose revision tells older watch events from later ones.
 
         Args:
             record: The job's.
             new: What to write.
-            ends: Whoever writes it does all that its phase asks for.
+            ends: Whether the plan that writes it also does all that its phase asks for.
         """
         job = _job(record)
         meta = job.metadata
         body = _STATUS_PATCH % (msgspec.json.encode(meta.uid), new.body)
         before, after = job.status.state.phase, new.status.state.phase
         may_repeat = after == before or (before == Phase.PENDING and after == Phase.RUNNING)
-        is_news = False
+        changed = False
         record.moving_to = after
         try:
             if may_repeat:
@@ -476,12 +478,12 @@ class Planner:
                 record.take_status(job, new.status)
             else:
                 written = yield from ask(Change(Job, meta.namespace, meta.name, body, PatchType.JSON, "status"))
-                is_news = record.set_job(written)  # whether the watch or the answer tells of the phase first
+                changed = record.set_job(written)  # the watch or the answer shows the phase first
         finally:
             record.moving_to = None
         record.is_unwritten = False
-        if is_news or not (ends or self._goes_on(record, before, after)):
-            record.agenda.dirty = True
+        if changed or not (ends or self._goes_on(record, before, after)):
+            record.schedule.dirty = True
 
     def _goes_on(self, record: JobRecord, before: str, after: str) -> bool:
         """Return whether a phase just written leaves nothing to do that the sync that wrote it has not done."""
@@ -493,7 +495,7 @@ class Planner:
         return follows is None
 
     def _step(self, record: JobRecord, reason: str, message: str, step: Any) -> Plan[Any]:
-        """Await a step of the initiation; a failure is told on the job."""
+        """Run a step of the initiation; a failure is reported by an event on the job."""
         try:
             return (yield from step)
         except (StratoError, UnknownPlugin) as error:
@@ -515,12 +517,12 @@ def _job(record: JobRecord) -> Job:
     return record.job
 
 
-def _held(controlled: Mapping[str, str]) -> Hashable:
+def _sorted_items(controlled: Mapping[str, str]) -> Hashable:
     return tuple(sorted(controlled.items())) if controlled else ()
 
 
 def _begin_status(record: JobRecord) -> None:
-    """Begin the status of a job that has none yet; it is written with what is to be said next, or soon."""
+    """Begin the status of a job that has none yet; it is written with the next status, or soon."""
     job = _job(record)
     status = {**statuses.to_json(job.status), "minAvailable": job.spec.min_available}
     status["state"] = {**status.get("state", {}), "phase": Phase.PENDING}
@@ -533,7 +535,7 @@ def _pods_of(record: JobRecord, task: str) -> Mapping[str, object]:
     return found.pods if found is not None else {}
 
 
-def _is_settled(record: JobRecord, plan: KillPlan) -> bool:
+def _is_noop(record: JobRecord, plan: KillPlan) -> bool:
     """Return whether a kill in a final phase would change nothing but the version.
 
     Volcano counts the version up on every event of a finished job, and on each start of the controller.

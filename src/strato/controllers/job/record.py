@@ -1,6 +1,6 @@
 """One job as the controller knows it: the object, its pods, its group, and what still has to be handled.
 
-A record is changed by informer handlers and by the answers of our own writes; both refuse news older than what is
+A record is changed by informer handlers and by the answers to our own writes; both refuse states older than the one
 held, so a stale cache can neither create a pod twice nor bring a deleted one back.
 
 Source: volcano-controllers A1.
@@ -15,39 +15,39 @@ import msgspec
 from strato.api.meta import Key, ObjectMeta
 from strato.api.volcano.batch import Job, JobStatus
 from strato.api.volcano.scheduling import PodGroup
-from strato.controllers.job.agenda import Agenda
-from strato.controllers.job.blueprint import Blueprint
+from strato.controllers.job.compiledspec import CompiledSpec, CompiledSpecs, DesiredGroup
 from strato.controllers.job.delays import DelayedActions
-from strato.controllers.job.form import JobForm, JobForms, WantedGroup
 from strato.controllers.job.plugins.registry import JobPlugins
+from strato.controllers.job.podbuilder import PodBuilder
 from strato.controllers.job.pods import PodState, TaskPods, revision_of
 from strato.controllers.job.policies import JobPolicies
 from strato.controllers.job.requests import Request
 from strato.controllers.job.states import Counts, JobFacts
+from strato.controllers.job.syncschedule import SyncSchedule
 
-_NO_FORM = JobForm(Job())
+_NO_SPEC = CompiledSpec(Job())
 
 
 class JobRecord:
     """See the module. Owned by the job controller; touched on the loop's thread only.
 
-    There are as many as jobs: what is mostly empty is a dict or a list, of 64 and 56 bytes, where a set has 216 and a
+    There is one per job, so members that are mostly empty are dicts or lists, of 64 and 56 bytes; a set has 216 and a
     deque 760.
 
     Args:
         key: Namespace and name of the job.
-        forms: Where jobs alike share what follows from their specs.
+        compiled_specs: Where jobs alike share what follows from their specs.
     """
 
     __slots__ = (
-        "_forms",
+        "_compiled_specs",
         "_gone_groups",
-        "agenda",
         "assumed",
-        "blueprints",
+        "builders",
+        "compiled",
         "delays",
+        "desired_group",
         "failures",
-        "form",
         "group",
         "group_warning",
         "is_unwritten",
@@ -55,47 +55,47 @@ class JobRecord:
         "key",
         "moving_to",
         "plugins_fresh",
+        "recovered",
         "requests",
         "revision",
+        "schedule",
         "tasks",
-        "took_over",
         "tried",
-        "wanted_group",
     )
 
-    def __init__(self, key: Key, forms: JobForms) -> None:
+    def __init__(self, key: Key, compiled_specs: CompiledSpecs) -> None:
         self.key = key
-        self._forms = forms
+        self._compiled_specs = compiled_specs
         self.job: Job | None = None
         self.revision = 0
         self.is_unwritten = False
         """Whether the job's status began here and the server has none yet."""
         self.moving_to: str | None = None
-        """The phase that a write of ours under way changes to; who writes it decides what follows."""
-        self.form = _NO_FORM
+        """The phase that a write of ours under way changes to; its plan decides what follows."""
+        self.compiled = _NO_SPEC
         """What follows from the spec."""
         self.plugins_fresh = False
         """Whether the plugins' objects are known to fit this generation of the spec."""
         self.tasks: dict[str, TaskPods] = {}
-        self.blueprints: dict[str, Blueprint] | None = None
-        """Pods to be, by task; made when pods must be created, dropped when the spec changes."""
+        self.builders: dict[str, PodBuilder] | None = None
+        """Builders of pods, by task; made when pods must be created, dropped when the spec changes."""
         self.group: PodGroup | None = None
-        self.wanted_group: WantedGroup | None = None
+        self.desired_group: DesiredGroup | None = None
         """What the PodGroup should be, for this generation of the job."""
         self.group_warning = ""
         """The last group condition that was reported as an event."""
         self._gone_groups: frozenset[str] = frozenset()
         self.assumed: dict[tuple[str, str], None] = {}
-        """(task, pod) pairs that only our own create vouches for."""
+        """(task, pod) pairs of pods that we created and the watch has not shown."""
         self.delays = DelayedActions()
         self.requests: list[Request] = []
-        """Happenings that some policy may answer, oldest first."""
+        """Events that some policy may match, oldest first."""
         self.tried: tuple[int, int] | None = None
-        """Version and retries of the job when the first of the requests was tried first; None when it was not yet."""
-        self.took_over = False
-        """Whether what a controller before us left unfinished has been seen to."""
-        self.agenda = Agenda()
-        """When to look at the job again."""
+        """Version and retries of the job at the first try of the first request; None before that."""
+        self.recovered = False
+        """Whether what a previous controller left unfinished has been finished."""
+        self.schedule = SyncSchedule()
+        """When to sync the job again."""
         self.failures = 0
         """Attempts in a row that failed."""
 
@@ -108,17 +108,17 @@ class JobRecord:
         """
         known = self.job
         revision = revision_of(job.metadata.resource_version)
-        same_life = known is not None and known.metadata.uid == job.metadata.uid
-        if same_life and (revision < self.revision or (revision == self.revision and revision)):
-            return False  # older, or what the answer to our own write has told
+        same_incarnation = known is not None and known.metadata.uid == job.metadata.uid
+        if same_incarnation and (revision < self.revision or (revision == self.revision and revision)):
+            return False  # older, or the result of our own write
         self.revision = revision
-        if not same_life:
-            self._start_life()
+        if not same_incarnation:
+            self._reset()
         elif job.status.state.phase:
             self.is_unwritten = False
         elif self.is_unwritten and known is not None:
             job = msgspec.structs.replace(job, status=known.status)
-        if known is None or not same_life or known.metadata.generation != job.metadata.generation:
+        if known is None or not same_incarnation or known.metadata.generation != job.metadata.generation:
             self._take_spec(job)
             return True
         self.job = msgspec.structs.replace(job, spec=known.spec)
@@ -134,38 +134,38 @@ class JobRecord:
         self.is_unwritten = True
 
     def take_status(self, job: Job, status: JobStatus) -> None:
-        """Take a status that we wrote on what the job was, unless the watch has told of it or of a newer one."""
+        """Take a status that we wrote, unless the watch has shown it or a newer one."""
         if self.job is not None and self.job.status is job.status:
             self.job = msgspec.structs.replace(self.job, status=status)
 
     def drop_job(self) -> None:
         """Forget the job; its pods stay known until they are gone."""
         self.job = None
-        self._start_life()
+        self._reset()
 
-    def _start_life(self) -> None:
+    def _reset(self) -> None:
         self.group = None
         self.failures = 0
-        self.agenda.clear()
+        self.schedule.clear()
         self.delays.clear()
         self.requests.clear()
         self.tried = None
-        self.took_over = False
+        self.recovered = False
         self.is_unwritten = False
         self.moving_to = None
         self.group_warning = ""
         self._drop_derived()
 
     def _drop_derived(self) -> None:
-        self.blueprints = None
-        self.wanted_group = None
+        self.builders = None
+        self.desired_group = None
         self.plugins_fresh = False
 
     def _take_spec(self, job: Job) -> None:
         self._drop_derived()
-        self.form = self._forms.of(job)
-        self.job = msgspec.structs.replace(job, spec=self.form.spec)
-        wanted = self.form.replicas
+        self.compiled = self._compiled_specs.of(job)
+        self.job = msgspec.structs.replace(job, spec=self.compiled.spec)
+        wanted = self.compiled.replicas
         for name, replicas in wanted.items():
             known = self.tasks.get(name)
             if known is None:
@@ -178,17 +178,17 @@ class JobRecord:
     @property
     def facts(self) -> JobFacts:
         """What the rules must know of the spec."""
-        return self.form.facts
+        return self.compiled.facts
 
     @property
     def policies(self) -> JobPolicies:
         """The job's policies."""
-        return self.form.policies
+        return self.compiled.policies
 
     @property
     def plugins(self) -> JobPlugins:
         """The job's plugins."""
-        return self.form.plugins
+        return self.compiled.plugins
 
     # Pods
 
@@ -206,7 +206,7 @@ class JobRecord:
         if known is not None and known.uid == pod.uid:
             if pod.revision < known.revision:
                 return False
-            # What we did ourselves is not undone by news from before it.
+            # What we did ourselves is not undone by an older state.
             pod.terminating = pod.terminating or known.terminating
             pod.out_of_sync = pod.out_of_sync or known.out_of_sync
         task.put(pod)
@@ -214,19 +214,19 @@ class JobRecord:
             self.assumed.pop((pod.task, pod.name), None)
         return True
 
-    def knows_pod(self, task: str, name: str, uid: str) -> bool:
+    def has_pod(self, task: str, name: str, uid: str) -> bool:
         """Return whether a pod is known already."""
         pods = self.tasks.get(task)
         known = pods.pods.get(name) if pods is not None else None
         return known is not None and known.uid == uid
 
     def assume_pod(self, pod: PodState) -> None:
-        """Take the answer to our own create before the watch tells of it."""
+        """Take the answer to our own create before the watch shows the pod."""
         self.put_pod(pod)
         self.assumed[pod.task, pod.name] = None
 
     def confirm_pod(self, task: str, meta: ObjectMeta) -> bool:
-        """Take the watch's word for a pod that was assumed; False when it says more than our create was answered."""
+        """Confirm an assumed pod that the watch shows; False when its state is newer than our create's answer."""
         if (task, meta.name) not in self.assumed:
             return False
         known = self.tasks[task].pods.get(meta.name)
@@ -316,7 +316,7 @@ class JobRecord:
         return True
 
     def drop_group(self, uid: str, *, ours: bool = False) -> bool:
-        """Forget the group; ``ours`` when we deleted it and the watch has not said so yet.
+        """Forget the group; ``ours`` when we deleted it and the watch has not shown it yet.
 
         Returns whether it was known that we had deleted it.
         """

@@ -1,6 +1,6 @@
-"""Plans that make and delete the pods of a job. What they learn goes into the record at once.
+"""Plans that create and delete the pods of a job; their results are put into the record at once.
 
-Everything here may be repeated: what exists already is taken over, what is gone already is fine.
+Everything here is idempotent: pods that exist are taken over, deletes of absent pods succeed.
 
 Source: volcano-controllers A6.3, A6.4, A7.7, A7.8.
 """
@@ -21,16 +21,16 @@ from strato.client.codec import codec_of
 from strato.client.informer import Informer
 from strato.controllers.job import group as groups
 from strato.controllers.job import terms
-from strato.controllers.job.blueprint import Blueprint, templates_in, templates_of
 from strato.controllers.job.bodies import Bodies, PodBody, built_pods
 from strato.controllers.job.calls import Create, Delete, Get, Plan, Set, ask
 from strato.controllers.job.objects import JobError
+from strato.controllers.job.podbuilder import PodBuilder, templates_in, templates_of
 from strato.controllers.job.pods import PodState
 from strato.controllers.job.record import JobRecord
 from strato.errors import AlreadyExists, Conflict, NotFound
 
-_TOGETHER = 512
-"""Pods asked for in one round; a built body is kilobytes."""
+_BATCH_SIZE = 512
+"""Pods created in one round; a built body is kilobytes."""
 
 
 class NameTaken(JobError):
@@ -67,11 +67,13 @@ class Replicas:
         job = record.job
         assert job is not None
         spec = self._written_spec(job)
-        alike = spec is not None and record.form.has_common_pods and not forwarded and group == groups.group_name(job)
-        if not alike and record.blueprints is None:
+        uses_template = (
+            spec is not None and record.compiled.has_common_pods and not forwarded and group == groups.group_name(job)
+        )
+        if not uses_template and record.builders is None:
             templates = templates_in(spec) if spec is not None else (yield from _read_templates(job))
-            record.blueprints = {
-                task.name or terms.DEFAULT_TASK: Blueprint(
+            record.builders = {
+                task.name or terms.DEFAULT_TASK: PodBuilder(
                     job,
                     task,
                     template,
@@ -86,13 +88,13 @@ class Replicas:
         for task, indexes in missing:
             name = task.name or terms.DEFAULT_TASK
             bodies: Iterable[PodBody]
-            if record.blueprints is not None:
-                bodies = built_pods(record.blueprints[name], job, indexes)
+            if record.builders is not None:
+                bodies = built_pods(record.builders[name], job, indexes)
             else:
                 assert spec is not None
                 bodies = self._bodies.pods(job, job.spec.tasks.index(task), spec, indexes)
             failures += yield from _create(record, job, name, iter(bodies))
-        record.blueprints = None  # a restart reads the templates again
+        record.builders = None  # a restart reads the templates again
         return failures
 
     def _written_spec(self, job: Job) -> bytes | None:
@@ -117,10 +119,10 @@ def _create(record: JobRecord, job: Job, task: str, bodies: Any) -> Plan[list[Ex
 
     def note(pod: PodBody, answer: Created | Exception) -> None:
         is_ours = record.job is not None and record.job.metadata.uid == meta.uid
-        if is_ours and not isinstance(answer, Exception) and not record.knows_pod(task, pod.name, answer.uid):
+        if is_ours and not isinstance(answer, Exception) and not record.has_pod(task, pod.name, answer.uid):
             record.assume_pod(PodState.created(answer, pod.name, task, pod.number, incarnation, pod.partition))
 
-    while some := list(islice(bodies, _TOGETHER)):
+    while some := list(islice(bodies, _BATCH_SIZE)):
         answers = yield [Create(catalog.POD, meta.namespace, pod.body, partial(note, pod)) for pod in some]
         for pod, answer in zip(some, answers, strict=True):
             if isinstance(answer, AlreadyExists):
@@ -143,7 +145,7 @@ def delete_pods(record: JobRecord, pods: Sequence[PodState]) -> Plan[list[Except
     """Delete pods; returns what failed."""
     namespace = record.key.namespace
     answers = yield [Delete(Pod, namespace, pod.name, pod.uid) for pod in pods]
-    done, failures = yield from _settle(record, pods, answers)
+    done, failures = yield from _sort_results(record, pods, answers)
     for pod in done:
         record.mark_pod(pod, terminating=True)
     return failures
@@ -158,18 +160,18 @@ def kill_pods(record: JobRecord, pods: Sequence[PodState]) -> Plan[list[Exceptio
     answers = yield [
         Set(catalog.POD, namespace, pod.name, {"metadata": {"uid": pod.uid, "annotations": mark}}) for pod in unmarked
     ]
-    marked, failures = yield from _settle(record, unmarked, answers)
+    marked, failures = yield from _sort_results(record, unmarked, answers)
     for pod in marked:
         record.mark_pod(pod, out_of_sync=True)
     return failures + (yield from delete_pods(record, [*rest, *marked]))
 
 
-def _settle(
+def _sort_results(
     record: JobRecord, pods: Sequence[PodState], answers: Sequence[Any]
 ) -> Plan[tuple[list[PodState], list[Exception]]]:
-    """Sort what became of pods, done or failed, and forget those that are gone.
+    """Return which pods were written and the failures, and drop those that are gone.
 
-    A conflict may mean that the pod is another one by now, or that somebody wrote it at the same time: then it failed.
+    A conflict may mean that the pod is another one by now, or that it was written at the same time: then it failed.
     """
     done, failures, unsure = [], [], []
     for pod, answer in zip(pods, answers, strict=True):

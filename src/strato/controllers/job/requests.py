@@ -1,7 +1,7 @@
-"""What one thing that happened asks of a job.
+"""Requests: what an event asks of a job.
 
-A request is small and plain: it names who it is about, what happened and at which version of the job. Policies
-turn it into an action (`policies.match`); nothing here knows how.
+A request names the part of the job it is about, the event, and the version of the job at that time. Policies turn it
+into an action (`policies.match`).
 
 Source: volcano-controllers A1.
 """
@@ -28,7 +28,7 @@ WHOLE_JOB = Target()
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One happening."""
+    """One event of a job, pod or command."""
 
     event: str = JobEvent.NONE
     action: str = ""

@@ -177,14 +177,14 @@ def _verdict(job: JobFacts, counts: Counts) -> str:
     return Phase.COMPLETED if counts.succeeded >= job.min_available else Phase.FAILED
 
 
-def is_out_of_tries(job: JobFacts, retry_count: int) -> bool:
+def has_exhausted_retries(job: JobFacts, retry_count: int) -> bool:
     """Whether a job that restarts has used up its tries."""
     return retry_count >= job.max_retry
 
 
 def after_restart(job: JobFacts, counts: Counts, retry_count: int) -> Outcome | None:
     """The restart rule: out of retries → Failed; enough pods gone or alive → Pending."""
-    if is_out_of_tries(job, retry_count):
+    if has_exhausted_retries(job, retry_count):
         return Outcome(Phase.FAILED, retry_count)
     if job.replicas - counts.terminating >= counts.status_min_available:
         return Outcome(Phase.PENDING, retry_count)

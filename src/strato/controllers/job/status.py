@@ -27,26 +27,26 @@ _encode: Final[Callable[[Status], bytes]] = msgspec.json.Encoder().encode
 _read: Final[Callable[[bytes], JobStatus]] = msgspec.json.Decoder(JobStatus).decode
 
 
-class Written(NamedTuple):
+class StatusWrite(NamedTuple):
     """A status to write."""
 
     body: bytes
     status: JobStatus
 
 
-def written(status: Status) -> Written:
+def written(status: Status) -> StatusWrite:
     """Return a status as it is sent, and as it will be read."""
     body = _encode(status)
-    return Written(body, _read(body))
+    return StatusWrite(body, _read(body))
 
 
-class Remembered:
+class StatusCache:
     """Statuses made lately: of jobs alike that reach the same counters in the same second there is one."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[JobStatus, Written]] = {}
+        self._known: dict[Hashable, tuple[JobStatus, StatusWrite]] = {}
 
-    def of(self, key: Hashable, before: JobStatus, make: Callable[[], Status]) -> Written:
+    def of(self, key: Hashable, before: JobStatus, make: Callable[[], Status]) -> StatusWrite:
         """Return the status that follows another one.
 
         Args:

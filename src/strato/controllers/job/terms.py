@@ -1,4 +1,4 @@
-"""The words of the job state machine: phases, events, actions, and the keys written on pods.
+"""Constants of the job state machine: phases, events, actions, and the keys written on pods.
 
 Values are Volcano's, as they appear on the wire.
 """

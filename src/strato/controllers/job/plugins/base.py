@@ -47,15 +47,15 @@ class JobPlugin:
 
     name: ClassVar[str]
     varies: ClassVar[bool] = False
-    """Whether `personalise` does anything; pods of other plugins' jobs are then cheaper."""
+    """Whether `on_pod_create` does anything; if not, pods can be built from templates."""
     tracked: ClassVar[bool] = True
     """Whether it owns objects, remembered in ``status.controlledResources``."""
 
     computes_long: ClassVar[bool] = False
-    """Whether `objects` takes long enough to be felt by everybody else on the loop."""
+    """Whether `objects` takes so long that it would block the loop noticeably."""
 
     defaults: ClassVar[Mapping[str, Value]] = {}
-    """Its flags and what they are when nobody sets them."""
+    """Its flags and their defaults."""
 
     def __init__(self, arguments: Sequence[str]) -> None:
         self._flags, self.complaint = parse_flags(arguments, self.defaults) if self.defaults else ({}, "")
@@ -81,7 +81,7 @@ class JobPlugin:
             PluginRefusal: The job lacks what the plugin needs.
         """
 
-    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+    def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Change one pod. Members below ``spec`` are shared between pods: replace lists, never edit them."""
 
     def objects(self, job: Job) -> Sequence[Wanted]:
@@ -162,5 +162,5 @@ def owned_metadata(job: Job, name: str) -> dict[str, Any]:
 
 
 def pod_labels(job: Job) -> dict[str, str]:
-    """Return the labels that tell the job's pods from all others."""
+    """Return the labels that select the job's pods."""
     return {terms.JOB_NAME: job.metadata.name, terms.JOB_NAMESPACE: job.metadata.namespace}

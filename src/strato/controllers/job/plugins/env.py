@@ -16,7 +16,7 @@ class EnvPlugin(JobPlugin):
     name: ClassVar[str] = "env"
     varies: ClassVar[bool] = True
 
-    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+    def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Append the variables to every container. The value is read off the name, as users of the name do."""
         parts = name.split("-")
         value = parts[-1] if len(parts) >= 3 else ""

@@ -24,7 +24,7 @@ class HcclRankPlugin(JobPlugin):
     tracked: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Value]] = {"master": "master", "worker": "worker"}
 
-    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+    def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Annotate the pod unless its template did."""
         annotations = pod["metadata"]["annotations"]
         if annotations.get(ANNOTATION):

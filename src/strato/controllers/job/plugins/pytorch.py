@@ -48,7 +48,7 @@ class PytorchPlugin(JobPlugin):
         if self.switch("wait-master-enabled") and task.name == self.text("worker"):
             self._add_waiter(spec, address)
 
-    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+    def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Add the rank: masters are 0, workers follow, pods of other tasks have none."""
         if find_task(job, self.text("master")) is None:
             return

@@ -59,7 +59,7 @@ class SvcPlugin(JobPlugin):
                 {"name": config_map, "mountPath": MOUNT_PATH},
             ]
 
-    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+    def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Name the host after the pod, unless the template fixes it."""
         if not pod["spec"].get("hostname"):
             pod["spec"]["hostname"] = name

@@ -24,7 +24,7 @@ class TensorflowPlugin(JobPlugin):
     varies: ClassVar[bool] = True
     defaults: ClassVar[Mapping[str, Value]] = {**{role: role for role in ROLES}, "port": 2222}
 
-    def personalise(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
+    def on_pod_create(self, job: Job, task: TaskSpec, name: str, index: int, pod: dict[str, Any]) -> None:
         """Add the variable to the regular containers; a job of a single pod is not distributed and gets none."""
         tasks = job.spec.tasks
         if len(tasks) == 1 and tasks[0].replicas == 1:

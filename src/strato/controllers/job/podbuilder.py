@@ -1,6 +1,6 @@
 """Pods of one task: everything equal is built once, and each replica costs a few shallow copies.
 
-A gang of thousands differs in names, indexes and what plugins add per pod, so a `Blueprint` keeps the finished
+A gang of thousands differs in names, indexes and what plugins add per pod, so a `PodBuilder` keeps the finished
 body of the task and `pod` copies only the members it changes. The bodies it returns are safe to send, not to edit
 in place below those members.
 
@@ -33,7 +33,7 @@ def random_suffix(random: Random) -> str:
     return "".join(random.choices(_NAME_LETTERS, k=12))
 
 
-class Blueprint:
+class PodBuilder:
     """The pods of one task of one job.
 
     Args:
@@ -86,7 +86,7 @@ class Blueprint:
         if self._partition_size is not None:
             meta["labels"][terms.PARTITION_ID] = str(index // self._partition_size if self._partition_size > 0 else 0)
         for plugin in self._per_pod:
-            plugin.personalise(self._job, self._task, meta["name"], index, pod)
+            plugin.on_pod_create(self._job, self._task, meta["name"], index, pod)
         return pod
 
     def common_pod(self, text: str, version: int, retry_count: int) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Blueprint:
 
 
 def templates_of(job: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the pod templates of a job read as JSON, one per task in order; blueprints change them."""
+    """Return the pod templates of a job read as JSON, one per task in order; builders change them."""
     return [task.get("template") or {} for task in job["spec"].get("tasks") or ()]
 
 

@@ -11,48 +11,48 @@ from hypothesis import strategies as st
 from strato.api import catalog
 from strato.api.wire import Request, Response
 from strato.client.cluster import Binding
-from strato.controllers.job.agenda import COALESCING_SECONDS, Agenda
+from strato.controllers.job.syncschedule import COALESCING_SECONDS, SyncSchedule
 from tests.controllers.world import ADMIN, MeddlingCluster, World, born_without_status, play, task, vcjob
 
 
 def test_pods_that_move_wait_for_each_other_and_are_served_together() -> None:
-    agenda = Agenda()
-    agenda.begin(1.0)
-    agenda.end(1.0)
-    assert agenda.stir(1.005) == pytest.approx(COALESCING_SECONDS - 0.005)
-    assert agenda.stir(1.006) is None
-    assert agenda.is_due(1.02)
+    schedule = SyncSchedule()
+    schedule.begin(1.0)
+    schedule.end(1.0)
+    assert schedule.mark_pods_dirty(1.005) == pytest.approx(COALESCING_SECONDS - 0.005)
+    assert schedule.mark_pods_dirty(1.006) is None
+    assert schedule.is_due(1.02)
 
 
 def test_pods_that_move_while_a_worker_is_at_the_job_are_left_to_it() -> None:
-    agenda = Agenda()
-    agenda.at_work = True
-    agenda.begin(1.0)
-    assert agenda.stir(1.001) is None
-    agenda.end(1.002)
-    assert agenda.next_in(1.002) == pytest.approx(COALESCING_SECONDS)
+    schedule = SyncSchedule()
+    schedule.in_progress = True
+    schedule.begin(1.0)
+    assert schedule.mark_pods_dirty(1.001) is None
+    schedule.end(1.002)
+    assert schedule.next_in(1.002) == pytest.approx(COALESCING_SECONDS)
 
 
 def test_counters_are_held_back_until_their_time_whatever_happens_meanwhile() -> None:
-    agenda = Agenda()
-    assert agenda.may_hold_counters(1.0, is_pending=True, is_busy=False)
-    assert agenda.next_in(1.2) == pytest.approx(0.8)
-    agenda.stir(1.2)
-    agenda.begin(1.2)
-    assert agenda.may_hold_counters(1.2, is_pending=True, is_busy=False)
-    assert not agenda.is_due(1.9)
-    assert agenda.is_due(2.0)
-    assert not agenda.may_hold_counters(2.0, is_pending=True, is_busy=False)
+    schedule = SyncSchedule()
+    assert schedule.may_hold_counters(1.0, is_pending=True, is_busy=False)
+    assert schedule.next_in(1.2) == pytest.approx(0.8)
+    schedule.mark_pods_dirty(1.2)
+    schedule.begin(1.2)
+    assert schedule.may_hold_counters(1.2, is_pending=True, is_busy=False)
+    assert not schedule.is_due(1.9)
+    assert schedule.is_due(2.0)
+    assert not schedule.may_hold_counters(2.0, is_pending=True, is_busy=False)
 
 
 @given(st.floats(0, 1e7), st.floats(0, 2))
 def test_a_timer_that_rings_on_time_is_never_too_early(now: float, later: float) -> None:
     """Instants are sums of floats; a timer that found nothing due would ring for ever."""
-    agenda = Agenda()
-    agenda.may_hold_counters(now, is_pending=True, is_busy=False)
-    left = agenda.next_in(now + later)
+    schedule = SyncSchedule()
+    schedule.may_hold_counters(now, is_pending=True, is_busy=False)
+    left = schedule.next_in(now + later)
     assert left is not None
-    assert agenda.is_due(now + later + left)
+    assert schedule.is_due(now + later + left)
 
 
 # What a life costs

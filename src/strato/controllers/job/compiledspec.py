@@ -1,7 +1,7 @@
-"""What follows from a job's spec alone: worked out once, held by every job that has such a spec.
+"""What follows from a job's spec alone: computed once and shared by all jobs with an equal spec.
 
-Jobs that come by the thousand mostly differ in their names. The controller then meets equal specs again and again, and
-what it finds out about one of them holds for all: facts for the rules, policies, plugins, the spec of the PodGroup.
+Jobs created by the thousand mostly differ in their names only. What is computed from one spec holds for all equal ones:
+facts for the state machine, policies, plugins, the spec of the PodGroup.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from strato.controllers.job.policies import JobPolicies
 from strato.controllers.job.states import JobFacts, TaskFacts
 from strato.controllers.job.terms import DEFAULT_TASK
 
-KEPT_FORMS: Final = 256
-"""Forms remembered for jobs to come, a few kilobytes each; jobs keep their own for as long as they need it."""
+CACHED_SPECS: Final = 256
+"""Compiled specs cached for new jobs, a few kilobytes each; jobs hold a reference to their own."""
 
 
 _SMALL: Final = 16
-"""Pods of a job at most whose plan is carried out with those of others."""
+"""Pods at most of a job whose plan is carried out in a batch with those of others."""
 
 
-class WantedGroup:
-    """The PodGroup's spec that jobs of one form want."""
+class DesiredGroup:
+    """The desired spec of the PodGroups of jobs with equal specs."""
 
     __slots__ = ("fits", "raw", "spec", "view")
 
@@ -44,7 +44,7 @@ class WantedGroup:
         """The last spec of a PodGroup that was found to be as it should be."""
 
 
-class JobForm:
+class CompiledSpec:
     """See the module. What it holds is shared and read only.
 
     Args:
@@ -90,34 +90,34 @@ class JobForm:
         )
         """Whether pods differ in the names and uids of jobs, and in their indexes, only."""
         self.is_small = self.facts.replicas <= _SMALL and not any(p.computes_long for p in self.plugins.active)
-        """Whether a plan for such a job may keep others waiting."""
+        """Whether the plan of such a job is short enough to be carried out in a batch with others."""
         self._names_priorities = any(t.template.spec.priority_class_name for t in spec.tasks)
-        self._groups: tuple[tuple[int, ...], WantedGroup] | None = None
+        self._groups: tuple[tuple[int, ...], DesiredGroup] | None = None
 
-    def group(self, job: Job, priority_of: PriorityOf) -> WantedGroup:
+    def group(self, job: Job, priority_of: PriorityOf) -> DesiredGroup:
         """Return what the PodGroup should be, by the priorities that hold now.
 
         Args:
-            job: Any job of this form.
+            job: Any job with this spec.
             priority_of: Value of a PriorityClass.
         """
         if self._groups is not None and not self._names_priorities:
             return self._groups[1]
         priorities = tuple([priority_of(t.template.spec.priority_class_name) for t in self.spec.tasks])
         if self._groups is None or self._groups[0] != priorities:
-            self._groups = priorities, WantedGroup(group_spec(job, priority_of))
+            self._groups = priorities, DesiredGroup(group_spec(job, priority_of))
         return self._groups[1]
 
 
-class JobForms:
-    """The forms met lately."""
+class CompiledSpecs:
+    """The compiled specs used lately."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[object, ...], JobForm] = OrderedDict()
-        self._last = JobForm(Job())
+        self._known: OrderedDict[tuple[object, ...], CompiledSpec] = OrderedDict()
+        self._last = CompiledSpec(Job())
 
-    def of(self, job: Job) -> JobForm:
-        """Return the form of a job that was just read."""
+    def of(self, job: Job) -> CompiledSpec:
+        """Return the compiled spec of a job that was just read."""
         spec = job.spec
         if self._last.written is spec:  # specs that came in the same bytes are one
             return self._last
@@ -128,11 +128,11 @@ class JobForms:
             len(spec.tasks),
             first and (first.name, first.replicas, first.template.spec.priority_class_name),
         )
-        form = self._known.get(key)
-        if form is not None and form.written == spec:
-            self._last = form
-            return form
-        form = self._last = self._known[key] = JobForm(job)
-        if len(self._known) > KEPT_FORMS:
+        compiled = self._known.get(key)
+        if compiled is not None and compiled.written == spec:
+            self._last = compiled
+            return compiled
+        compiled = self._last = self._known[key] = CompiledSpec(job)
+        if len(self._known) > CACHED_SPECS:
             self._known.popitem(last=False)
-        return form
+        return compiled

@@ -1,8 +1,8 @@
-"""A restart is noted on its job before the first pod goes.
+"""A restart is noted on its job before the first pod is deleted.
 
-Pods are deleted one by one, and only then does the job's status count the try. A controller that dies in between leaves
-a running job that lacks pods, which looks like one to be filled up again. The note says what was under way: whoever
-comes next finishes it, so that no try is lost.
+Pods are deleted one by one, and only then does the job's status count the retry. A controller that dies in between
+leaves a running job that lacks pods, which looks like one whose pods are to be created. By the note the next controller
+finishes the restart, so that the retry is counted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from strato.controllers.job.terms import RESTARTING, Phase
 _ACTIVE = frozenset(("", Phase.PENDING, Phase.RUNNING))
 
 
-class Intent(msgspec.Struct, frozen=True):
-    """What was under way.
+class RestartIntent(msgspec.Struct, frozen=True):
+    """A restart that has begun.
 
     Attributes:
         retry: ``status.retryCount`` once it is done; a note with another number is an old one.
@@ -40,20 +40,20 @@ def is_restart(operation: Operation) -> bool:
 
 def note(job: Job, action: str, target: Target) -> dict[str, Any] | None:
     """Return the patch that notes a restart on its job; None when it is noted already."""
-    intent = Intent(job.status.retry_count + 1, action, target)
+    intent = RestartIntent(job.status.retry_count + 1, action, target)
     text = msgspec.json.encode(intent).decode()
     if job.metadata.annotation(RESTARTING) == text:
         return None
     return {"metadata": {"uid": job.metadata.uid, "annotations": {RESTARTING: text}}}
 
 
-def unfinished(job: Job) -> Intent | None:
-    """Return the restart that somebody began and did not finish."""
+def unfinished(job: Job) -> RestartIntent | None:
+    """Return the restart that was begun and not finished."""
     text = job.metadata.annotation(RESTARTING)
     if not text or job.status.state.phase not in _ACTIVE:
         return None
     try:
-        intent = msgspec.json.decode(text, type=Intent)
+        intent = msgspec.json.decode(text, type=RestartIntent)
     except msgspec.DecodeError:
-        return None  # anybody may write annotations
+        return None  # users may write annotations
     return intent if intent.retry == job.status.retry_count + 1 else None

@@ -1,0 +1,90 @@
+"""When a job is synced next, and why.
+
+There are three reasons: its spec, group or a command changed (``dirty``), its pods changed (``pods_dirty``), or a
+status write of counters was held back long enough. A dirty job is synced at once. Pods of a gang change together, so a
+job with dirty pods is synced at most once per `COALESCING_SECONDS`, and not at all if a sync has counted them since.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+COALESCING_SECONDS: Final = 0.02
+"""A job that keeps changing is synced this often; pods of a gang change together."""
+
+COUNTERS_SECONDS: Final = 0.05
+"""How long a status write may wait that would only change counters."""
+
+LONG_COUNTERS_SECONDS: Final = 1.0
+"""The same while pods wait for their nodes: most such writes are outdated before that."""
+
+BUSY_COUNTERS_SECONDS: Final = 5.0
+"""The same at most while other jobs are in the work queue."""
+
+_BUSY_CHECK_SECONDS: Final = 0.25
+"""How often it is checked whether they still are."""
+
+_EARLY: Final = 1e-6
+"""Timers may fire this much too soon, by the rounding of sums of floats."""
+
+
+class SyncSchedule:
+    """See the module. Instants are monotonic seconds."""
+
+    __slots__ = ("counters_due", "counters_since", "dirty", "in_progress", "next_sync", "pods_dirty")
+
+    def __init__(self) -> None:
+        self.in_progress = False
+        """Whether a worker handles the job; it checks the schedule again before it finishes."""
+        self.clear()
+
+    def clear(self) -> None:
+        """Reset for another incarnation of the job."""
+        self.dirty = False
+        self.pods_dirty = False
+        self.next_sync = 0.0
+        self.counters_since = 0.0
+        self.counters_due: float | None = None
+
+    def is_due(self, now: float) -> bool:
+        """Return whether a sync is wanted by now."""
+        return self.dirty or self.pods_dirty or (self.counters_due is not None and now >= self.counters_due - _EARLY)
+
+    def begin(self, now: float) -> None:
+        """Note that a sync begins; it clears all reasons."""
+        self.dirty = self.pods_dirty = False
+        self.next_sync = now + COALESCING_SECONDS
+
+    def end(self, now: float) -> None:
+        """Note that a sync ended: changes of pods are coalesced from now on."""
+        self.next_sync = now + COALESCING_SECONDS
+
+    def next_in(self, now: float) -> float | None:
+        """Return the seconds until the next sync, None when there is no reason for one."""
+        if self.dirty:
+            return 0.0  # the sync itself changed the job's phase
+        if self.pods_dirty:
+            return max(0.0, self.next_sync - now)
+        return None if self.counters_due is None else max(0.0, self.counters_due - now)
+
+    def mark_pods_dirty(self, now: float) -> float | None:
+        """Note that pods changed; returns the seconds until a sync, None when one is running or scheduled."""
+        if self.dirty or self.pods_dirty:
+            return None
+        self.pods_dirty = True
+        return None if self.in_progress else max(0.0, self.next_sync - now)
+
+    def may_hold_counters(self, now: float, *, is_pending: bool, is_busy: bool) -> bool:
+        """Return whether a write of mere counters may wait: a change of phase often supersedes it.
+
+        Args:
+            now: This instant.
+            is_pending: The job waits for its pods to start.
+            is_busy: Other jobs are in the work queue.
+        """
+        if self.counters_due is None:
+            self.counters_since = now
+            self.counters_due = now + (LONG_COUNTERS_SECONDS if is_pending else COUNTERS_SECONDS)
+        elif now >= self.counters_due - _EARLY and now - self.counters_since < BUSY_COUNTERS_SECONDS and is_busy:
+            self.counters_due = now + _BUSY_CHECK_SECONDS
+        return now < self.counters_due - _EARLY
