@@ -14,7 +14,7 @@ from strato.scheduler import configfile, service
 from strato.scheduler.config import parse_config
 from strato.scheduler.framework.options import Config
 from tests.scheduler import worlds
-from tests.scheduler.test_evictionrecords import EVICTING, HIGH
+from tests.scheduler.reporting.test_evictionrecords import EVICTING, HIGH
 from tests.scheduler.test_service import create, running
 
 

@@ -8,8 +8,8 @@ from strato.api.core import Pod
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.testing.faults import WORLDS
 from tests.scheduler import worlds
+from tests.scheduler.binding.test_binder import everything_is_told, solo
 from tests.scheduler.faulty import Setting, leading, play
-from tests.scheduler.test_binder import everything_is_told, solo
 from tests.scheduler.test_service import create
 
 PATIENCE = 600.0

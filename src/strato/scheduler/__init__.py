@@ -1,7 +1,8 @@
-"""The scheduler: session, statement, kernels, binder, and around them a room for each of its larger parts.
+"""The scheduler: rooms from `model` (types only) up to `service`, each of which imports only those below it.
 
-`cache` holds what it knows, `actions` and `plugins` decide, `claims` and `topology` serve volumes, devices and network
-domains, `reporting` says what came of it, `dryrun` runs all of that on copies.
+`cache` holds what is known, `framework` what a plugin is, `ordering` and `placement` say who is next and where to;
+`actions`, `optimal` and `plugins` decide, `reporting` says what came of it, `binding` carries it out, `dryrun` runs all
+of that on copies.
 
 Decisions are pure (`strato.scheduler.cycle.run_cycle`: a `World` in, a `Plan` out). The one object that acts,
 `strato.scheduler.service.Scheduler`, feeds the world from informers and applies plans. Numba is imported only when a

@@ -21,7 +21,7 @@ from strato.scheduler.optimal.evictions import FREE, LEFT_OUT, EvictionPlan, Pla
 from strato.scheduler.optimal.gains import weight
 from strato.scheduler.reporting.evictionrecords import STARTED, EvictionRecords
 from tests.scheduler import worlds
-from tests.scheduler.test_examine import copy
+from tests.scheduler.dryrun.test_examine import copy
 from tests.scheduler.test_properties import FLOW
 
 NOW = 1_700_000_000.0

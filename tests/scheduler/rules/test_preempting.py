@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.scheduler.claims.test_volumes import claim, volume
 from tests.scheduler.rules.deciding import HIGH, LOW, MIDDLE, NOTHING, Json, Tier, decided, high, low, many, running
-from tests.scheduler.test_volumes import claim, volume
 from tests.scheduler.worlds import group, node, pod, queue
 
 RANKED: list[Tier] = [["priority", "gang", "conformance"], ["predicates", "nodeorder"]]

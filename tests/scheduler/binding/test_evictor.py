@@ -16,7 +16,7 @@ from strato.scheduler.reporting.evictionrecords import NEEDLESS, REFUSED, STARTE
 from strato.testing.faults import Fault
 from tests.scheduler import worlds
 from tests.scheduler.faulty import Setting, is_status, play
-from tests.scheduler.test_evictionrecords import EVICTING, HIGH
+from tests.scheduler.reporting.test_evictionrecords import EVICTING, HIGH
 from tests.scheduler.test_service import create
 
 VICTIMS = ("v0", "v1", "v2")

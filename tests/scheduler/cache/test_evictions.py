@@ -11,7 +11,7 @@ from strato.api.core import Pod
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.tasks import BOUND, RELEASING, RUNNING, STATUS_NAMES
 from tests.scheduler import worlds
-from tests.scheduler.test_evictionrecords import EVICTING, HIGH
+from tests.scheduler.reporting.test_evictionrecords import EVICTING, HIGH
 
 Json = dict[str, Any]
 

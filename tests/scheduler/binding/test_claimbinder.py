@@ -9,9 +9,9 @@ from strato.api.core import PersistentVolume, PersistentVolumeClaim, Pod
 from strato.api.resource import ResourceClaim
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock
-from tests.scheduler import test_devices as devices
-from tests.scheduler import test_volumes as volumes
 from tests.scheduler import worlds
+from tests.scheduler.claims import test_devices as devices
+from tests.scheduler.claims import test_volumes as volumes
 from tests.scheduler.test_service import create, nodes_of, running, virtually
 
 Json = dict[str, Any]
