@@ -27,7 +27,7 @@ from strato.clock import SystemClock
 from strato.controllers import EMBEDDED
 from strato.controllers.job.terms import FINISHED_PHASES
 from strato.server.path import parse_path
-from strato.sim.cluster import ClusterOptions, World
+from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.nodes import parse_nodes
 from strato.testing import vcjob
 
@@ -38,7 +38,7 @@ CREATORS = 64
 class Counted:
     """A server that notes what it is asked to write."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedCluster) -> None:
         self._asked: Counter[tuple[str, str, str]] = Counter()
         self._handle = world.server.handle
         world.server.handle = self.handle  # type: ignore[method-assign] # only a benchmark looks over its shoulder
@@ -60,7 +60,7 @@ class Counted:
 
 async def live(name: str, jobs: int, tasks: int, nodes: str) -> dict[str, object]:
     """Run ``jobs`` jobs of ``tasks`` pods to their end."""
-    world = World(
+    world = SimulatedCluster(
         SystemClock(), Random(1), ClusterOptions(nodes=parse_nodes(nodes), controllers=EMBEDDED, max_lease_rate=0.0)
     )
     ended: set[str] = set()

@@ -26,7 +26,7 @@ from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError
-from strato.sim.cluster import ClusterOptions, World
+from strato.sim.cluster import ClusterOptions, SimulatedCluster
 from strato.sim.nodes import parse_nodes
 from strato.testing.faults import WORLDS, Faults, FaultyCluster
 from strato.testing.manifests import kind_of_manifest, pod, vcjob
@@ -45,11 +45,11 @@ PARTS = ("informers", "controllers", "scheduler", "node")
 Json = dict[str, Any]
 
 
-class FaultyWorld(World):
+class FaultyWorld(SimulatedCluster):
     """A world whose parts meet misbehaving servers.
 
     Args:
-        clock, random, options: As for `World`.
+        clock, random, options: As for `SimulatedCluster`.
         faults: By part.
     """
 
