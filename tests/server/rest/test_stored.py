@@ -14,7 +14,7 @@ from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
-from strato.server.rest.stored import RecentObjects, split
+from strato.server.rest.stored import STATUS, RecentObjects, split
 
 ADMIN = User("admin", ("system:masters",))
 CORE, BATCH, GROUP = "/api/v1", "/apis/batch.volcano.sh/v1alpha1", "/apis/scheduling.volcano.sh/v1beta1"
@@ -185,7 +185,7 @@ def test_only_plain_bodies_are_split(name: str) -> None:
     assert (stored.uid, stored.encode(5)) == ("u", body)
     wanted = {**json.loads(body), "status": {"a": 1}}
     wanted["metadata"]["resourceVersion"] = "66"
-    changed = stored.replaced({"status": b'{"a":1}'})
+    changed = stored.replaced({STATUS: b'{"a":1}'})
     assert json.loads(changed.encode(66)) == wanted
     assert split(changed.encode(66)) == changed
     wanted["metadata"]["labels"] = {"b": "c"}

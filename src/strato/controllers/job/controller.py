@@ -313,10 +313,12 @@ class JobController:
 
         def matches(key: Key) -> bool:
             nonlocal pods
-            compiled = self._records[key].compiled if key in self._records else None
-            if compiled is not None:
-                pods += compiled.facts.replicas
-            return pods <= self._executor.batch and (compiled is None or compiled.is_small)
+            record = self._records.get(key)
+            if record is None:
+                return True
+            if not any(task.pods for task in record.tasks.values()):
+                pods += record.compiled.facts.replicas  # which are about to be created
+            return pods <= self._executor.batch and record.compiled.is_small
 
         if matches(key):
             keys += self._queue.take_more(matches, self._executor.batch - 1)
