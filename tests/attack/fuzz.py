@@ -53,6 +53,7 @@ class Findings:
     times: Counter[str] = field(default_factory=Counter)
     operations: set[str] = field(default_factory=set)
     """Those of the OpenAPI documents that requests were made for."""
+    known_operations: set[str] = field(default_factory=set)
 
     def add(self, kind: str, example: str) -> None:
         """Note one; the first of its kind is shown."""
@@ -69,6 +70,11 @@ class Findings:
         self.wrong = other.wrong | self.wrong
         self.times += other.times
         self.operations |= other.operations
+        self.known_operations |= other.known_operations
+
+    def reached(self) -> str:
+        """Say to how many operations requests were made."""
+        return f"{len(self.operations)} of {len(self.known_operations)} operations"
 
 
 class Wire:
@@ -376,8 +382,10 @@ def main(runs: Callable[[int], Sequence[Run]] = lambda many: [Fuzzer.run] * many
 def report(found: Findings) -> int:
     """Print what was found; return 1 when that is anything."""
     print(f"{found.sent} requests; most CPU for one: {found.worst_cpu:.2f} s")
-    if found.operations:
-        print(f"{len(found.operations)} operations")
+    if found.known_operations:
+        print(found.reached())
+        for label in sorted(found.known_operations - found.operations)[:20]:
+            print(f"- not reached: {label}")
     print("status   answers")
     for status, times in sorted(found.answers.items()):
         print(f"{status:>6}   {times:>7}")

@@ -39,34 +39,38 @@ def operations(fuzzer: Fuzzer) -> Iterator[Any]:
 
 
 def run(fuzzer: Fuzzer, count: int, start: float = 0.0) -> Findings:
-    """Send about ``count`` requests: some to each operation in turn, first what nearly fits and then what fits, or so.
+    """Send about ``count`` requests: one to each operation, then some to each in turn, that nearly fit or fit.
 
     Args:
         fuzzer: Sends.
         count: Requests.
-        start: Which operation is the first, from 0 to 1: few requests reach a part of them only.
+        start: Which operation is the first, from 0 to 1: of few requests each process sends to a part of them only.
     """
     found = list(operations(fuzzer))
     random.Random(1).shuffle(found)
+    findings = fuzzer.findings
+    findings.known_operations = {operation.label for operation in found}
     share = min(_MOST_EXAMPLES, max(_FEWEST_EXAMPLES, count // len(found) // len(GenerationMode)))
-    shown = time.monotonic()
-    for number in itertools.count(round(start * len(found))):
-        if fuzzer.findings.sent >= count or not fuzzer.is_alive():
+    takes_anything: set[str] = set()
+    first, shown = round(start * len(found)), time.monotonic()
+    for number in itertools.count():
+        if findings.sent >= count or not fuzzer.is_alive():
             break
         turn, at = divmod(number, len(found))
-        operation = found[at]
-        mode = GenerationMode.NEGATIVE if (turn + at) % 2 else GenerationMode.POSITIVE
+        operation, examples = found[(first + at) % len(found)], share if turn else 1
+        label, sent = operation.label, findings.sent
+        is_negative = (turn + at) % 2 == 1 and label not in takes_anything
         try:
-            _send(fuzzer, operation, mode, share)
+            _send(fuzzer, operation, GenerationMode.NEGATIVE if is_negative else GenerationMode.POSITIVE, examples)
         except Unsatisfiable:  # nothing is wrong for an operation that takes anything
-            _send(fuzzer, operation, GenerationMode.POSITIVE, share)
-        fuzzer.findings.operations.add(operation.label)
+            takes_anything.add(label)
+            _send(fuzzer, operation, GenerationMode.POSITIVE, examples)
+        if findings.sent > sent:
+            findings.operations.add(label)
         if time.monotonic() - shown > 20:
             shown = time.monotonic()
-            print(
-                f"{fuzzer.findings.sent} of {count} requests, {len(fuzzer.findings.operations)} operations", flush=True
-            )
-    return fuzzer.findings
+            print(f"{findings.sent} of {count} requests, {findings.reached()}", flush=True)
+    return findings
 
 
 def runs(many: int) -> list[Run]:

@@ -19,4 +19,4 @@ def test_no_request_of_our_own_documents_breaks_the_server() -> None:
     found = asyncio.run(attack(240, day, partial(openapi_fuzz.run, start=start)))
     assert not found.wrong, f"seed {day}, start {start}"
     assert found.sent >= 200
-    assert len(found.operations) >= 20
+    assert len(found.operations) >= 200, found.reached()

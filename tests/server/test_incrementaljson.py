@@ -88,3 +88,54 @@ def test_what_is_wrong_is_said_of_the_whole_body() -> None:
 def test_what_is_nested_too_deeply_is_refused() -> None:
     with pytest.raises(incrementaljson.TooDeep):
         at_once(incrementaljson.decoded(b"[" * 129 + b"]" * 129, most_depth=128))
+
+
+UNITS = st.sampled_from(
+    [
+        "a",
+        "x" * 300,
+        "\\n",
+        "\\\\",
+        '\\"',
+        "\\u00e4",
+        "\\ud83d\\ude00",
+        "\\\\ud83d",
+        "\\ud83d",
+        "\\ude00",
+        "\u4e2d",
+        "\U0001f600",
+        "[{,",
+    ]
+)
+LONG_TEXTS = st.lists(st.tuples(UNITS, st.integers(1, 90)).map(lambda one: one[0] * one[1]), max_size=12).map("".join)
+
+
+@settings(max_examples=400)
+@given(
+    texts=st.lists(LONG_TEXTS, min_size=1, max_size=3),
+    template=st.sampled_from(["%s", " %s ", "[%s]", '{"a":%s}', '[[1],{"b":[2,%s,3]},%s]']),
+    least=st.integers(8, 400),
+)
+def test_a_long_text_is_decoded_in_pieces_as_it_stood(texts: list[str], template: str, least: int) -> None:
+    values = [f'"{texts[n % len(texts)]}"' for n in range(template.count("%s"))]
+    body = (template % tuple(values)).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(incrementaljson, "_BYTES_AT_ONCE", least)
+        assert _outcome(None, body, chunk_bytes=64) == _outcome(msgspec.json.decode, body)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [b"\\n", b"\\u00e4", b"\\ud83d\\ude00", b"\\\\ud83d", b"\\\\", "\u4e2d".encode(), b"x"],
+    ids=["n", "u", "pair", "no pair", "backslashes", "wide", "plain"],
+)
+def test_no_long_text_is_decoded_in_one_go(unit: bytes) -> None:
+    body = b'{"a":"%b"}' % (unit * (2_000_000 // len(unit)))
+    steps = incrementaljson.decoded(body, most_depth=128)
+    assert sum(1 for _ in steps) >= 8
+    assert at_once(incrementaljson.decoded(body, most_depth=128)) == msgspec.json.decode(body)
+
+
+def test_a_long_key_is_refused() -> None:
+    with pytest.raises(msgspec.DecodeError, match="a key is longer than 196608 bytes"):
+        at_once(incrementaljson.decoded(b'{"%b":1}' % (b"k" * 600_000), most_depth=128))

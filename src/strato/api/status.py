@@ -186,9 +186,13 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Invalid:
 
 def aggregate(causes: Sequence[Cause]) -> str:
     """Join causes as Kubernetes' error aggregates do: without repeats, in brackets when there are several."""
-    texts = dict.fromkeys(f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes)
+    texts = dict.fromkeys(map(_text_of, causes))
     joined = ", ".join(texts)
     return joined if len(texts) == 1 else f"[{joined}]"
+
+
+def _text_of(cause: Cause) -> str:
+    return f"{cause.field}: {cause.message}" if cause.field else cause.message
 
 
 def method_not_supported(kind: Kind, verb: str) -> MethodNotAllowed:

@@ -11,32 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from strato.api import yamltext
 from strato.api.yamltext import MAX_DEPTH, Document
 from strato.errors import ApiError, BadRequest, TooLarge, UnsupportedMedia
-from strato.http.parser import MAX_BODY_BYTES, too_large
-from strato.server import incrementaljson, protobuf
+from strato.server import protobuf
 from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.jsonbodies import MAX_VALUES, UNCOUNTED_BYTES, check_shape, decode_json, json_steps
 
 MAX_YAML_BYTES = 512 * 1024
 """Largest body of YAML; kubectl sends JSON."""
 MAX_PROTOBUF_BYTES = 3 * 512 * 1024
 """Largest body of protobuf; etcd would store no more of an object."""
-MAX_VALUES = 100_000
-"""Values a body may hold. Objects of the 1.5 MiB that etcd would store hold fewer."""
 INLINE_BYTES = 4096
 """YAML and protobuf up to this length are decoded at once."""
-UNCOUNTED_BYTES = 64 * 1024
-"""JSON up to this length is not looked at before it is decoded: it takes at most 5 ms."""
-FEW_VALUES = 16_000
-"""So many are decoded at once, in 3 ms at most, and an eighth of them where each may be long."""
-LARGE_BYTES = 512 * 1024
-_DIGITS = bytes(48 if byte in b"-+.eE0123456789" else 32 for byte in range(256))
-_LONG_NUMBER = b"0" * 400
 _YAML_TYPES = frozenset(("application/yaml", "text/yaml", "application/apply-patch+yaml"))
-_decode = msgspec.json.Decoder().decode
 
 
 class ParsedBody(bytes):
@@ -117,114 +105,9 @@ def read_json(body: bytes) -> Any:
         BadRequest: It is not JSON, or nested too deeply.
         TooLarge: It is over the limit of bytes or values.
     """
-    if len(body) <= UNCOUNTED_BYTES:
-        return _read_small(body)
-    outcome = _outcome(body)
-    return outcome.value if outcome is not None else at_once(json_steps(body))
-
-
-def json_steps(body: bytes) -> Steps[Any]:
-    """Decode JSON as `read_json` does, in steps where it holds many values."""
-    most = 0
-    if len(body) > MAX_BODY_BYTES:
-        raise too_large()
-    if len(body) > UNCOUNTED_BYTES:
-        most = _most_values(body)
-        yield None
-        _check_size(body, most)
-        yield None
-    if most <= (FEW_VALUES if len(body) < LARGE_BYTES else FEW_VALUES // 8):
-        return _read_small(body)
-    try:
-        value = yield from incrementaljson.decoded(body, most_depth=MAX_DEPTH)
-    except incrementaljson.TooDeep as error:
-        raise too_deep() from error
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise _no_json(error) from error
-    return value
-
-
-def _read_small(body: bytes) -> Any:
-    """Decode JSON that holds few values."""
-    try:
-        value = _decode(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise _no_json(error) from error
-    if may_be_deep(body):
-        check_shape(value)
-    return value
-
-
-def _no_json(error: Exception) -> BadRequest:
-    return BadRequest(f"the object provided is not valid JSON: {error}")
-
-
-def _most_values(body: bytes) -> int:
-    """Return how many values there may be: more are not there."""
-    return body.count(b",") + body.count(b"{") + body.count(b"[")
-
-
-def may_be_deep(body: bytes) -> bool:
-    """Tell whether JSON may be nested too deeply; False is certain."""
-    # each level takes two bytes: counting is for bodies that are long enough
-    return len(body) > 2 * MAX_DEPTH and body.count(b"{") + body.count(b"[") > MAX_DEPTH
-
-
-def check_shape(value: Any) -> None:
-    """Refuse a value that is nested so deeply that walks over it could fail, or that holds too many others.
-
-    Raises:
-        BadRequest: It is nested too deeply.
-        TooLarge: It holds too much.
-    """
-    level = [value] if value.__class__ in _NESTED else []
-    left = MAX_VALUES
-    for _ in range(MAX_DEPTH):
-        if not level:
-            return
-        left -= sum(map(len, level))
-        if left < 0:
-            raise too_many()
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if outer.__class__ is dict else outer)
-            if inner.__class__ in _NESTED
-        ]
-    if level:
-        raise too_deep()
-
-
-_NESTED = (dict, list)
-
-
-def _check_size(body: bytes, most: int) -> None:
-    """Refuse JSON of too many values before it is decoded; there are ``most`` at most.
-
-    Raises:
-        BadRequest: It holds a number of hundreds of digits.
-        TooLarge: It is over the limit.
-    """
-    if most <= MAX_VALUES and _LONG_NUMBER not in body.translate(_DIGITS):
-        return  # as nearly always: what stands in texts need not be told apart
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
-    if plain.count(b'"') > 4 * MAX_VALUES:  # each text is a value or the key of one, and has two quotes
-        raise too_many()
-    structure = b"".join(plain.split(b'"')[::2])
-    if structure.count(b",") + structure.count(b"{") + structure.count(b"[") > MAX_VALUES:
-        raise too_many()
-    if _LONG_NUMBER in structure.translate(_DIGITS):
-        raise BadRequest("the object provided is not valid JSON: a number has more than 400 characters")
-
-
-def too_deep() -> BadRequest:
-    """Return the error for a body that is nested too deeply."""
-    return BadRequest(f"the object provided is nested too deeply: exceeded max depth of {MAX_DEPTH}")
-
-
-def too_many() -> TooLarge:
-    """Return the error for a body of too many values."""
-    return TooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
+    if len(body) > UNCOUNTED_BYTES and (outcome := _outcome(body)) is not None:
+        return outcome.value
+    return decode_json(body)
 
 
 def _outcome(body: bytes) -> Document | None:
@@ -243,7 +126,12 @@ def _read_slow(body: bytes, media: str) -> Document:
 
 def _document(body: bytes, media: str) -> Steps[Document]:
     if media == protobuf.MEDIA_TYPE:
-        return Document((yield lambda: _read_protobuf(body)), [])
+        if len(body) > MAX_PROTOBUF_BYTES:
+            raise TooLarge(f"Request entity too large: limit is {MAX_PROTOBUF_BYTES} for protobuf; send it as JSON")
+        value = yield lambda: protobuf.decode(body)
+        if len(body) > 2 * MAX_DEPTH:
+            yield lambda: check_shape(value)
+        return Document(value, [])
     if media == "application/apply-patch+yaml" and body[:1] == b"{":  # what kubectl calls YAML there is JSON
         return Document((yield from json_steps(body)), [])
     if len(body) > MAX_YAML_BYTES:
@@ -252,15 +140,6 @@ def _document(body: bytes, media: str) -> Steps[Document]:
         return (yield from yamltext.load_in_steps(body, max_values=MAX_VALUES))
     except yamltext.InvalidYaml as error:
         raise BadRequest(f"the object provided is not valid YAML: {error}") from error
-
-
-def _read_protobuf(body: bytes) -> Any:
-    if len(body) > MAX_PROTOBUF_BYTES:
-        raise TooLarge(f"Request entity too large: limit is {MAX_PROTOBUF_BYTES} for protobuf; send it as JSON")
-    value = protobuf.decode(body)
-    if len(body) > 2 * MAX_DEPTH:
-        check_shape(value)
-    return value
 
 
 _SLOW_TYPES = _YAML_TYPES | {protobuf.MEDIA_TYPE}

@@ -2,13 +2,13 @@
 
 msgspec decodes 100,000 values in up to 20 ms and holds the interpreter lock meanwhile. So a large body is cut where a
 value has ended, at commas and brackets outside of strings; each chunk is decoded by itself and put into the list or map
-that is being read. The result does not depend on the chunks.
+that is being read. A string that is long itself is decoded in chunks too. The result does not depend on the chunks.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from strato.server.flowcontrol.dispatch import Steps
 
 CHUNK_BYTES = 8192
 """Text that is decoded at once, unless a single value is longer."""
-_TOKENS_AT_ONCE = 4096
+_TOKENS_AT_ONCE = 2048
 """Commas and brackets looked at in one go: about 1 ms."""
 _BYTES_AT_ONCE = 192 * 1024
 """Text looked at and decoded in one go: about 1.5 ms."""
@@ -26,7 +26,9 @@ _SHORT_TEXT = rb'"[^"\\]{0,1024}+(?:\\.[^"\\]{0,1024}+){0,64}+"'
 _BEFORE_TOKEN = rb'[^"\[\]{},]*+(?:' + _SHORT_TEXT + rb'[^"\[\]{},]*+)*+'
 _to_long_text = re.compile(_BEFORE_TOKEN, re.DOTALL).match
 _token = re.compile(_BEFORE_TOKEN + rb"[\[\]{},]", re.DOTALL).match
-_in_text = re.compile(rb'(?:[^"\\]{1,256}+|\\.){0,64}+', re.DOTALL).match
+_in_text = re.compile(rb'(?:[^"\\]{1,256}+|\\(?:u[0-9a-fA-F]{4}|.)){0,64}+', re.DOTALL).match
+_SURROGATE = re.compile(rb"\\u[dD][89abAB]..\Z")
+"""A half of a character at the end of a text, as an escape."""
 _BYTE = re.compile(r"\(byte (\d+)\)")
 _decode = msgspec.json.Decoder().decode
 
@@ -54,7 +56,7 @@ def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> 
     """Return the value of a body; yields where others may be served.
 
     Raises:
-        msgspec.DecodeError: It is not JSON.
+        msgspec.DecodeError: It is not JSON, or a key is longer than what is decoded in one go.
         UnicodeDecodeError: It is not UTF-8.
         TooDeep: They are nested too deeply.
     """
@@ -65,9 +67,14 @@ def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> 
     while frames or root is None:
         found = _token(body, end)
         if found is None:
-            end = yield from _after_long_text(body, end)
-            if not end:
+            text = yield from _long_text(body, end)
+            if text is None:
                 break
+            if text.value is not None and not frames:
+                _check_ends(body, text.begin, text.end)
+                return text.value
+            reading.long_text(text)
+            end = text.end
             continue
         end = found.end()
         tokens += 1
@@ -90,27 +97,68 @@ def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> 
         return _decode(body)  # it is short, or not JSON, which is found out and said there
     if frames:
         raise msgspec.DecodeError("Input data was truncated")
-    if body[end:].strip(_BLANK):
-        raise msgspec.DecodeError(f"JSON is malformed: trailing characters (byte {end})")
-    if body[: root.begin].strip(_BLANK):
-        raise msgspec.DecodeError("JSON is malformed: invalid character (byte 0)")
+    _check_ends(body, root.begin, end)
     return root.items
 
 
-def _after_long_text(body: bytes, start: int) -> Steps[int]:
-    """Return where the long text ends that is next; 0 when there is none, or no end."""
+def _check_ends(body: bytes, begin: int, end: int) -> None:
+    """Refuse anything but blanks before and after the value."""
+    if body[end:].strip(_BLANK):
+        raise msgspec.DecodeError(f"JSON is malformed: trailing characters (byte {end})")
+    if body[:begin].strip(_BLANK):
+        raise msgspec.DecodeError("JSON is malformed: invalid character (byte 0)")
+
+
+class _Text(NamedTuple):
+    """A long text: from its first quote to behind its last one."""
+
+    begin: int
+    end: int
+    value: str | None
+    """None where it is not so long that it was decoded by itself."""
+
+
+def _long_text(body: bytes, start: int) -> Steps[_Text | None]:
+    """Return the long text that is next, decoded in pieces; None when there is none, or no end."""
     before = _to_long_text(body, start)
-    at = before.end() if before is not None else len(body)
-    if body[at : at + 1] != b'"':
-        return 0
-    at += 1
-    next_bytes = at
+    begin = before.end() if before is not None else len(body)
+    if body[begin : begin + 1] != b'"':
+        return None
+    at = piece = begin + 1
+    pieces: list[str] = []
     while (inside := _in_text(body, at)) is not None and inside.end() > at:
         at = inside.end()
-        if at > next_bytes:
-            next_bytes = at + _BYTES_AT_ONCE
+        if at - piece > _BYTES_AT_ONCE:
+            cut = _between_characters(body, piece, at)
+            pieces.append(_read(b'"', body[piece:cut], b'"', piece))
+            at = piece = cut
             yield None
-    return at + 1 if body[at : at + 1] == b'"' else 0
+    if body[at : at + 1] != b'"':
+        return None
+    if pieces:
+        pieces.append(_read(b'"', body[piece:at], b'"', piece))
+    return _Text(begin, at + 1, "".join(pieces) if pieces else None)
+
+
+def _between_characters(body: bytes, start: int, end: int) -> int:
+    """Return about where a text may be cut that ``start`` is in and ``end`` too, between two escapes or bytes."""
+    for _ in range(3):
+        if end < len(body) and body[end] & 0xC0 == 0x80:  # inside a character of several bytes
+            end += 1
+    if _SURROGATE.search(body, end - 6, end) is not None:
+        before = body[start : end - 5]
+        if (len(before) - len(before.rstrip(b"\\"))) % 2:  # otherwise the backslash is itself an escaped one
+            return end - 6
+    return end
+
+
+def _read(opening: bytes, text: bytes, closing: bytes, start: int) -> Any:
+    """Decode a piece of a body that begins at ``start`` there."""
+    try:
+        return _decode(b"".join((opening, text, closing)))
+    except msgspec.DecodeError as error:
+        words = _BYTE.sub(lambda found: f"(byte {int(found[1]) + start - 1})", str(error))
+        raise msgspec.DecodeError(words) from error
 
 
 _BLANK = b" \t\r\n"
@@ -151,6 +199,17 @@ class _Reading:
             outer = self.frames[-1]
             outer.start, outer.after_value = at + 1, True
 
+    def long_text(self, text: _Text) -> None:
+        """Take a long text; one that was decoded by itself is put where it stands."""
+        frame = self.frames[-1] if self.frames else None
+        if text.value is None or frame is None or frame.after_value:
+            return
+        if frame.is_map and not self._body[frame.value_start : text.begin].strip(_BLANK):
+            raise msgspec.DecodeError(f"a key is longer than {_BYTES_AT_ONCE} bytes (byte {text.begin})")
+        self._materialize()
+        self._put(frame, text.begin, text.value)
+        frame.start, frame.after_value = text.end, True
+
     def _materialize(self) -> None:
         """Make lists and maps of all that are open."""
         outer: _Frame | None = None
@@ -158,19 +217,19 @@ class _Reading:
             if frame.items is None:
                 frame.items = {} if frame.is_map else []
                 if outer is not None:
-                    self._put(outer, frame)
+                    self._put(outer, frame.begin, frame.items)
             outer = frame
 
-    def _put(self, outer: _Frame, frame: _Frame) -> None:
-        """Put a new list or map where it stands, after the values before it."""
+    def _put(self, outer: _Frame, begin: int, value: Any) -> None:
+        """Put a value that was decoded by itself where it stands, after the values before it."""
         if outer.value_start > outer.start:
             self._take(outer, outer.value_start - 1)
-        key = self._decoded(outer, outer.value_start, frame.begin, b"0")
+        key = self._decoded(outer, outer.value_start, begin, b"0")
         if outer.is_map:
             (name,) = key
-            outer.items[name] = frame.items
+            outer.items[name] = value
         else:
-            outer.items.append(frame.items)
+            outer.items.append(value)
 
     def _take(self, frame: _Frame, end: int) -> None:
         """Decode the values of a list or map up to a comma or its end."""
@@ -185,11 +244,7 @@ class _Reading:
 
     def _decoded(self, frame: _Frame, start: int, end: int, value: bytes = b"") -> Any:
         opening, closing = (b"{", b"}") if frame.is_map else (b"[", b"]")
-        try:
-            return _decode(b"".join((opening, self._body[start:end], value, closing)))
-        except msgspec.DecodeError as error:
-            text = _BYTE.sub(lambda found: f"(byte {int(found[1]) + start - 1})", str(error))
-            raise msgspec.DecodeError(text) from error
+        return _read(opening, self._body[start:end] + value, closing, start)
 
     def _skip(self, frame: _Frame, end: int) -> None:
         """Go beyond the comma or end after a value that was decoded by itself."""

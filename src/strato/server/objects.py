@@ -23,6 +23,7 @@ from strato.server.strategies import strategy_of
 
 _SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 _decode = msgspec.json.Decoder().decode
+_read_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 _canonical: Callable[[Any], bytes] = msgspec.json.Encoder(order="sorted").encode
 
@@ -237,9 +238,10 @@ def generated_name(prefix: str, rng: random.Random) -> str:
 
 def at_revision(body: bytes, revision: int) -> bytes:
     """Return a stored body with another resource version: what a deletion or the leaving of a selection shows."""
-    obj = _decode(body)
-    obj["metadata"]["resourceVersion"] = str(revision)
-    return encode(obj)
+    members = _read_members(body)  # the others are as large as may be, and stay as they are
+    metadata = _decode(members["metadata"])
+    metadata["resourceVersion"] = str(revision)
+    return encode({**members, "metadata": metadata})
 
 
 def too_large(kind: Kind, obj: Json) -> TooLarge:

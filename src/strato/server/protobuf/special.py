@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import msgspec
-
+from strato.errors import BadRequest
+from strato.server.jsonbodies import decode_json
 from strato.server.protobuf.wire import broken
 
 Json = dict[str, Any]
@@ -19,7 +19,6 @@ _META = "apimachinery.pkg.apis.meta.v1."
 _APIEXTENSIONS = "apiextensions_apiserver.pkg.apis.apiextensions."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000_000
-_parse_json = msgspec.json.Decoder().decode
 
 
 def time(fields: Json) -> str | None:
@@ -66,8 +65,8 @@ def raw_json(content: bytes) -> Any:
     if not content:
         return None
     try:
-        return _parse_json(content)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return decode_json(content)
+    except BadRequest as error:
         raise broken(f"a raw value is not JSON: {error}") from error
 
 

@@ -15,7 +15,8 @@ from strato.clock import format_time
 from strato.errors import BadRequest, Conflict
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import objects
-from strato.server.bodies import UNCOUNTED_BYTES, read_body
+from strato.server.bodies import read_body
+from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.objects import encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served

@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeVar
 
 from strato.api.wire import Response
 from strato.server.fields import Filter
-from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
+from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow, Steps
+from strato.server.jsonbodies import UNCOUNTED_BYTES
 
 CHUNK_BYTES = 256 * 1024
 """A piece of a list's text on its way to the reader."""
@@ -73,6 +74,7 @@ class ListText:
         bodies: Stored objects, read once.
         shown: Makes of a stored object what stands in the list, but for the separator's end.
         cost: What that takes.
+        steps: Makes it of a large one in steps.
     """
 
     def __init__(
@@ -82,18 +84,31 @@ class ListText:
         bodies: Iterable[bytes],
         shown: Callable[[bytes], bytes | memoryview] | None,
         cost: Cost = COPYING,
+        steps: Callable[[bytes], Steps[bytes]] | None = None,
     ) -> None:
         self._head: bytes | None = head
         self._separator, self._bodies, self._shown, self._cost = separator, iter(bodies), shown, cost
+        self._steps = steps
+        self._large: Steps[bytes] | None = None
+        """What makes text of a large object, once begun."""
         self.ended = False
 
     def step(self) -> bytes:
-        """Return the next chunk."""
+        """Return the next chunk; it is empty while text is made of a large object."""
         left, room = SLICE_SECONDS, CHUNK_BYTES
         object_seconds, byte_seconds = self._cost
-        shown, separator = self._shown, self._separator
+        shown, separator, steps = self._shown, self._separator, self._steps
         items: list[bytes | memoryview] = []
+        if self._large is not None:
+            made = self._of_large(self._large)
+            if made is None:
+                return b""
+            self._large = None
+            items.append(made)
         for body in self._bodies:
+            if steps is not None and len(body) > UNCOUNTED_BYTES:
+                self._large = steps(body)
+                break
             items.append(body if shown is None else shown(body))
             size = len(body)
             room -= size
@@ -103,6 +118,8 @@ class ListText:
         else:
             self.ended = True
         end = b"]}" if self.ended else b""
+        if not (items or self.ended):
+            return b""
         if not items:
             head, self._head = self._head or b"", None
             return head + end
@@ -111,6 +128,17 @@ class ListText:
         items[0] = b"".join((lead, items[0]))
         items[-1] = b"".join((items[-1], end))
         return separator.join(items)
+
+    def _of_large(self, steps: Steps[bytes]) -> bytes | None:
+        """Go on with making text of a large object; return it when that is done."""
+        try:
+            computation = next(steps)
+            while computation is not None:
+                computation = steps.send(computation())
+        except StopIteration as end:
+            made: bytes = end.value
+            return made
+        return None
 
 
 def answered(dispatcher: Dispatcher, flow: Flow, text: ListText) -> Response:
@@ -122,7 +150,10 @@ def answered(dispatcher: Dispatcher, flow: Flow, text: ListText) -> Response:
 
 
 async def _streamed(dispatcher: Dispatcher, flow: Flow, text: ListText, first: bytes) -> AsyncIterator[bytes]:
-    yield first
+    if first:
+        yield first
     async with dispatcher.seat(flow):
         while not text.ended:
-            yield await dispatcher.run(flow, text.step)
+            chunk = await dispatcher.run(flow, text.step)
+            if chunk:  # an empty one would end the body
+                yield chunk

@@ -10,17 +10,18 @@ import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
-from strato.api.status import forbidden, invalid_value, not_supported
+from strato.api.status import forbidden, invalid_value, not_found, not_supported
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import ApiError, BadRequest, Cause, Conflict
 from strato.server.bodies import read_body
 from strato.server.fields import Filter
-from strato.server.flowcontrol.dispatch import SLICE_SECONDS
+from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Steps, at_once
+from strato.server.jsonbodies import UNCOUNTED_BYTES, stored_steps
 from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import storing
+from strato.server.rest import longwork, storing
 from strato.server.rest.collections import DELETING, SELECTING
 from strato.server.rest.forms import shown
 from strato.server.rest.read import Reader, invalid_options, list_limit
@@ -51,11 +52,25 @@ class Deleter:
     def __init__(self, state: State, reader: Reader) -> None:
         self._state, self._reader = state, reader
 
-    def delete(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def delete(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Delete an object, now or once its finalizers and its grace period allow."""
+        body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
+        if body is None or len(body) <= UNCOUNTED_BYTES:
+            return at_once(self._deleting(request, target, served))
+        return longwork.answered(
+            self._state, request, served, target.name, body, lambda: self._deleting(request, target, served)
+        )
+
+    def _deleting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
         request, options = _read_options(request)
-        old = self._state.require(kind, target.namespace, target.name)
+        bucket, key = self._state.bucket(kind), object_key(kind, target.namespace, target.name)
+        stored = bucket.latest(key)
+        if stored is None:
+            raise not_found(kind, target.name)
+        old = yield from stored_steps(stored)
+        if bucket.latest(key) is not stored:
+            raise longwork.Changed
         check_preconditions(kind, target.name, options, old)
         if kind is catalog.NAMESPACE and target.name in _IMMORTAL_NAMESPACES:
             raise forbidden(kind, target.name, "this namespace may not be deleted")

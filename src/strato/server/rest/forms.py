@@ -11,6 +11,8 @@ from strato.api.kinds import Kind
 from strato.api.wire import Request, Response
 from strato.clock import Clock
 from strato.errors import BadRequest, NotAcceptable
+from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.jsonbodies import stored_steps
 from strato.server.objects import encode
 from strato.server.registry import Served
 from strato.server.rest.collections import DESCRIBING, TABULATING, ListText
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from strato.server.tables import Renderer
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+_read_members: Callable[[bytes], dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _META = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":'
 _INCLUDED = ("", "Metadata", "Object", "None")
 
@@ -69,11 +72,17 @@ def rendering(request: Request, kind: Kind, clock: Clock) -> Callable[[bytes], b
     return metadata_alone if wants_metadata(request) else None
 
 
-def _row(request: Request, kind: Kind, body: bytes, now: float) -> bytes:
-    """Return one stored object as a table of one row."""
-    obj = _decode(body)
+def row_steps(request: Request, kind: Kind, body: bytes, now: float) -> Steps[bytes]:
+    """Return one stored object as a table of one row, in steps where it is large."""
+    obj = yield from stored_steps(body)
     metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-    return table(request, kind, [obj], metadata, now).body
+    answer = yield lambda: table(request, kind, [obj], metadata, now)
+    body_of_table: bytes = answer.body
+    return body_of_table
+
+
+def _row(request: Request, kind: Kind, body: bytes, now: float) -> bytes:
+    return at_once(row_steps(request, kind, body, now))
 
 
 def table(request: Request, kind: Kind, objects: Sequence[Any], metadata: dict[str, Any], now: float) -> Response:
@@ -112,8 +121,14 @@ def list_text(
         metadata["continue"] = token
     if as_rows:
         renderer = _renderer(request, kind, now)
-        head, rows = renderer.head(metadata), renderer.row
-        return ListText(_opened(head, "rows"), b",", bodies, lambda body: encode(rows(_decode(body))), TABULATING)
+        head, row = renderer.head(metadata), renderer.row
+
+        def steps(body: bytes) -> Steps[bytes]:
+            obj = yield from stored_steps(body)
+            return encode((yield lambda: row(obj)))
+
+        shown = lambda body: encode(row(_decode(body)))  # noqa: E731 - as the others
+        return ListText(_opened(head, "rows"), b",", bodies, shown, TABULATING, steps)
     if described:
         head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
         return ListText(_opened(head, "items"), b",", bodies, metadata_alone, DESCRIBING)
@@ -137,9 +152,9 @@ def _untyped(kind: Kind) -> Callable[[bytes], bytes | memoryview]:
 
 
 def _without_type(body: bytes) -> bytes:
-    obj = _decode(body)
-    del obj["apiVersion"], obj["kind"]
-    return encode(obj)[1:]
+    members = _read_members(body)
+    del members["apiVersion"], members["kind"]
+    return encode(members)[1:]
 
 
 def check_accept(request: Request) -> None:

@@ -13,8 +13,9 @@ from strato.api.kinds import Kind
 from strato.api.status import conflict
 from strato.api.wire import Request, Response
 from strato.errors import Invalid
-from strato.server.bodies import UNCOUNTED_BYTES, ParsedBody
+from strato.server.bodies import ParsedBody
 from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.registry import Served
 from strato.server.rest.state import State
 

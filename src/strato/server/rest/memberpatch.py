@@ -19,7 +19,7 @@ from strato.api.wire import Request
 from strato.errors import ApiError
 from strato.http.parser import MAX_BODY_BYTES
 from strato.server import objects
-from strato.server.bodies import UNCOUNTED_BYTES, may_be_deep
+from strato.server.jsonbodies import UNCOUNTED_BYTES, may_be_deep
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath

@@ -10,7 +10,8 @@ from strato.api.status import aggregate, forbidden_field, not_found, not_support
 from strato.api.wire import Request, Response
 from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid
 from strato.server.fields import Filter
-from strato.server.flowcontrol.dispatch import Flow
+from strato.server.flowcontrol.dispatch import Flow, Steps
+from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import forms, pages
@@ -27,7 +28,7 @@ class Reader:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def get(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def get(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer one object."""
         kind = served.kind
         if request.query:
@@ -35,7 +36,15 @@ class Reader:
         row = self._state.bucket(kind).objects.get(object_key(kind, target.namespace, target.name))
         if row is None:
             raise not_found(kind, target.name)
-        return forms.shown(request, kind, row.body, now=self._state.clock.now())
+        now = self._state.clock.now()
+        if len(row.body) > UNCOUNTED_BYTES and forms.wants_table(request):
+            return self._tabulated(request, forms.row_steps(request, kind, row.body, now))
+        return forms.shown(request, kind, row.body, now=now)
+
+    async def _tabulated(self, request: Request, steps: Steps[bytes]) -> Response:
+        flow, dispatcher = self._state.flows.flow_of(request), self._state.flows.dispatcher
+        async with dispatcher.seat(flow):
+            return Response(200, await dispatcher.finish(flow, steps))
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
@@ -24,7 +23,18 @@ _MODES = ("", "Ignore", "Strict", "Warn")
 _NAME_ATTEMPTS = 8
 _PLAINLY = frozenset(("application/json", "*/*"))
 """What programs accept, who want objects as they are."""
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
+
+
+class _Life(msgspec.Struct):
+    """When an object is to be deleted; the rest of it is not decoded."""
+
+    class Metadata(msgspec.Struct):
+        deletionTimestamp: str | None = None
+
+    metadata: Metadata
+
+
+_read_life = msgspec.json.Decoder(_Life).decode
 
 
 def check_options(request: Request, kind: str) -> None:
@@ -83,7 +93,7 @@ def free_key(state: State, kind: Kind, metadata: Json) -> str:
             break
         metadata["name"] = objects.generated_name(metadata["generateName"], state.rng)
     error = already_exists(kind, metadata["name"])
-    if taken is not None and b'"deletionTimestamp"' in taken and _decode(taken)["metadata"].get("deletionTimestamp"):
+    if taken is not None and b'"deletionTimestamp"' in taken and _read_life(taken).metadata.deletionTimestamp:
         raise AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
     raise error
 

@@ -6,11 +6,9 @@ only its answer waits for the commit (`ApiServer.handle`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from strato.api import catalog
 from strato.api.kinds import Kind
@@ -25,8 +23,9 @@ from strato.api.status import (
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server import crd, objects
-from strato.server.bodies import UNCOUNTED_BYTES, check_shape, duplicate_keys, is_json, is_yaml, read_body
+from strato.server.bodies import duplicate_keys, is_json, is_yaml, read_body
 from strato.server.flowcontrol.dispatch import Steps
+from strato.server.jsonbodies import UNCOUNTED_BYTES, check_shape, stored_steps
 from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
@@ -40,13 +39,9 @@ from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
 from strato.server.strategies import strategy_of
 
-_decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
 _STATUS_MEMBERS = ("apiVersion", "kind", "metadata", "status")
-_PATCH_TYPES = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
+_JSON_PATCH, _MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+_PATCH_TYPES = (_JSON_PATCH, _MERGE_PATCH, "application/strategic-merge-patch+json")
 
 
 class Writer:
@@ -134,7 +129,7 @@ class Writer:
                 authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
             return (yield from self._creation.in_turn(Draft(request, target, served, obj, warnings)))
-        old = yield lambda: _decode(stored)
+        old = yield from stored_steps(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
         uid = obj["metadata"].get("uid")
@@ -179,24 +174,30 @@ class Writer:
     def _patching(self, request: Request, target: ResourcePath, served: Served, media: str) -> Steps[Response]:
         kind = served.kind
         body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
-        obj, old, warnings = yield lambda: self._patched(request, target, served, media, body)
+        base: Json | None = None
+        old: Json | None = None
+        if body is not None:
+            old = yield from stored_steps(body)
+            # a merge patch shares what it leaves as it was, the others work in place
+            base = old if media == _MERGE_PATCH else (yield from stored_steps(body))
+        obj, warnings = yield lambda: self._patched(request, target, served, media, old, base)
+        assert old is not None
         _check_name(obj, target)
         stored = yield from self._replace(request, target, served, obj, old, warnings, body)
         return storing.answer(self._state, request, kind, stored, warnings)
 
     def _patched(
-        self, request: Request, target: ResourcePath, served: Served, media: str, body: bytes | None
-    ) -> tuple[Json, Json, list[str]]:
-        """Return what the patch makes of the stored ``body``, what that holds, and warnings."""
+        self, request: Request, target: ResourcePath, served: Served, media: str, old: Json | None, base: Json | None
+    ) -> tuple[Json, list[str]]:
+        """Return what the patch makes of ``base``, which is what is stored (``old``), and warnings."""
         kind = served.kind
         try:
             patch = read_body(request.body, media)
         except BadRequest as error:
             raise BadRequest(f"error decoding patch: {error}") from error
-        if body is None:
+        if old is None:
             raise not_found(kind, target.name)
-        old = _decode(body)
-        obj = _apply(kind, media, old, body, patch)
+        obj = _apply(kind, media, base, patch)
         try:
             obj = objects.check_type(served, obj)
             objects.check_namespace(kind, obj, target.namespace)
@@ -206,7 +207,7 @@ class Writer:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
             raise Invalid(f' "" is invalid: patch: {text}', causes=[Cause(INVALID, text, "patch")]) from error
-        return obj, old, warnings
+        return obj, warnings
 
     def _replace(
         self,
@@ -337,18 +338,18 @@ def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> 
     return {name: obj[name] for name in _STATUS_MEMBERS if name in obj and name != "metadata"}
 
 
-def _apply(kind: Kind, media: str, old: Json, body: bytes, patch: Any) -> Any:
-    """Return the patched object; ``old`` (``body`` decoded) stays as it is, unchanged parts may be shared."""
-    if media == "application/json-patch+json":
-        patched = apply_json_patch(_decode(body), patch)
+def _apply(kind: Kind, media: str, base: Any, patch: Any) -> Any:
+    """Return the patched object; a merge patch leaves ``base`` as it is, and unchanged parts are shared."""
+    if media == _JSON_PATCH:
+        patched = apply_json_patch(base, patch)
         check_shape(patched)  # operations can put values deeper and deeper into one another
         return patched
     if not isinstance(patch, dict):
         raise BadRequest(f"a patch of type {media} must be an object")
-    if media == "application/merge-patch+json":
-        patched = apply_merge_patch(old, patch)
+    if media == _MERGE_PATCH:
+        patched = apply_merge_patch(base, patch)
         metadata = patched.get("metadata")
-        if metadata is old["metadata"] and metadata is not None:
+        if metadata is base["metadata"] and metadata is not None:
             patched["metadata"] = {**metadata}  # the revision will be written into it
         return patched
     info = builtin.merge_info(kind)
@@ -357,7 +358,7 @@ def _apply(kind: Kind, media: str, old: Json, body: bytes, patch: Any) -> Any:
             "the body of the request was in an unknown format - accepted media types include: "
             "application/json-patch+json, application/merge-patch+json"
         )
-    return apply_strategic_patch(_decode(body), patch, info.list_strategy)
+    return apply_strategic_patch(base, patch, info.list_strategy)
 
 
 def _may_go(kind: Kind, obj: Json) -> bool:

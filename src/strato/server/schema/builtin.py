@@ -187,7 +187,7 @@ def duplicate_fields(body: bytes, obj: Any = None) -> list[str]:
     """
     if obj is not None and body.count(b'":') == _count_keys(obj) and not _SPACED_COLON.search(body):
         return []
-    pairs = json.loads(body, object_pairs_hook=_Pairs)
+    pairs = json.loads(body, object_pairs_hook=lambda pairs: _Pairs(pairs))  # a call, so that a `Computation` can pause
     found: dict[str, None] = {}
     _duplicates(pairs, "", found)
     return list(found)[:_MAX_REPORTS]

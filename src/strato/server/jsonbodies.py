@@ -1,0 +1,146 @@
+"""JSON of users, within limits that keep it from holding the server: what is large is decoded in steps."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from strato.api.yamltext import MAX_DEPTH
+from strato.errors import BadRequest, TooLarge
+from strato.http.parser import MAX_BODY_BYTES, too_large
+from strato.server import incrementaljson
+from strato.server.flowcontrol.dispatch import Steps, at_once
+
+MAX_VALUES = 100_000
+"""Values a body may hold. Objects of the 1.5 MiB that etcd would store hold fewer."""
+UNCOUNTED_BYTES = 64 * 1024
+"""JSON up to this length is not looked at before it is decoded: it takes at most 5 ms."""
+FEW_VALUES = 16_000
+"""So many are decoded at once, in 3 ms at most, where none of them can be very long."""
+LARGE_BYTES = 512 * 1024
+_DIGITS = bytes(48 if byte in b"-+.eE0123456789" else 32 for byte in range(256))
+_LONG_NUMBER = b"0" * 400
+_decode = msgspec.json.Decoder().decode
+
+
+def decode_json(body: bytes) -> Any:
+    """Decode JSON.
+
+    Raises:
+        BadRequest: It is not JSON, or nested too deeply.
+        TooLarge: It is over the limit of bytes or values.
+    """
+    return _read_small(body) if len(body) <= UNCOUNTED_BYTES else at_once(json_steps(body))
+
+
+def json_steps(body: bytes) -> Steps[Any]:
+    """Decode JSON as `decode_json` does, in steps where it is large."""
+    most = 0
+    if len(body) > MAX_BODY_BYTES:
+        raise too_large()
+    if len(body) > UNCOUNTED_BYTES:
+        most = _most_values(body)
+        yield None
+        _check_size(body, most)
+        yield None
+    if most <= FEW_VALUES and len(body) < LARGE_BYTES:
+        return _read_small(body)
+    try:
+        value = yield from incrementaljson.decoded(body, most_depth=MAX_DEPTH)
+    except incrementaljson.TooDeep as error:
+        raise too_deep() from error
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _no_json(error) from error
+    return value
+
+
+def stored_steps(body: bytes) -> Steps[Any]:
+    """Decode an object that was stored, and so within the limits when it came, in steps where it is large."""
+    if len(body) <= UNCOUNTED_BYTES:
+        return _decode(body)
+    return (yield from incrementaljson.decoded(body, most_depth=2 * MAX_DEPTH))
+
+
+def _read_small(body: bytes) -> Any:
+    """Decode JSON that holds few values."""
+    try:
+        value = _decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise _no_json(error) from error
+    if may_be_deep(body):
+        check_shape(value)
+    return value
+
+
+def _no_json(error: Exception) -> BadRequest:
+    return BadRequest(f"the object provided is not valid JSON: {error}")
+
+
+def _most_values(body: bytes) -> int:
+    """Return how many values there may be: more are not there."""
+    return body.count(b",") + body.count(b"{") + body.count(b"[")
+
+
+def may_be_deep(body: bytes) -> bool:
+    """Tell whether JSON may be nested too deeply; False is certain."""
+    # each level takes two bytes: counting is for bodies that are long enough
+    return len(body) > 2 * MAX_DEPTH and body.count(b"{") + body.count(b"[") > MAX_DEPTH
+
+
+def check_shape(value: Any) -> None:
+    """Refuse a value that is nested so deeply that walks over it could fail, or that holds too many others.
+
+    Raises:
+        BadRequest: It is nested too deeply.
+        TooLarge: It holds too much.
+    """
+    level = [value] if value.__class__ in _NESTED else []
+    left = MAX_VALUES
+    for _ in range(MAX_DEPTH):
+        if not level:
+            return
+        left -= sum(map(len, level))
+        if left < 0:
+            raise too_many()
+        level = list(chain.from_iterable(map(_nested_in, level)))
+    if level:
+        raise too_deep()
+
+
+def _nested_in(value: Any) -> list[Any]:
+    """Return the lists and maps right inside of one; a function, so that a `Computation` can pause between two."""
+    return [inner for inner in (value.values() if value.__class__ is dict else value) if inner.__class__ in _NESTED]
+
+
+_NESTED = (dict, list)
+
+
+def _check_size(body: bytes, most: int) -> None:
+    """Refuse JSON of too many values before it is decoded; there are ``most`` at most.
+
+    Raises:
+        BadRequest: It holds a number of hundreds of digits.
+        TooLarge: It is over the limit.
+    """
+    if most <= MAX_VALUES and _LONG_NUMBER not in body.translate(_DIGITS):
+        return  # as nearly always: what stands in texts need not be told apart
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
+    if plain.count(b'"') > 4 * MAX_VALUES:  # each text is a value or the key of one, and has two quotes
+        raise too_many()
+    structure = b"".join(plain.split(b'"')[::2])
+    if structure.count(b",") + structure.count(b"{") + structure.count(b"[") > MAX_VALUES:
+        raise too_many()
+    if _LONG_NUMBER in structure.translate(_DIGITS):
+        raise BadRequest("the object provided is not valid JSON: a number has more than 400 characters")
+
+
+def too_deep() -> BadRequest:
+    """Return the error for a body that is nested too deeply."""
+    return BadRequest(f"the object provided is nested too deeply: exceeded max depth of {MAX_DEPTH}")
+
+
+def too_many() -> TooLarge:
+    """Return the error for a body of too many values."""
+    return TooLarge(f"Request entity too large: limit is {MAX_VALUES} values")
