@@ -95,3 +95,59 @@ def test_field_selectors_of_any_length_are_read_in_linear_time(text: str) -> Non
     """The first once took a minute."""
     with contextlib.suppress(InvalidSelector):
         parse_field_selector(text)
+
+
+REQUIREMENTS = st.one_of(
+    st.builds("{}={}".format, st.sampled_from("abc"), st.sampled_from(["", "1", "2", "x"])),
+    st.builds("{}!={}".format, st.sampled_from("abc"), st.sampled_from(["", "1", "2", "x"])),
+    st.builds(
+        "{} in ({})".format,
+        st.sampled_from("abc"),
+        st.lists(st.sampled_from(["1", "2", "x"]), min_size=1).map(",".join),
+    ),
+    st.builds(
+        "{} notin ({})".format, st.sampled_from("abc"), st.lists(st.sampled_from(["1", "2"]), min_size=1).map(",".join)
+    ),
+    st.builds("{}{}{}".format, st.sampled_from("abc"), st.sampled_from("<>"), st.integers(0, 3)),
+    st.sampled_from(["a", "b", "!a", "!c"]),
+)
+LABELS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "0", "1", "2", "3", "x"]))
+
+
+@given(st.lists(REQUIREMENTS, min_size=1, max_size=30), LABELS)
+def test_many_requirements_put_together_match_as_each_of_them(texts: list[str], labels: dict[str, str]) -> None:
+    selector = parse_selector(",".join(texts))
+    assert selector.matches(labels) is all(requirement.matches(labels) for requirement in selector.requirements)
+
+
+@given(
+    st.lists(
+        st.builds(
+            "{}{}{}".format, st.sampled_from("abc"), st.sampled_from(["=", "!="]), st.sampled_from(["", "1", "2"])
+        ),
+        min_size=1,
+        max_size=30,
+    ),
+    st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2"])),
+)
+def test_many_fields_put_together_match_as_each_of_them(texts: list[str], values: dict[str, str]) -> None:
+    selector = parse_field_selector(",".join(texts))
+    each = [(values.get(one.field, "") == one.value) is not one.negated for one in selector.requirements]
+    assert selector.matches(lambda name: values.get(name, "")) is all(each)
+
+
+def test_an_object_is_compared_with_few_of_many_requirements() -> None:
+    class Counted(dict[str, str]):
+        looks = 0
+
+        def __contains__(self, key: object) -> bool:
+            Counted.looks += 1
+            return super().__contains__(key)
+
+        def get(self, key: str, default: str | None = None) -> str | None:  # type: ignore[override]
+            Counted.looks += 1
+            return super().get(key, default)
+
+    selector = parse_selector(",".join(f"k{n}!=v" for n in range(500)))
+    assert selector.matches(Counted(a="1"))
+    assert Counted.looks < 20

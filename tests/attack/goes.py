@@ -88,14 +88,19 @@ def _joined(items: Iterator[bytes] | list[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
-def _protobuf(kind: str, raw: bytes) -> bytes:
-    def blob(number: int, data: bytes) -> bytes:
-        size, length = len(data), b""
-        while size > 127:
-            length, size = length + bytes((size & 127 | 128,)), size >> 7
-        return bytes((number << 3 | 2,)) + length + bytes((size,)) + data
+def _blob(number: int, data: bytes) -> bytes:
+    size, length = len(data), b""
+    while size > 127:
+        length, size = length + bytes((size & 127 | 128,)), size >> 7
+    return bytes((number << 3 | 2,)) + length + bytes((size,)) + data
 
-    return b"k8s\0" + blob(1, blob(1, b"v1") + blob(2, kind.encode())) + blob(2, raw)
+
+def _protobuf(kind: str, raw: bytes) -> bytes:
+    return b"k8s\0" + _blob(1, _blob(1, b"v1") + _blob(2, kind.encode())) + _blob(2, raw)
+
+
+def _protobuf_json(raw: bytes) -> bytes:
+    return _protobuf("ConfigMap", raw) + _blob(4, b"application/json")
 
 
 def _protobuf_map(entries: int) -> bytes:
@@ -117,6 +122,8 @@ BODIES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "YAML, aliases": (YAML, lambda: b"a: &a [%s]\nb: *a\n" % b",".join([b"x"] * 49_000)),
     "YAML, one text": (YAML, lambda: b"a: " + b"x" * 500_000),
     "protobuf, a map": (PROTOBUF, lambda: _protobuf_map(85_000)),
+    "protobuf, JSON in it": (PROTOBUF, lambda: _protobuf_json(b'{"a":[' + b",".join([b"[]"] * 480_000) + b"]}")),
+    "JSON, a text of wide characters": (JSON, lambda: '"{}"'.format("中" * 1_000_000).encode()),
     "gzip": (JSON, lambda: gzip.compress(b'"' + b"x" * 3_000_000 + b'"')),
 }
 
@@ -289,6 +296,16 @@ def _built_in() -> Iterator[Kind]:
     )
     terms = ",".join(f"k{n}!=v" for n in range(3_000))
     yield Kind("list, selector of 3,000 terms", lambda _: Ask("GET", f"{CORE}/configmaps?labelSelector={terms}"), 200)
+    yield Kind(
+        "watch, selector of 3,000 terms",
+        lambda _: Ask("GET", f"{CORE}/configmaps?watch=true&timeoutSeconds=1&labelSelector={terms}"),
+        200,
+    )
+    yield Kind(
+        "deletecollection, selector of 3,000 terms",
+        lambda _: Ask("DELETE", f"{CORE}/configmaps?labelSelector=a=b,{terms}"),
+        200,
+    )
     values = ",".join(f"v{n}" for n in range(6_000))
     yield Kind(
         "list, selector of 6,000 values",
@@ -305,6 +322,12 @@ def _collections() -> Iterator[Kind]:
     )
     yield Kind("list", lambda _: Ask("GET", f"{many}/pods"), 200)
     yield Kind("list by label", lambda _: Ask("GET", f"{many}/pods?labelSelector=a=1"), 200)
+    terms = ",".join(f"k{n}!=v" for n in range(3_000))
+    yield Kind("list by 3,000 terms", lambda _: Ask("GET", f"{many}/pods?labelSelector={terms}"), 200)
+    values = ",".join(f"v{n}" for n in range(6_000))
+    yield Kind("list by 6,000 values", lambda _: Ask("GET", f"{many}/pods?labelSelector=a%20in%20(1,{values})"), 200)
+    fields = ",".join(f"status.phase!=v{n}" for n in range(2_000))
+    yield Kind("list by 2,000 fields", lambda _: Ask("GET", f"{many}/pods?fieldSelector={fields}"), 200)
     yield Kind("table", lambda _: Ask("GET", f"{many}/pods", more={"Accept": TABLE}), 200)
     yield Kind("watch from the beginning", lambda _: Ask("GET", f"{many}/pods?{initial}"), 200)
     yield Kind(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from strato.api import names
 from strato.api.shapes import LabelSelector, LabelSelectorRequirement
@@ -68,10 +68,53 @@ def _integer(text: str | None) -> int | None:
         return None
 
 
+_FEW = 8
+"""So many values are compared one by one; what more of them ask of one key is put together."""
+
+
+class _OnKey:
+    """What many requirements ask of the value of one key."""
+
+    __slots__ = ("_above", "_allowed", "_below", "_is_absent", "_refused")
+
+    def __init__(self, requirements: Sequence[Requirement]) -> None:
+        allowed: set[str] | None = None
+        refused: set[str] = set()
+        above: list[int] = []
+        below: list[int] = []
+        for one in requirements:
+            if one.operator == IN:
+                allowed = set(one.values) if allowed is None else allowed.intersection(one.values)
+            elif one.operator == NOT_IN:
+                refused.update(one.values)
+            elif one.operator in (GREATER, LESS):
+                bound = _integer(one.values[0] if one.values else None)
+                if bound is None:
+                    allowed = set()  # as nothing is greater or less than what is no number
+                else:
+                    (above if one.operator == GREATER else below).append(bound)
+        self._allowed, self._refused = allowed, refused
+        self._above, self._below = max(above, default=None), min(below, default=None)
+        self._is_absent = any(one.operator == DOES_NOT_EXIST for one in requirements)
+
+    def matches(self, value: str) -> bool:
+        """Whether a value that is there satisfies all of it."""
+        if self._is_absent or value in self._refused or (self._allowed is not None and value not in self._allowed):
+            return False
+        if self._above is None and self._below is None:
+            return True
+        number = _integer(value)
+        return (
+            number is not None
+            and (self._above is None or number > self._above)
+            and (self._below is None or number < self._below)
+        )
+
+
 class Selector:
     """A conjunction of requirements. Without any it matches everything, unless it is `NOTHING`."""
 
-    __slots__ = ("_equal", "_nothing", "requirements")
+    __slots__ = ("_by_key", "_equal", "_needed", "_nothing", "requirements")
 
     def __init__(self, requirements: Sequence[Requirement] = (), *, nothing: bool = False) -> None:
         self.requirements = tuple(requirements)
@@ -79,9 +122,20 @@ class Selector:
         # The common selector is a few equalities: checked without calls.
         self._equal: tuple[tuple[str, str], ...] | None = (
             tuple((r.key, r.values[0]) for r in self.requirements)
-            if all(r.operator == IN and len(r.values) == 1 for r in self.requirements)
+            if len(self.requirements) <= _FEW
+            and all(r.operator == IN and len(r.values) == 1 for r in self.requirements)
             else None
         )
+        self._by_key: dict[str, _OnKey] | None = None
+        self._needed: frozenset[str] = frozenset()
+        """Keys that have to be there; known where there are many."""
+        if sum(1 + len(r.values) for r in self.requirements) > 2 * _FEW:
+            by_key: dict[str, list[Requirement]] = {}
+            for one in self.requirements:
+                by_key.setdefault(one.key, []).append(one)
+            self._by_key = {key: _OnKey(asked) for key, asked in by_key.items()}
+            absent = (NOT_IN, DOES_NOT_EXIST)
+            self._needed = frozenset(one.key for one in self.requirements if one.operator not in absent)
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +152,16 @@ class Selector:
                 if present.get(key) != wanted:
                     return False
             return True
+        if self._by_key is not None:
+            return self._matches_many(self._by_key, present)
         return all(requirement.matches(present) for requirement in self.requirements)
+
+    def _matches_many(self, by_key: Mapping[str, _OnKey], labels: Mapping[str, str]) -> bool:
+        """The same in a time that depends on the fewer: labels or keys."""
+        if len(self._needed) > len(labels) or not all(key in labels for key in self._needed):
+            return False
+        keys = labels if len(labels) < len(by_key) else by_key
+        return all(by_key[key].matches(labels[key]) for key in keys if key in by_key and key in labels)
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -296,9 +359,25 @@ class FieldSelector:
     """A conjunction of field requirements."""
 
     requirements: tuple[FieldRequirement, ...] = ()
+    _by_field: Mapping[str, tuple[frozenset[str], frozenset[str]]] = field(init=False, repr=False, compare=False)
+    """Values that a field must equal, and must not, where there are many."""
+
+    def __post_init__(self) -> None:
+        grouped: dict[str, tuple[set[str], set[str]]] = {}
+        if len(self.requirements) > _FEW:
+            for one in self.requirements:
+                grouped.setdefault(one.field, (set(), set()))[one.negated].add(one.value)
+        frozen = {name: (frozenset(equal), frozenset(refused)) for name, (equal, refused) in grouped.items()}
+        object.__setattr__(self, "_by_field", frozen)
 
     def matches(self, get: Callable[[str], str]) -> bool:
         """Whether an object satisfies it; ``get`` returns a field's text, "" when it has none."""
+        if self._by_field:
+            values = {name: get(name) for name in self._by_field}
+            return all(
+                values[name] not in refused and equal <= {values[name]}
+                for name, (equal, refused) in self._by_field.items()
+            )
         return all((get(r.field) == r.value) is not r.negated for r in self.requirements)
 
     def exact(self, field: str) -> str | None:

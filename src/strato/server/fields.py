@@ -45,8 +45,8 @@ _BOOLEANS = frozenset(("spec.hostNetwork", "spec.unschedulable"))
 
 
 _LONGEST = 64 * 1024
-_REMEMBERED = 4096
-"""Characters of selectors; longer ones are parsed each time."""
+SHORT_SELECTOR = 4096
+"""Characters of selectors; longer ones are parsed each time, in slices where there are turns."""
 _SHARED_BYTES = 16 * 1024
 """Heads of larger bodies are not kept: keeping one keeps the body."""
 
@@ -63,7 +63,7 @@ class Filter:
         length = len(label_selector) + len(field_selector)
         if length > _LONGEST:
             raise BadRequest(f"a selector may have {_LONGEST} characters at most")
-        parse = _parsed if length <= _REMEMBERED else _parsed.__wrapped__
+        parse = _parsed if length <= SHORT_SELECTOR else _parsed.__wrapped__
         self._labels, self._fields, self._decode = parse(kind.group, kind.plural, label_selector, field_selector)
         self.everything = self._labels.is_empty and not self._fields.requirements
         """Whether nothing is filtered out."""

@@ -24,7 +24,7 @@ _COMMA = 0x2C
 _OPEN, _CLOSE_MAP = b"{[", 0x7D
 _SHORT_TEXT = rb'"[^"\\]{0,1024}+(?:\\.[^"\\]{0,1024}+){0,64}+"'
 _BEFORE_TOKEN = rb'[^"\[\]{},]*+(?:' + _SHORT_TEXT + rb'[^"\[\]{},]*+)*+'
-_to_long_text = re.compile(_BEFORE_TOKEN, re.DOTALL).match
+_to_long_string = re.compile(_BEFORE_TOKEN, re.DOTALL).match
 _token = re.compile(_BEFORE_TOKEN + rb"[\[\]{},]", re.DOTALL).match
 _in_text = re.compile(rb'(?:[^"\\]{1,256}+|\\(?:u[0-9a-fA-F]{4}|.)){0,64}+', re.DOTALL).match
 _SURROGATE = re.compile(rb"\\u[dD][89abAB]..\Z")
@@ -67,13 +67,13 @@ def decoded(body: bytes, *, most_depth: int, chunk_bytes: int = CHUNK_BYTES) -> 
     while frames or root is None:
         found = _token(body, end)
         if found is None:
-            text = yield from _long_text(body, end)
+            text = yield from _long_string(body, end)
             if text is None:
                 break
             if text.value is not None and not frames:
                 _check_ends(body, text.begin, text.end)
                 return text.value
-            reading.long_text(text)
+            reading.long_string(text)
             end = text.end
             continue
         end = found.end()
@@ -109,7 +109,7 @@ def _check_ends(body: bytes, begin: int, end: int) -> None:
         raise msgspec.DecodeError("JSON is malformed: invalid character (byte 0)")
 
 
-class _Text(NamedTuple):
+class _LongString(NamedTuple):
     """A long text: from its first quote to behind its last one."""
 
     begin: int
@@ -118,9 +118,9 @@ class _Text(NamedTuple):
     """None where it is not so long that it was decoded by itself."""
 
 
-def _long_text(body: bytes, start: int) -> Steps[_Text | None]:
+def _long_string(body: bytes, start: int) -> Steps[_LongString | None]:
     """Return the long text that is next, decoded in pieces; None when there is none, or no end."""
-    before = _to_long_text(body, start)
+    before = _to_long_string(body, start)
     begin = before.end() if before is not None else len(body)
     if body[begin : begin + 1] != b'"':
         return None
@@ -137,7 +137,7 @@ def _long_text(body: bytes, start: int) -> Steps[_Text | None]:
         return None
     if pieces:
         pieces.append(_read(b'"', body[piece:at], b'"', piece))
-    return _Text(begin, at + 1, "".join(pieces) if pieces else None)
+    return _LongString(begin, at + 1, "".join(pieces) if pieces else None)
 
 
 def _between_characters(body: bytes, start: int, end: int) -> int:
@@ -199,7 +199,7 @@ class _Reading:
             outer = self.frames[-1]
             outer.start, outer.after_value = at + 1, True
 
-    def long_text(self, text: _Text) -> None:
+    def long_string(self, text: _LongString) -> None:
         """Take a long text; one that was decoded by itself is put where it stands."""
         frame = self.frames[-1] if self.frames else None
         if text.value is None or frame is None or frame.after_value:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from collections.abc import Iterable
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -43,7 +44,7 @@ def json_steps(body: bytes) -> Steps[Any]:
     if len(body) > UNCOUNTED_BYTES:
         most = _most_values(body)
         yield None
-        _check_size(body, most)
+        yield from _check_size(body, most)
         yield None
     if most <= FEW_VALUES and len(body) < LARGE_BYTES:
         return _read_small(body)
@@ -110,14 +111,25 @@ def check_shape(value: Any) -> None:
 
 
 def _nested_in(value: Any) -> list[Any]:
-    """Return the lists and maps right inside of one; a function, so that a `Computation` can pause between two."""
-    return [inner for inner in (value.values() if value.__class__ is dict else value) if inner.__class__ in _NESTED]
+    """Return the lists and maps right inside of one; by function calls, between which a `Computation` can pause."""
+    inner = value.values() if value.__class__ is dict else value
+    if len(inner) <= _AT_ONCE:
+        return _nested(inner)
+    values, found = iter(inner), []
+    while some := list(islice(values, _AT_ONCE)):
+        found += _nested(some)
+    return found
+
+
+def _nested(values: Iterable[Any]) -> list[Any]:
+    return [value for value in values if value.__class__ in _NESTED]
 
 
 _NESTED = (dict, list)
+_AT_ONCE = 8192
 
 
-def _check_size(body: bytes, most: int) -> None:
+def _check_size(body: bytes, most: int) -> Steps[None]:
     """Refuse JSON of too many values before it is decoded; there are ``most`` at most.
 
     Raises:
@@ -129,9 +141,11 @@ def _check_size(body: bytes, most: int) -> None:
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     if plain.count(b'"') > 4 * MAX_VALUES:  # each text is a value or the key of one, and has two quotes
         raise too_many()
+    yield None
     structure = b"".join(plain.split(b'"')[::2])
     if structure.count(b",") + structure.count(b"{") + structure.count(b"[") > MAX_VALUES:
         raise too_many()
+    yield None
     if _LONG_NUMBER in structure.translate(_DIGITS):
         raise BadRequest("the object provided is not valid JSON: a number has more than 400 characters")
 

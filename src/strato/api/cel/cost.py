@@ -21,7 +21,7 @@ OBJECT_LIMIT = 10_000_000
 _EXCEEDED = "operation cancelled: actual cost limit exceeded"
 _BETWEEN_PAUSES = 5_000
 """Units that are spent between two pauses."""
-_FREE = 64
+FREE = 64
 """Texts and lists up to this length are part of the token that names them."""
 
 
@@ -39,6 +39,18 @@ class Meter:
         self.left = start - charged
         self.floor = 0 if pause is None else max(0, self.left - _BETWEEN_PAUSES)
         """Where `pause` is called next, or nothing is left."""
+
+    def reached(self) -> None:
+        """Pause, or end what costs too much, now that the floor is reached.
+
+        Raises:
+            CostExceeded: There is nothing left.
+        """
+        if self.left < 0:
+            raise CostExceeded(_EXCEEDED)
+        if self.pause is not None:
+            self.pause()
+        self.floor = max(0, self.left - _BETWEEN_PAUSES)
 
 
 _meter: ContextVar[Meter | None] = ContextVar("cost", default=None)
@@ -93,15 +105,14 @@ def charge(units: int) -> None:
         return
     meter.left -= units
     if meter.left < meter.floor:
-        _reached(meter)
+        meter.reached()
 
 
-def _reached(meter: Meter) -> None:
-    if meter.left < 0:
-        raise CostExceeded(_EXCEEDED)
-    if meter.pause is not None:
-        meter.pause()
-    meter.floor = max(0, meter.left - _BETWEEN_PAUSES)
+def current_meter() -> Meter:
+    """Return what the evaluation under way pays from."""
+    meter = _meter.get()
+    assert meter is not None, "every evaluation opens one"
+    return meter
 
 
 def pause() -> None:
@@ -115,7 +126,7 @@ def charge_for(value: Any) -> None:
     """Pay for looking at all of a text, list or map."""
     kind = value.__class__
     if kind is str:
-        if len(value) > _FREE:
+        if len(value) > FREE:
             charge(len(value) // 16)
     elif (kind is list or kind is dict) and len(value) > 4:
         charge(len(value))

@@ -26,6 +26,14 @@ _NUMBER = (int, float)
 _SIZED = (str, list, dict)
 
 
+_CALL_UNITS = 10
+"""What a call costs before what it does: finding the function that takes such values."""
+_UNITS: Mapping[str, int] = {"matches": 60, **dict.fromkeys(("quantity", "isQuantity", "semver", "isSemver"), 30)}
+
+_FOLDS = frozenset(("min", "max", "sum", "isSorted", "indexOf", "lastIndexOf"))
+"""What compares the items of a list one by one: each costs as much as two that are only looked at."""
+
+
 def _is(value: Any, wanted: _Takes) -> bool:
     if isinstance(value, bool):  # a bool is no number, whatever Python thinks
         return (
@@ -37,9 +45,12 @@ def _is(value: Any, wanted: _Takes) -> bool:
 def _call(name: str, overloads: _Overloads, *values: Any) -> Any:
     for takes, function in overloads:
         if len(takes) == len(values) and all(map(_is, values, takes)):
+            charge(_UNITS.get(name, _CALL_UNITS))
             if name != "size":
                 for value in values:
                     charge_for(value)
+                if name in _FOLDS:
+                    charge_for(values[0])
             try:
                 return function(*values)
             except EvaluationError:

@@ -7,6 +7,7 @@ but do not add (CEL language definition, "Overflow" and "Numeric values").
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -106,6 +107,10 @@ def remainder(left: Any, right: Any) -> Any:
 _PLAIN = (str, int, float)
 
 
+_FOLD_UNITS = 8
+"""What it costs to begin to look at the items of a list or map."""
+
+
 def equal(left: Any, right: Any) -> bool:
     """``left == right``: what differs in kind differs, except that numbers are compared as numbers."""
     kind, other = type(left), type(right)
@@ -116,10 +121,10 @@ def equal(left: Any, right: Any) -> bool:
     if kind is bool or other is bool:
         return left is right
     if kind is list and other is list:
-        charge(min(len(left), len(right)))
+        charge(_FOLD_UNITS + 2 * min(len(left), len(right)))
         return len(left) == len(right) and all(map(equal, left, right))
     if isinstance(left, Mapping) and isinstance(right, Mapping):
-        charge(min(len(left), len(right)))
+        charge(_FOLD_UNITS + 4 * min(len(left), len(right)))
         return len(left) == len(right) and all(key in right and equal(left[key], right[key]) for key in left)
     return bool(left == right)
 
@@ -147,7 +152,8 @@ def at_most(left: Any, right: Any) -> bool:
 
 def is_in(item: Any, items: Any) -> bool:
     """``item in items``: an item of a list, a key of a map."""
-    charge_for(items)
+    if isinstance(items, list | Mapping):
+        charge(_FOLD_UNITS + 2 * len(items))
     if isinstance(items, list):
         return any(equal(one, item) for one in items)
     if isinstance(items, Mapping):
@@ -161,6 +167,8 @@ def index(target: Any, key: Any) -> Any:
     Raises:
         EvaluationError: Not there, or nothing that has items.
     """
+    if target.__class__ is list and key.__class__ is int and 0 <= key < len(target):
+        return target[key]
     if isinstance(target, Mapping):
         if type(key) is not str:
             charge_for(target)
@@ -187,5 +195,14 @@ RELATIONS: dict[str, Callable[[Any, Any], bool]] = {
     ">=": lambda left, right: at_most(right, left),
     "in": is_in,
 }
+PLAINLY: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+"""The same of two whole numbers, or of two short texts."""
 SUMS: dict[str, Callable[[Any, Any], Any]] = {"+": plus, "-": minus}
 PRODUCTS: dict[str, Callable[[Any, Any], Any]] = {"*": times, "/": divide, "%": remainder}

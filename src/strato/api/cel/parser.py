@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from strato.api.cel.cost import CALL_LIMIT, charge, close_meter, open_meter
+from strato.api.cel.cost import CALL_LIMIT, FREE, charge, close_meter, current_meter, open_meter
 from strato.api.cel.functions import FUNCTIONS, METHODS
-from strato.api.cel.operators import PRODUCTS, RELATIONS, SUMS, index, negate, truth, whole
+from strato.api.cel.operators import PLAINLY, PRODUCTS, RELATIONS, SUMS, index, negate, truth, whole
 from strato.api.cel.values import (
     Env,
     EvaluationError,
@@ -31,6 +31,8 @@ _KEYWORDS = {"true": True, "false": False, "null": None}
 _MACROS = ("all", "exists", "exists_one", "existsOne", "filter", "map")
 
 
+_ERROR_UNITS = 10
+"""What it costs to go on after an error."""
 _LONGEST = 100_000
 """Characters of an expression, as in Kubernetes."""
 
@@ -127,7 +129,7 @@ class _Parser:
     def _relation(self) -> Program:
         left = self._sum()
         while operator := self._take("==", "!=", "<", "<=", ">", ">=", "in"):
-            left = _binary(RELATIONS[operator], left, self._sum())
+            left = _relation(operator, left, self._sum())
         return left
 
     def _sum(self) -> Program:
@@ -235,7 +237,7 @@ class _Parser:
             constant = _KEYWORDS[name]
             return lambda _: constant
         if not self._take("("):
-            return lambda env: _lookup(env, name)
+            return _variable(name)
         if name == "has":
             return self._has()
         function = FUNCTIONS.get(name)
@@ -298,13 +300,16 @@ def _tolerant(left: Program, right: Program, decisive: bool) -> Program:
 
     def evaluate(env: Env) -> bool:
         try:
-            if truth(left(env)) is decisive:
+            value = left(env)
+            if value is decisive or truth(value) is decisive:
                 return decisive
         except EvaluationError:
+            charge(_ERROR_UNITS)
             if truth(right(env)) is decisive:
                 return decisive
             raise
-        return truth(right(env))
+        value = right(env)
+        return decisive if value is decisive else truth(value)
 
     return evaluate
 
@@ -313,18 +318,37 @@ def _binary(operation: Callable[[Any, Any], Any], left: Program, right: Program)
     return lambda env: operation(left(env), right(env))
 
 
-def _lookup(env: Env, name: str) -> Any:
-    if name not in env:
+def _relation(operator: str, left: Program, right: Program) -> Program:
+    """Compare; what is of one plain kind, as nearly always, without calls."""
+    operation, plainly = RELATIONS[operator], PLAINLY.get(operator)
+    if plainly is None:
+        return _binary(operation, left, right)
+
+    def evaluate(env: Env) -> Any:
+        one, other = left(env), right(env)
+        kind = one.__class__
+        if kind is other.__class__ and (kind is int or (kind is str and len(one) <= FREE)):
+            return plainly(one, other)
+        return operation(one, other)
+
+    return evaluate
+
+
+def _variable(name: str) -> Program:
+    def evaluate(env: Env) -> Any:
+        if name in env:
+            return env[name]
         raise EvaluationError(f"undeclared reference to '{name}'")
-    return env[name]
+
+    return evaluate
 
 
 def _select(value: Program, name: str) -> Program:
     def evaluate(env: Env) -> Any:
         target = value(env)
-        if not isinstance(target, Mapping) or name not in target:
-            raise NoSuchKey(f"no such key: {name}")
-        return target[name]
+        if (target.__class__ is dict or isinstance(target, Mapping)) and name in target:
+            return target[name]
+        raise NoSuchKey(f"no such key: {name}")
 
     return evaluate
 
@@ -336,9 +360,14 @@ def _macro(name: str, target: Program, variable: str, bodies: list[Program], siz
         items = target(env)
         if not isinstance(items, list | Mapping):
             raise no_overload(name, items)
+        scope = dict(env)  # one for all: whatever is made of an item is made before the next
+        meter = current_meter()
         for item in items:
-            charge(size)
-            yield {**env, variable: item}
+            meter.left -= size
+            if meter.left < meter.floor:
+                meter.reached()
+            scope[variable] = item
+            yield scope
 
     body = bodies[0]
     if name in ("all", "exists"):
@@ -360,9 +389,11 @@ def _quantifier(body: Program, scopes: Callable[[Env], Iterator[Env]], decisive:
         failed: EvaluationError | None = None
         for scope in scopes(env):
             try:
-                if truth(body(scope)) is decisive:
+                value = body(scope)
+                if value is decisive or truth(value) is decisive:
                     return decisive
             except EvaluationError as error:
+                charge(_ERROR_UNITS)
                 failed = error
         if failed is not None:
             raise failed

@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from typing import Any, TypeVar
 
 from strato.clock import work_timer
-from strato.server.flowcontrol.timeslice import Computation
+from strato.server.flowcontrol.timeslice import Computation, current
 
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any] | None, Any, T]
@@ -124,15 +124,22 @@ def _virtual(level: Level) -> float:
 
 
 def at_once(steps: Steps[T]) -> T:
-    """Return the result of work that is short, without serving others."""
+    """Return the result of work that is short, without serving others unless it is part of a `Computation`."""
     given = None
     while True:
         try:
-            computation = steps.send(given)
+            work = steps.send(given)
         except StopIteration as end:
             result: T = end.value
             return result
-        given = None if computation is None else computation()
+        if work is not None:
+            given = work()
+        else:
+            given = None
+            around = current()
+            if around is not None:
+                with around.pausing_itself():
+                    around.pause()
 
 
 def counting_timer() -> Callable[[], float]:

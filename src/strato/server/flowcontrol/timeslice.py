@@ -78,12 +78,13 @@ class Computation(Generic[T]):
 
     @contextmanager
     def pausing_itself(self) -> Iterator[None]:
-        """Let what is inside call `pause` often enough; being looked at would make it many times slower."""
+        """Let what is inside call `pause`, and it alone; being looked at would make it many times slower."""
+        look = sys.getprofile()
         sys.setprofile(None)
         try:
             yield
         finally:
-            sys.setprofile(self._look)
+            sys.setprofile(look)
 
     def pause(self) -> None:
         """Stop when the slice is over."""

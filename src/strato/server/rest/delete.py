@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ from strato.server.registry import Served
 from strato.server.rest import longwork, storing
 from strato.server.rest.collections import DELETING, SELECTING
 from strato.server.rest.forms import shown
-from strato.server.rest.read import Reader, invalid_options, list_limit
+from strato.server.rest.read import Reader, filtered, invalid_options, list_limit
 from strato.server.rest.state import State, object_key
 from strato.server.strategies import strategy_of, strategy_of_kind
 
@@ -90,12 +91,16 @@ class Deleter:
         As in Kubernetes one after the other: what is refused ends it, and what was deleted before stays so. Many are
         deleted in slices, between which others are served.
         """
+        return filtered(self._state, request, served.kind, partial(self._delete_selected, request, target, served))
+
+    def _delete_selected(
+        self, request: Request, target: ResourcePath, served: Served, wanted: Filter
+    ) -> Response | Awaitable[Response]:
         request, options = _read_options(request)
         revision, bucket = self._state.store.published, self._state.bucket(served.kind)
         prefix = f"{target.namespace}/" if target.namespace else ""
         keys = bucket.snapshot(revision).keys(prefix)
         pending = [key for key, change in bucket.pending.items() if change.previous is None and key.startswith(prefix)]
-        wanted = Filter(served.kind, request.param("labelSelector"), request.param("fieldSelector"))
         deletion = _Deletion(chain(keys, pending), wanted, list_limit(request), [])
 
         def step() -> bool:

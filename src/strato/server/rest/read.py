@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
+from strato.api.kinds import Kind
 from strato.api.status import aggregate, forbidden_field, not_found, not_supported
 from strato.api.wire import Request, Response
 from strato.errors import ApiError, BadRequest, Cause, Gone, Invalid
-from strato.server.fields import Filter
+from strato.server.fields import SHORT_SELECTOR, Filter
 from strato.server.flowcontrol.dispatch import Flow, Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
@@ -48,10 +50,14 @@ class Reader:
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
-        kind, bucket, now = served.kind, self._state.bucket(served.kind), self._state.clock.now()
         forms.check_accept(request)
         check_list_options(request)
-        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
+        return filtered(self._state, request, served.kind, partial(self._list, request, target, served))
+
+    def _list(
+        self, request: Request, target: ResourcePath, served: Served, wanted: Filter
+    ) -> Response | Awaitable[Response]:
+        kind, bucket, now = served.kind, self._state.bucket(served.kind), self._state.clock.now()
         limit, asked = list_limit(request), request.param("continue")
         prefix = f"{target.namespace}/" if target.namespace else ""
         page = pages.read_token(asked, prefix) if asked else pages.FIRST
@@ -136,11 +142,13 @@ class Reader:
         # a page of a list at a revision is of that revision: from before there was a word for it
         return revision if match == "Exact" or (not match and request.param("limit") not in ("", "0")) else current
 
-    def watch(self, request: Request, target: ResourcePath, served: Served) -> Response:
+    def watch(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a stream of changes."""
-        kind, store = served.kind, self._state.store
         check_list_options(request)
-        wanted = Filter(kind, request.param("labelSelector"), request.param("fieldSelector"))
+        return filtered(self._state, request, served.kind, partial(self._watch, request, target, served))
+
+    def _watch(self, request: Request, target: ResourcePath, served: Served, wanted: Filter) -> Response:
+        kind, store = served.kind, self._state.store
         asked = request.param("resourceVersion")
         send_initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else asked in ("", "0")
         prefix = f"{target.namespace}/" if target.namespace else ""
@@ -179,6 +187,32 @@ class Reader:
         if not request.flag("allowWatchBookmarks"):
             return 0.0
         return _MIN_WATCH_SECONDS * (1 + self._state.rng.random())
+
+
+def filtered(
+    state: State, request: Request, kind: Kind, then: Callable[[Filter], Response | Awaitable[Response]]
+) -> Response | Awaitable[Response]:
+    """Go on with what a request's selectors select; long ones are read in slices before.
+
+    Raises:
+        BadRequest: One cannot be read.
+    """
+    labels, fields = request.param("labelSelector"), request.param("fieldSelector")
+    if len(labels) + len(fields) <= SHORT_SELECTOR:
+        return then(Filter(kind, labels, fields))
+
+    def reading() -> Steps[Filter]:
+        wanted: Filter = yield lambda: Filter(kind, labels, fields)
+        return wanted
+
+    async def in_turn() -> Response:
+        flow, dispatcher = state.flows.flow_of(request), state.flows.dispatcher
+        async with dispatcher.seat(flow):
+            wanted = await dispatcher.finish(flow, reading())
+        answer = then(wanted)
+        return answer if isinstance(answer, Response) else await answer
+
+    return in_turn()
 
 
 def check_list_options(request: Request) -> None:
