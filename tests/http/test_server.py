@@ -23,7 +23,7 @@ from strato.http.server import Connection, Connections, Service
 from tests.http.badrequests import AMBIGUOUS, UNREADABLE
 
 
-class Echo:
+class Echo(Service):
     """Answers what was asked, at once or later."""
 
     def __init__(self, later: bool = False) -> None:

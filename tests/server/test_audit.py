@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from strato.api.wire import Request, User
 from strato.clock import VirtualClock
 from strato.errors import UsageError
 from strato.http import listen
+from strato.http.server import Connections
 from strato.server import http
 from strato.server.audit.events import Body
 from strato.server.audit.log import AuditLog
@@ -217,6 +219,79 @@ async def test_refusals_and_their_reasons_are_recorded(tmp_path: Path) -> None:
     assert metrics["responseStatus"]["message"].endswith('cannot get path "/metrics"')
     reason = 'RBAC: allowed by ClusterRoleBinding "system:discovery" of ClusterRole "system:discovery" to Group '
     assert api["annotations"]["authorization.k8s.io/reason"].startswith(reason)
+
+
+MIB = 1 << 20
+TOO_LARGE, UNFINISHED = b"Content-Length: %d\r\n\r\n" % (4 * MIB), b"Content-Length: 100\r\n\r\n{"
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
+ENDINGS: list[Any] = [
+    pytest.param(TOO_LARGE, False, 413, "RequestEntityTooLarge", id="too large, as announced"),
+    pytest.param(
+        CHUNKED + (b"%x\r\n%b\r\n" % (MIB, b" " * MIB)) * 4, False, 413, "RequestEntityTooLarge", id="too large"
+    ),
+    pytest.param(CHUNKED + b"1\r\n{\r\nno chunk\r\n", False, 400, None, id="malformed"),
+    pytest.param(UNFINISHED, True, 500, "", id="cut off"),
+    pytest.param(CHUNKED + b"1\r\n{\r\n", True, 500, "", id="cut off in chunks"),
+    pytest.param(b"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n", True, 500, "", id="cut off before the body"),
+]
+
+
+@pytest.mark.parametrize(("rest", "leaves", "code", "reason"), ENDINGS)
+async def test_requests_that_never_reach_a_handler_are_recorded(
+    tmp_path: Path, rest: bytes, leaves: bool, code: int, reason: str | None
+) -> None:
+    world = World(tmp_path, {"level": "Request"})
+    listening = await listen.serve(world.service)
+    reader, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+    writer.write(b"POST %b HTTP/1.1\r\nHost: h\r\n" % MAPS.encode())
+    writer.write(b"Authorization: Bearer %b\r\n" % world.tokens.token("strato:admin").encode())
+    writer.write(rest)
+    answer = b""
+    if not leaves:
+        answer = await reader.readuntil(b"\r\n\r\n")
+        assert b" %d " % code in answer.partition(b"\r\n")[0]
+    await writer.drain()
+    while leaves and not any(one.owner for one in listening.connections.open):
+        await asyncio.sleep(0)  # until the head was read: what never arrived is not recorded
+    writer.close()
+    await listening.stop()
+    received, complete = world.events()
+    assert (received["stage"], complete["stage"]) == ("RequestReceived", "ResponseComplete")
+    assert complete["verb"] == "create"
+    assert complete["user"]["username"] == "strato:admin"
+    assert complete["responseStatus"]["code"] == code
+    assert complete["responseStatus"].get("reason") == reason
+    assert leaves or complete["auditID"].encode() in answer
+
+
+async def test_what_is_no_request_or_of_nobody_is_not_recorded(tmp_path: Path) -> None:
+    world = World(tmp_path, {"level": "Metadata"})
+    listening = await listen.serve(world.service)
+    for sent in (b"hello\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n", b"GET /api HTTP/1.1\r\nHost: h\r\nX: "):
+        _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+        writer.write(sent)
+        writer.close()
+    await listening.stop()
+    assert world.events() == []
+
+
+async def test_a_user_with_too_many_connections_is_recorded(tmp_path: Path) -> None:
+    world = World(tmp_path, {"level": "Metadata", "omitStages": ["RequestReceived"]})
+    connections = Connections(world.service, VirtualClock(), most=8)
+    listening = await asyncio.get_running_loop().create_server(connections.make, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    writers = []
+    for _ in range(4):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        token = world.tokens.token("strato:admin").encode()
+        writer.write(b"GET %b HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer %b\r\n\r\n" % (MAPS.encode(), token))
+        await reader.readuntil(b"\r\n\r\n")
+        writers.append(writer)
+    for writer in writers:
+        writer.close()
+    listening.close()
+    await connections.close(1.0)
+    assert sorted(event["responseStatus"]["code"] for event in world.events()) == [200, 200, 429, 429]
 
 
 async def test_failed_logins_are_recorded_without_the_token(tmp_path: Path) -> None:

@@ -79,6 +79,11 @@ class Service(Protocol):
         """Return the answer that carries an error."""
         ...
 
+    def refused(self, head: Head, user: User, response: Response) -> Response:
+        """Return the answer to a request of a known user that never reaches `answer`: too large, cut off, malformed."""
+        del head, user
+        return response
+
 
 class Connections:
     """What the connections of a server share.
@@ -264,6 +269,9 @@ class Connection(asyncio.BufferedProtocol):
         del exc
         self._reader.is_discarding = True
         self._transport = None
+        first = self._waiting[0] if self._waiting and not self._is_busy else None
+        if first is not None and first.user is not None:  # its body ended early; nobody is there to be answered
+            self._service.refused(first.head, first.user, self._service.refusal(_cut_off()))
         self._server.closed(self)
         if self._timer is not None:
             self._timer.cancel()
@@ -305,7 +313,7 @@ class Connection(asyncio.BufferedProtocol):
     def _begin(self, exchange: Exchange) -> bool:
         """Have a request answered; return False where more of it has to come first."""
         head, transport = exchange.head, self._transport
-        if exchange.user is None and exchange.refusal is None:
+        if exchange.user is None and (exchange.refusal is None or head.method):
             try:
                 user = exchange.user = self._service.admit(head)
                 if user is not self._user:
@@ -321,7 +329,10 @@ class Connection(asyncio.BufferedProtocol):
                     exchange.keeps_alive = False  # whether the body comes all the same is not known
         if exchange.refusal is not None:
             self._is_busy = True
-            self.answered(exchange, exchange.refusal)
+            refusal = exchange.refusal
+            if exchange.user is not None:
+                refusal = self._service.refused(head, exchange.user, refusal)
+            self.answered(exchange, refusal)
             return True
         if not exchange.complete:
             if exchange.expects and not exchange.size and transport is not None:
@@ -492,3 +503,8 @@ class Connection(asyncio.BufferedProtocol):
 
 def _takes_gzip(exchange: Exchange) -> bool:
     return "gzip" in exchange.head.headers.get("accept-encoding", "")
+
+
+def _cut_off() -> ApiError:
+    """Return the error of a request whose body ends early, in Go's words."""
+    return ApiError("unexpected EOF", reason="", code=500)

@@ -150,6 +150,12 @@ class AuditedService(Service):
         """Return the answer that carries an error."""
         return self._service.refusal(error)
 
+    def refused(self, head: Head, user: User, response: Response) -> Response:
+        """Record a request that never reaches `answer`."""
+        request = Request(head.method, head.path, head.query, head.headers, b"", user)
+        record = self._auditor.begin(request, address=head.address, impersonator=head.impersonator)
+        return response if record is None else self._auditor.finish(record, response)
+
 
 class AuditedHandler(Handler):
     """Records what the cluster's own parts ask, which do not speak HTTP.
