@@ -43,3 +43,17 @@ def test_paths_in_the_documentation_lead_somewhere(page: Path) -> None:
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)#\s]+)", page.read_text())
     assert [link for link in links if not (page.parent / link).exists()] == []
+
+
+MODULE = re.compile(r"`((?:{})(?:\.[a-z_]+)+)(?:\.[A-Z]\w*)?`".format("|".join(sorted(ROOMS - {"__main__"}))))
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_modules_in_the_documentation_exist(page: Path) -> None:
+    """A dotted name in backquotes that begins with a room is a module of it, or something in a module."""
+    lost = []
+    for name in MODULE.findall(page.read_text()):
+        path = ROOT / "src" / "strato" / name.replace(".", "/")
+        if not (path.exists() or path.with_suffix(".py").exists() or path.parent.with_suffix(".py").exists()):
+            lost.append(name)
+    assert lost == []
