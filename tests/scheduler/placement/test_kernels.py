@@ -18,6 +18,7 @@ from strato.scheduler.model.nodes import NodeTable
 from strato.scheduler.model.resources import Dimensions
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.placement import kernels
+from strato.scheduler.placement.arrays import Static, Want
 from strato.scheduler.placement.scoring import resource_scores, term_arrays
 from tests.scheduler.naive import SlowNode, place
 
@@ -90,10 +91,10 @@ class Arena:
             count,
             self.flags,
             self.rows,
-            kernels.Want(self.request, self.scored),
+            Want(self.request, self.scored),
             np.array(PROMISED if self.flags & kernels.FUTURE else HELD),
             t.columns,
-            kernels.Static(self.mask, self.base, np.zeros(len(self.mask), np.bool_)),
+            Static(self.mask, self.base, np.zeros(len(self.mask), np.bool_)),
             term_arrays(self.terms),
             self.tree,
             self.head,

@@ -3,27 +3,20 @@
 Importing this module imports Numba (half a second), so nothing imports it before a scheduler starts.
 There are two public kernels with one signature each, so a first compilation takes seconds and a cached load
 milliseconds: `place_batch` looks at all rows through a tree, `place_near` scans some rows and knows network domains.
-Arrays that belong together travel as named tuples; those of the nodes are `strato.scheduler.model.nodes.Columns`.
+Arrays that belong together travel as the named tuples of `strato.scheduler.placement.arrays`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
-import numpy.typing as npt
 from numba import njit
 
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.nodes import Columns
-
-Int64s = npt.NDArray[np.int64]
-Int32s = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
-
+from strato.scheduler.model.nodes import Columns
+from strato.scheduler.placement.arrays import Domains, Floats, Int32s, Int64s, Static, Terms, Want
 
 FUTURE, LIMIT_PODS, EXCLUSIVE, KEEP = 1, 2, 4, 8
 """Flags of `place_batch`: use what will be idle instead of what is; a row may hold only its allocatable number of
@@ -39,82 +32,6 @@ _INNER: dict[str, Any] = {**_OUTER, "_nrt": False, "forceinline": True}
 """For what runs per row: references to arrays that the caller holds are not counted, which took two thirds of it."""
 _outer = cast(Callable[[_Function], _Function], njit(**_OUTER))
 _inner = cast(Callable[[_Function], _Function], njit(**_INNER))
-
-
-class Want(NamedTuple):
-    """What one task asks for.
-
-    Attributes:
-        request: int64[width], of each of the table's columns.
-        scored: int64[2], cpu and memory as scoring sees them.
-    """
-
-    request: Int64s
-    scored: Int64s
-
-
-class Static(NamedTuple):
-    """What is known of rows (`place_batch`) or of positions in a list of rows (`place_near`) whatever runs there.
-
-    Attributes:
-        mask: bool[n], those the static filters allow.
-        base: float64[n], static part of the score, added first.
-        sensitive: bool[n]; the batch ends after a placement that fills such a one, because base may change.
-    """
-
-    mask: npt.NDArray[np.bool_]
-    base: Floats
-    sensitive: npt.NDArray[np.bool_]
-
-
-class Terms(NamedTuple):
-    """Resource score terms.
-
-    Attributes:
-        kinds: int64[t], the kind of each.
-        weights: float64[t], the weight of each.
-        dims: int64[t, k], the columns of each; -1 ends.
-        dim_weights: float64[t, k], the weights of those.
-    """
-
-    kinds: Int64s
-    weights: Floats
-    dims: Int64s
-    dim_weights: Floats
-
-
-class Domains(NamedTuple):
-    """The network domains around the rows and what they add to the scores.
-
-    Attributes:
-        leaf: int32[n], the lowest domain of every row.
-        parent: int32[domains].
-        weight: Factor of the domains' part; 0 when there is none.
-        near: Domain the gang lies in so far, -1 when nowhere; -2 scores by ``used`` instead.
-        closeness: float64[domains], how good it is that the domain is the lowest common one.
-        members: int64[domains], tasks of the gang inside; kept current.
-        total: Tasks of the gang.
-        used: float64[domains, k], what is used of ``capacity``; kept current.
-        capacity: float64[domains, k].
-        asked: float64[k], what one task adds to ``used``.
-        asked_weights: float64[k], the weight of each.
-        shares: float64[domains], weight of each domain's fill, already divided by the sum over tiers.
-        absent: float64[domains], sum of the shares of the tiers that are absent around a leaf.
-    """
-
-    leaf: Int32s
-    parent: Int32s
-    weight: float
-    near: int
-    closeness: Floats
-    members: Int64s
-    total: int
-    used: Floats
-    capacity: Floats
-    asked: Floats
-    asked_weights: Floats
-    shares: Floats
-    absent: Floats
 
 
 @_outer

@@ -21,6 +21,7 @@ from strato.scheduler.model.resources import PODS, Dimensions, FloatArray
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.placement import kernelcache, kernels
+from strato.scheduler.placement.arrays import Domains, Static, Terms, Want
 from strato.scheduler.placement.candidates import NOWHERE, CandidateCache, Candidates
 from strato.scheduler.placement.scoring import term_arrays
 from strato.scheduler.topology.hypernodes import HyperNodes
@@ -49,7 +50,7 @@ class Placer:
         self._table = table
         self.job_classes = job_classes if job_classes is not None else JobClasses()
         self.known = CandidateCache(table, seed)
-        self._terms: kernels.Terms | None = None
+        self._terms: Terms | None = None
         self._term_key: tuple[ResourceTerm, ...] | None = None
         self._out = np.zeros(1024, np.int32)
 
@@ -126,15 +127,13 @@ class Placer:
             domains = replace(domains, near=near)
         return chosen
 
-    def _static_of(self, found: Candidates, cls: TaskClass, rows: Rows, flags: int) -> kernels.Static:
+    def _static_of(self, found: Candidates, cls: TaskClass, rows: Rows, flags: int) -> Static:
         """Return what is known of some rows, scores normalised over those that can take a task now."""
         mask = found.mask[rows]
         if not found.varies:
             self.known.normalise(found, found.mask[: found.size])
-            return kernels.Static(mask, found.base[rows], found.sensitive[rows])
-        return kernels.Static(
-            mask, *found.normalised(rows, found.extremes_of(rows, mask & self._fits(cls, flags)[rows]))
-        )
+            return Static(mask, found.base[rows], found.sensitive[rows])
+        return Static(mask, *found.normalised(rows, found.extremes_of(rows, mask & self._fits(cls, flags)[rows])))
 
     def _run_near(
         self,
@@ -145,7 +144,7 @@ class Placer:
         count: int,
         flags: int,
         by: NodeCharge,
-        static: kernels.Static,
+        static: Static,
         domains: Proximity,
     ) -> list[int]:
         self._make_room(count)
@@ -154,7 +153,7 @@ class Placer:
             flags,
             rows,
             int(np.searchsorted(rows, found.head[kernels.OFFSET])) % len(rows),
-            kernels.Want(cls.request, cls.scored_request),
+            Want(cls.request, cls.scored_request),
             _KERNEL_CHARGES[by],
             self._table.columns,
             static,
@@ -193,10 +192,10 @@ class Placer:
             count,
             flags,
             found.size,
-            kernels.Want(cls.request, cls.scored_request),
+            Want(cls.request, cls.scored_request),
             _KERNEL_CHARGES[by],
             self._table.columns,
-            kernels.Static(found.mask, found.base, found.sensitive),
+            Static(found.mask, found.base, found.sensitive),
             self._resource_terms(ssn),
             tree,
             head,
@@ -208,7 +207,7 @@ class Placer:
         rows: list[int] = self._out[:placed].tolist()
         return rows
 
-    def _resource_terms(self, ssn: PluginAnswers) -> kernels.Terms:
+    def _resource_terms(self, ssn: PluginAnswers) -> Terms:
         if self._terms is None or self._term_key is not ssn.terms:
             if self._terms is None or self._term_key != ssn.terms:
                 if self._term_key is not None:
@@ -283,7 +282,7 @@ class Placer:
             rows = np.array([row for row in table.written(since) or () if row < found.size], np.int64)
         else:
             rows = np.arange(found.size)
-        want = kernels.Want(cls.request, cls.scored_request)
+        want = Want(cls.request, cls.scored_request)
         kernels.score_rows(rows, want, table.columns, self._resource_terms(ssn), found.points)
         found.points_at, found.points_of = now, ssn.terms
         return found.points
@@ -406,11 +405,11 @@ class Placer:
         return FitErrors(total, counts, domain=search.name if search is not None else "")
 
 
-def _domains(found: Proximity) -> kernels.Domains:
+def _domains(found: Proximity) -> Domains:
     """Return a proximity as the kernel takes it."""
     near = (found.weight, found.near, found.closeness, found.members, found.total)
     fills = (found.used, found.capacity, found.asked, found.asked_weights, found.shares, found.absent)
-    return kernels.Domains(found.tree.leaf, found.tree.parent, *near, *fills)
+    return Domains(found.tree.leaf, found.tree.parent, *near, *fills)
 
 
 def _count(counts: dict[Reason, int], reason: Reason, by: int) -> None:
@@ -423,9 +422,9 @@ def warm_up() -> None:
     kernelcache.only_load(kernels.score_rows, kernels.place_batch, kernels.place_near)
     table = NodeTable(Dimensions())
     columns, out = table.columns, np.zeros(1, np.int32)
-    want, terms = kernels.Want(table.dims.zeros(), np.zeros(2, np.int64)), term_arrays(())
+    want, terms = Want(table.dims.zeros(), np.zeros(2, np.int64)), term_arrays(())
     no_rows = np.zeros(table.capacity, np.bool_)
-    static = kernels.Static(no_rows, np.zeros(table.capacity), no_rows)
+    static = Static(no_rows, np.zeros(table.capacity), no_rows)
     kernels.score_rows(np.zeros(0, np.int64), want, columns, terms, np.zeros(0))
     tree, head = np.full(2, NOWHERE), np.array([1, 0, 0, 0], np.int64)
     kernels.place_batch(0, 0, 0, want, _KERNEL_CHARGES[HELD], columns, static, terms, tree, head, out)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, StaticScore
 from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.resources import FloatArray
-from strato.scheduler.placement import kernels
+from strato.scheduler.placement.arrays import Terms
 
 
 def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
@@ -26,7 +26,7 @@ def stretched(raw: FloatArray, most: float, score: StaticScore) -> FloatArray:
 
 def term_arrays(
     terms: Sequence[ResourceTerm],
-) -> kernels.Terms:
+) -> Terms:
     """Return terms as the kernels take them."""
     longest = max([len(t.weights) for t in terms] + [1])
     dims = np.full((len(terms), longest), -1, np.int64)
@@ -36,7 +36,7 @@ def term_arrays(
             dims[i, j], dim_weights[i, j] = column, weight
     kinds = np.array([t.kind for t in terms], np.int64)
     weights = np.array([t.weight for t in terms], np.float64)
-    return kernels.Terms(kinds, weights, dims, dim_weights)
+    return Terms(kinds, weights, dims, dim_weights)
 
 
 class Columns(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +15,9 @@ from strato.scheduler.model.answers import Evictor
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vector, share
+from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vector
 from strato.scheduler.model.tasks import PENDING
+from strato.scheduler.plugins.capacityshares import Shares, Standing, dense, exceeds, partly_within
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
 
@@ -38,86 +39,6 @@ class CapacityArgs:
     """Time after which what a queue held counts half in the order of queues. Default 0, no memory, as in Volcano."""
     consumable_claims: bool = arg("capacity.DRAConsumableCapacityEnable", False)
     """Whether ``….deviceclass/…`` limits the capacity of those devices."""
-
-
-@dataclass(slots=True)
-class Shares:
-    """What one queue is entitled to and holds; for an inner queue the sums of what is below it.
-
-    Attributes:
-        queue: The queue.
-        ancestors: Names from the root down to the parent; empty when flat.
-        children: Queues right below it.
-        deserved, guarantee, real_capability: In internal units; 0 in ``deserved`` means not defined.
-        declared: Columns ``deserved`` has an amount in, or is declared with.
-        used: What it holds now, kept current by placements and evictions.
-        inqueue, elastic: As in `World.settle`.
-    """
-
-    queue: Queue
-    ancestors: tuple[str, ...]
-    children: list[str]
-    deserved: FloatArray
-    guarantee: FloatArray
-    capability: FloatArray
-    real_capability: FloatArray
-    used: Vector
-    inqueue: Vector
-    elastic: Vector
-    request: Vector
-    declared: frozenset[int] = field(default_factory=frozenset)
-    remembered: FloatArray | None = None
-
-    @property
-    def rank(self) -> tuple[bool, float]:
-        """Return the key that decides the order: the share; with memory, what was held lately counts as well.
-
-        A queue below what it deserves still comes before one that has it.
-        """
-        if self.remembered is None:
-            return False, self.share
-        held = (self.used + self.remembered).tolist()
-        wanted = self.deserved.tolist()
-        most = max([share(u, d) for u, d in zip(held, wanted, strict=True) if d >= 0.1], default=1.0)
-        return self.share >= 1.0, most
-
-    @property
-    def share(self) -> float:
-        """Return the largest used fraction of what it deserves; 1 when it deserves nothing."""
-        wanted = self.deserved.tolist()
-        used = self.used.tolist()
-        return max([share(u, d) for u, d in zip(used, wanted, strict=True) if d >= 0.1], default=1.0)
-
-    @property
-    def has_deserved(self) -> bool:
-        """Whether it deserves anything but pods."""
-        return any(d >= 0.1 for c, d in enumerate(self.deserved.tolist()) if c != PODS)
-
-
-class Standing:
-    """Where a queue stands among the queues of a tree: compared by the ranks right below what two have in common.
-
-    Two that rank the same there are equal: what is below says nothing about how they stand to each other.
-    """
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: Sequence[tuple[str, tuple[bool, float]]]) -> None:
-        self._path = path
-
-    def _compare(self, other: Standing) -> int:
-        for (mine, rank), (theirs, other_rank) in zip(self._path, other._path, strict=False):
-            if mine != theirs:
-                return (rank > other_rank) - (rank < other_rank)
-        return 0
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Standing) and self._compare(other) == 0
-
-    def __lt__(self, other: Standing) -> bool:
-        return self._compare(other) < 0
-
-    __hash__ = None  # type: ignore[assignment] # equal ones may differ in what they are equal to
 
 
 class Capacity(Plugin):
@@ -159,7 +80,7 @@ class Capacity(Plugin):
 
     def _shares_of(self, queue: Queue) -> Shares:
         width = self._ssn.world.dims.width
-        deserved, guarantee = _dense(queue.deserved, width), _dense(queue.guarantee, width)
+        deserved, guarantee = dense(queue.deserved, width), dense(queue.guarantee, width)
         capability = np.full(width, np.inf)
         for column, amount in queue.capability.items():
             if amount > 0 or column not in (CPU, MEMORY):
@@ -183,7 +104,7 @@ class Capacity(Plugin):
     def _entitle_flat(self, total: FloatArray) -> None:
         guaranteed = np.zeros_like(total)
         for queue in self._ssn.world.queues.values():
-            guaranteed += _dense(queue.guarantee, len(total))
+            guaranteed += dense(queue.guarantee, len(total))
         for mine in self._shares.values():
             mine.real_capability = np.minimum(np.maximum(total - guaranteed, 0) + mine.guarantee, mine.capability)
             mine.deserved = np.maximum(np.minimum(mine.deserved, mine.real_capability), mine.guarantee)
@@ -322,11 +243,11 @@ class Capacity(Plugin):
         columns = [c for c, need in enumerate(want.tolist()) if need > 0 and c != PODS]
         if any(mine.used[c] + want[c] > mine.real_capability[c] for c in columns):
             return False
-        if _partly_within(mine, want, columns):
+        if partly_within(mine, want, columns):
             return True
         levels = self.args.ancestor_reclaim_level if self.hierarchy else 0
         nearest = [self._shares[n] for n in reversed(mine.ancestors) if n != ROOT][:levels]
-        return any(_partly_within(above, want, columns) for above in nearest)
+        return any(partly_within(above, want, columns) for above in nearest)
 
     def job_enqueueable(self, job: Job) -> int:
         """Whether the job's minimum fits into the queue's and its ancestors' capability."""
@@ -398,7 +319,7 @@ class Capacity(Plugin):
             used = left[mine.queue.name]
             if (mine.guarantee > used - task.cls.request).any():
                 continue
-            if self._shared_dims(task, mine) and not _exceeds(used, mine, needs):
+            if self._shared_dims(task, mine) and not exceeds(used, mine, needs):
                 continue
             victims.append(task)
             left[mine.queue.name] = used - task.cls.request
@@ -418,11 +339,11 @@ class Capacity(Plugin):
         if not self._shared_dims(task, mine):
             if self._kept_within_family(reclaimer, mine):
                 return []
-        elif not _exceeds(used, mine, needs):
+        elif not exceeds(used, mine, needs):
             return []
         taken = [mine.queue.name]
         for above in self._consulted(reclaimer, mine):
-            if self._shared_dims(task, above) and not _exceeds(left[above.queue.name], above, needs):
+            if self._shared_dims(task, above) and not exceeds(left[above.queue.name], above, needs):
                 return []
             taken.append(above.queue.name)
         return taken
@@ -489,24 +410,3 @@ class Capacity(Plugin):
                     "real_capacity": mine.real_capability,
                 },
             )
-
-
-def _dense(amounts: dict[int, int], width: int) -> FloatArray:
-    out = np.zeros(width)
-    for column, amount in amounts.items():
-        out[column] = amount
-    return out
-
-
-def _partly_within(mine: Shares, want: Vector, columns: Sequence[int]) -> bool:
-    after = mine.used + want
-    return any(after[c] <= mine.deserved[c] + 0.1 for c in columns if after[c] >= 0.1 or mine.deserved[c] >= 0.1)
-
-
-def _exceeds(used: Vector, mine: Shares, columns: Sequence[int]) -> bool:
-    """Whether a queue holds more than it deserves of a requested resource that its deserved defines."""
-    return any(
-        used[c] > mine.deserved[c]
-        for c in columns
-        if c != PODS and (mine.deserved[c] >= 0.1 if c in (CPU, MEMORY) else c in mine.declared)
-    )
