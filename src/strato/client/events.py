@@ -11,10 +11,9 @@ several are written with one call where the transport allows.
 from __future__ import annotations
 
 import zlib
-from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from strato.api import catalog
 from strato.api.meta import Object
@@ -25,14 +24,15 @@ from strato.client.retry import is_outcome_unknown
 from strato.client.statusqueue import Load, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.errors import AlreadyExists, ApiError, NotFound
+from strato.lru import LruCache
 from strato.metrics import Registry
 
 NORMAL = "Normal"
 WARNING = "Warning"
 
 _QUEUE_LENGTH = 5000
-_REMEMBERED = 8192
-"""More than the queue holds: a series that waits is known when it is repeated."""
+_SERIES_BYTES, _SIMILAR_BYTES, _BUCKETS_BYTES = 16 << 20, 8 << 20, 4 << 20
+"""Bounds of what is known of events before; more series than the queue holds, so that one that waits is known."""
 _SIMILAR_LIMIT = 10
 _SIMILAR_WINDOW_SECONDS = 600.0
 _SPAM_BURST = 25.0
@@ -42,8 +42,6 @@ _GIVE_UP_SECONDS = 3600.0
 _REMOTE_WRITERS = 4
 _BATCH_SIZE = 16
 """Most that are written with one call: they hold up what comes after them."""
-
-T = TypeVar("T")
 
 
 _Identity = tuple[str, str, str, str]
@@ -79,35 +77,14 @@ class _Similar:
     """Different messages of one reason on one object."""
 
     since: float
-    messages: set[str] = field(default_factory=set)
+    messages: set[int] = field(default_factory=set)
+    """Their hashes."""
 
 
 @dataclass(slots=True)
 class _Bucket:
     tokens: float
     filled_at: float
-
-
-class _Recent(Generic[T]):
-    """The last few thousand entries by use."""
-
-    def __init__(self) -> None:
-        self._entries: OrderedDict[Hashable, T] = OrderedDict()
-
-    def get(self, key: Hashable) -> T | None:
-        entry = self._entries.get(key)
-        if entry is not None:
-            self._entries.move_to_end(key)
-        return entry
-
-    def put(self, key: Hashable, entry: T) -> T:
-        self._entries[key] = entry
-        if len(self._entries) > _REMEMBERED:
-            self._entries.popitem(last=False)
-        return entry
-
-    def drop(self, key: Hashable) -> None:
-        self._entries.pop(key, None)
 
 
 class EventRecorder:
@@ -124,9 +101,9 @@ class EventRecorder:
         self._cluster = cluster
         self._clock = clock
         self._component = component
-        self._series: _Recent[_Series] = _Recent()
-        self._similar: _Recent[_Similar] = _Recent()
-        self._buckets: _Recent[_Bucket] = _Recent()
+        self._series: LruCache[Hashable, _Series] = LruCache(_SERIES_BYTES, _series_size)
+        self._similar: LruCache[Hashable, _Similar] = LruCache(_SIMILAR_BYTES, lambda *_: 1500)
+        self._buckets: LruCache[_Identity, _Bucket] = LruCache(_BUCKETS_BYTES, lambda *_: 500)
         self._sequence = zlib.crc32(component.encode()) % 1_000_000  # components that report at one instant differ
         self._dropped = (
             registry.counter("strato_events_dropped", "Events not written: overload or errors", ("component",))
@@ -239,8 +216,9 @@ class EventRecorder:
         similar = self._similar.get(group)
         if similar is None or now - similar.since > _SIMILAR_WINDOW_SECONDS:
             similar = self._similar.put(group, _Similar(now))
-        if len(similar.messages) < _SIMILAR_LIMIT or message in similar.messages:
-            similar.messages.add(message)
+        number = hash(message)
+        if len(similar.messages) < _SIMILAR_LIMIT or number in similar.messages:
+            similar.messages.add(number)
             return (group, message), message
         return group, f"(combined from similar events): {message}"
 
@@ -279,6 +257,10 @@ class EventRecorder:
         self.dropped += count
         if self._dropped is not None:
             self._dropped.labels(self._component).inc(count)
+
+
+def _series_size(_: Hashable, series: _Series) -> int:
+    return 1000 + 2 * len(series.message)
 
 
 def _repeat(series: _Series) -> Patch:

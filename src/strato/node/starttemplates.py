@@ -8,12 +8,14 @@ with holes for uid and addresses.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from strato.api.core import Pod
 from strato.api.meta import Condition
+from strato.api.templates import Template, template_of
 from strato.lru import LruCache
 from strato.node.podstatus import OUR_CONDITIONS, ContainerRecord, PodRecord, pod_status
 from strato.node.records import record_of
@@ -21,8 +23,7 @@ from strato.node.runplan import RunPlan, has_run_annotations, plan_run
 
 _BYTES: Final = 4 << 20
 """Bound of all templates together; one takes a few kilobytes per container."""
-_HOLES: Final = {"uid": "\0uid\0", "host_ip": "\0host\0", "pod_ip": "\0pod\0"}
-"""Placeholders while a status is computed. If an object contains one by chance, the check in `_with_holes` finds it."""
+_HOLES: Final = ("uid", "host_ip", "pod_ip")
 
 
 def container_id(uid: str, container: ContainerRecord) -> str:
@@ -48,23 +49,23 @@ class StartTemplate:
         plans: How its containers run.
     """
 
-    __slots__ = ("_of", "_text", "plans")
+    __slots__ = ("_of", "_template", "plans")
 
     def __init__(self, pod: Pod, plans: tuple[RunPlan, ...]) -> None:
         self.plans = plans
         self._of: tuple[int, int, tuple[Condition, ...]] | None = None
-        self._text: bytes | None = None
+        self._template: Template | None = None
 
     def patch(self, pod: Pod, *, host_ip: str, pod_ip: str, since: float, now: float) -> bytes:
         """Return the patch that writes the first status of a pod which started at ``since``, as JSON."""
         uid = pod.metadata.uid
         of = int(since), int(now), pod.status.conditions
         if of != self._of:
-            self._text = _with_holes(pod, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)
+            self._template = template_of(_HOLES, lambda words: _patch(pod, words, since=since, now=now))
             self._of = of
-        if self._text is None:
-            return _patch(pod, uid=uid, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)
-        return _filled(self._text, uid, host_ip, pod_ip)
+        if self._template is None:
+            return _patch(pod, (uid, host_ip, pod_ip), since=since, now=now)
+        return self._template.fill((msgspec.json.encode(uid)[1:-1], host_ip.encode(), pod_ip.encode()))
 
 
 class StartTemplates:
@@ -117,21 +118,7 @@ class StartTemplates:
         return plan_run(None, (*container.command, *container.args), pod.spec.restart_policy, self._rng)
 
 
-def _patch(pod: Pod, *, uid: str, host_ip: str, pod_ip: str, since: float, now: float) -> bytes:
+def _patch(pod: Pod, words: Sequence[str], *, since: float, now: float) -> bytes:
+    uid, host_ip, pod_ip = words
     record = started(pod, uid=uid, host_ip=host_ip, pod_ip=pod_ip, since=since)
     return msgspec.json.encode({"metadata": {"uid": uid}, "status": pod_status(record, now)})
-
-
-def _with_holes(pod: Pod, *, host_ip: str, pod_ip: str, since: float, now: float) -> bytes | None:
-    """Return the patch with gaps; None when a pod's own texts look like one."""
-    text = _patch(pod, **_HOLES, since=since, now=now).replace(b"%", b"%%")
-    for name, gap in _HOLES.items():
-        text = text.replace(msgspec.json.encode(gap)[1:-1], b"%%(%s)b" % name.encode())
-    uid = pod.metadata.uid
-    whole = _patch(pod, uid=uid, host_ip=host_ip, pod_ip=pod_ip, since=since, now=now)
-    return text if _filled(text, uid, host_ip, pod_ip) == whole else None
-
-
-def _filled(text: bytes, uid: str, host_ip: str, pod_ip: str) -> bytes:
-    encoded = msgspec.json.encode(uid)[1:-1]
-    return text % {b"uid": encoded, b"host_ip": host_ip.encode(), b"pod_ip": pod_ip.encode()}

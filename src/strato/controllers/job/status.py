@@ -17,12 +17,13 @@ from strato.api.meta import ObjectMeta
 from strato.api.volcano.batch import JobStatus
 from strato.clock import format_time, parse_time
 from strato.controllers.job.states import Counts, Outcome
+from strato.lru import LruCache
 from strato.units import format_duration
 
 Status = dict[str, Any]
 """``status`` as JSON."""
 
-_REMEMBERED: Final = 256
+_CACHED_BYTES: Final = 1 << 20
 _encode: Final[Callable[[Status], bytes]] = msgspec.json.Encoder().encode
 _read: Final[Callable[[bytes], JobStatus]] = msgspec.json.Decoder(JobStatus).decode
 
@@ -44,7 +45,9 @@ class StatusCache:
     """Statuses made lately: of jobs alike that reach the same counters in the same second there is one."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, tuple[JobStatus, StatusWrite]] = {}
+        self._known: LruCache[Hashable, tuple[JobStatus, StatusWrite]] = LruCache(
+            _CACHED_BYTES, lambda _, known: 4 * len(known[1].body)
+        )
 
     def of(self, key: Hashable, before: JobStatus, make: Callable[[], Status]) -> StatusWrite:
         """Return the status that follows another one.
@@ -59,9 +62,7 @@ class StatusCache:
         if found is not None and found[0] == before:
             return found[1]
         made = written(make())
-        if len(self._known) >= _REMEMBERED:
-            self._known.clear()
-        self._known[key] = before, made
+        self._known.put(key, (before, made))
         return made
 
 

@@ -34,10 +34,10 @@ from strato.server.store import Bucket
 from strato.server.strategies import strategy_of
 
 _KINDS_MAX = 512
-_SEEN_MAX = 4096
 _SPEC_MAX_BYTES = 64 << 10
 _MAX_BYTES = 8 << 20
 """So much is kept of specs, and of templates."""
+_NUMBERS_BYTES = 1 << 20
 _TEMPLATES_MAX = 8
 """So many templates are kept of one kind and namespace."""
 _SENT = (("apiVersion", "kind", "metadata", "spec"), ("apiVersion", "kind", "metadata", "spec", "status"))
@@ -135,11 +135,14 @@ class CreateMemo:
     state: State
     _inputs: dict[Served, Inputs | None] = field(default_factory=dict)
     _accepted: LruCache[Key, Accepted] = field(default_factory=lambda: LruCache(_MAX_BYTES, _accepted_size))
-    _seen: dict[int, None] = field(default_factory=dict)
+    _seen: LruCache[int, bool] = field(default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100))
+    """Hashes of the keys of objects that were created once."""
     _texts: LruCache[tuple[Served, str], tuple[_Text, ...]] = field(
         default_factory=lambda: LruCache(_MAX_BYTES, _texts_size)
     )
-    _tried: dict[int, Accepted | None] = field(default_factory=dict)
+    _tried: LruCache[int, tuple[Accepted | None]] = field(
+        default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100)
+    )
     """What looked like having a template: once (None), or when which was accepted."""
 
     def recall(self, request: Request, target: ResourcePath, served: Served) -> Recalled | Unknown | None:
@@ -198,14 +201,10 @@ class CreateMemo:
     def learn_text(self, namespace: str, body: bytes, known: Recalled) -> None:
         """Take note of metadata that were accepted; those that look alike for the second time get a template."""
         accepted, look = known.accepted, known.look
-        if look not in self._tried:
-            if len(self._tried) >= _SEEN_MAX:
-                self._tried.clear()
-            self._tried[look] = None
+        tried = self._tried.get(look)
+        self._tried.put(look, (None if tried is None else accepted,))
+        if tried is None or tried[0] is accepted:
             return
-        if self._tried[look] is accepted:
-            return
-        self._tried[look] = accepted
         sent = bytes(read_members(body)["metadata"])
         template = metadata_template(sent, namespace, accepted.inputs.admission.annotations)
         if template is None:
@@ -242,9 +241,7 @@ class CreateMemo:
         number = hash(key)
         if number in self._seen:
             return len(key[2]) + len(key[3]) <= _SPEC_MAX_BYTES
-        if len(self._seen) >= _SEEN_MAX:
-            del self._seen[next(iter(self._seen))]
-        self._seen[number] = None
+        self._seen.put(number, True)
         return False
 
     def _inputs_of(self, served: Served) -> Inputs | None:
