@@ -12,11 +12,12 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from strato.node.sandbox import linux
 from strato.node.sandbox.egress import table_name
 from strato.node.sandbox.network import bridge_name
 from tests.e2e.conftest import EXAMPLES
@@ -105,6 +106,58 @@ def test_the_pods_egress_is_closed_by_down_also_after_kill_9(laptop: Laptop) -> 
     world.kill()
     world.own("down")
     assert table not in tables()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[None]:
+    """Give the node of the cluster that is started next a disk of 64 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to mount a small disk")
+    place = tmp_path / "home-0" / "node"
+    place.mkdir(parents=True)
+    linux.mount("disk", str(place), "tmpfs", 0, "size=64m")
+    yield
+    linux.unmount(str(place))
+
+
+@pytest.mark.timeout(360)
+def test_a_full_disk_becomes_a_condition_a_taint_and_an_eviction(small_disk: None, laptop: Laptop) -> None:
+    world = laptop("--cpus", "4")
+    [node] = world.items("nodes")
+    name = node["metadata"]["name"]
+
+    def pod(called: str, script: str) -> None:
+        body = json.loads(process_pod(called, script, volumes=[{"name": "v", "emptyDir": {}}]))
+        body["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
+        world.kubectl("create", "-f", "-", stdin=json.dumps(body))
+
+    def phase(called: str) -> str:
+        return str(world.get("pod", called)["status"].get("phase"))
+
+    def condition() -> str:
+        return next(c["status"] for c in world.get("node", name)["status"]["conditions"] if c["type"] == "DiskPressure")
+
+    def taints() -> set[tuple[str, str]]:
+        return {(taint["key"], taint["effect"]) for taint in world.get("node", name)["spec"].get("taints") or ()}
+
+    assert condition() == "False"
+    pod("modest", "head -c 500000 /dev/zero > /v/x; exec sleep 1000")
+    eventually(lambda: phase("modest") == "Running", what="the modest pod runs")
+    pod("greedy", "head -c 62000000 /dev/zero > /v/x; exec sleep 1000")
+    eventually(lambda: condition() == "True", what="the node reports DiskPressure")
+    pressed = ("node.kubernetes.io/disk-pressure", "NoSchedule")
+    eventually(lambda: pressed in taints(), what="the node is tainted")
+    eventually(lambda: phase("greedy") == "Failed", what="the greedy pod is evicted")
+    assert world.get("pod", "greedy")["status"]["reason"] == "Evicted"
+    assert phase("modest") == "Running"
+    pod("late", "true")
+
+    def message() -> str:
+        conditions = world.get("pod", "late")["status"].get("conditions") or ()
+        return next((c.get("message", "") for c in conditions if c["type"] == "PodScheduled"), "")
+
+    eventually(lambda: "node.kubernetes.io/disk-pressure" in message(), what="a new pod is told why it waits")
+    assert phase("late") == "Pending"
 
 
 @pytest.mark.timeout(360)

@@ -155,7 +155,9 @@ def test_without_a_writable_group_there_are_no_limits(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("not a folder")
     cgroups = Cgroups(HOME, str(tmp_path / "cgroup"), str(tmp_path / "none"))
     assert not cgroups.enabled
+    assert cgroups.missing == ("cpu", "memory", "pids")
     assert cgroups.create(LEAF, LIMITED) == []
+    assert cgroups.unenforced(LEAF, LIMITED) == ["cpu", "memory"]
     assert not cgroups.oom_killed(LEAF)
 
 
@@ -227,5 +229,24 @@ def test_a_controller_that_is_not_handed_down_costs_no_other(tmp_path: Path, mon
     monkeypatch.setattr("strato.node.sandbox.cgroups._write", write)
     cgroups = tree.cgroups()
     assert cgroups.enabled
+    assert cgroups.missing == ("cpu",)
     cgroups.create(LEAF, LIMITED)
     assert tree.settings()["unified/memory.max"] == str(64 << 20)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_the_kernel_does_not_hold_a_container_to_is_known(tmp_path: Path, version: int) -> None:
+    tree = Tree(tmp_path, version)
+    cgroups = tree.cgroups()
+    assert cgroups.missing == (("pids",) if version == 1 else ())
+    assert cgroups.unenforced(LEAF, LIMITED) == ["cpu", "memory"]  # before it is made
+    cgroups.create(LEAF, LIMITED)
+    assert cgroups.unenforced(LEAF, LIMITED) == []
+    assert cgroups.unenforced(LEAF, Limits()) == []
+    nothing = {"cpu/cpu.cfs_quota_us": "-1", "memory/memory.limit_in_bytes": "9223372036854771712"}
+    if version == 2:
+        nothing = {"unified/cpu.max": "max 100000", "unified/memory.max": "max"}
+    for file, text in nothing.items():
+        hierarchy, _, name = file.partition("/")
+        (tree.homes[hierarchy] / LEAF / name).write_text(f"{text}\n")
+    assert cgroups.unenforced(LEAF, LIMITED) == ["cpu", "memory"]

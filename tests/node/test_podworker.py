@@ -38,6 +38,8 @@ class FakeMachine:
         self.refreshes: list[float] = []
         self.gpus_back_at: list[float] = []
         self.told_while_gpus_held: list[str] = []
+        self.unenforced: list[str] = []
+        self.events: list[tuple[str, str]] = []
 
     def submitted(self, worker: PodWorker) -> None:
         if not self.gpus_back_at:
@@ -105,6 +107,9 @@ class FakeMachine:
     def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
         return ""
 
+    def unenforced_limits(self, container: Container) -> list[str]:
+        return self.unenforced
+
     def note_substitution(self) -> None:
         pass
 
@@ -134,7 +139,7 @@ def live(story: Story, plans: dict[str, list[tuple[float, int]]], *, confirm_sec
             hosts=str,
             submit=machine.submitted,
             confirm=lambda: clock.sleep(confirm_seconds),
-            event=lambda _kind, _reason, _message: None,
+            event=lambda _kind, reason, message: machine.events.append((reason, message)),
         )
         task = asyncio.create_task(worker.run())
         await story(worker, machine, clock)
@@ -161,6 +166,16 @@ def test_restarts_wait_longer_each_time() -> None:
         assert phase_of(worker.record) == "Running"
 
     live(story, {"main": [(1.0, 1)]}, restartPolicy="Always")
+
+
+def test_a_limit_that_is_not_enforced_is_said_with_each_start() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.unenforced = ["cpu", "memory"]
+        await clock.sleep(60)
+        said = [message for reason, message in machine.events if reason == "LimitsNotEnforced"]
+        assert said == ["Container main: this node does not enforce its limit of cpu and memory"]
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
 
 
 def test_on_failure_ends_with_the_first_success() -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 _ROOT = "/sys/fs/cgroup"
 _PERIOD_MICROSECONDS = 100_000
 _MIN_QUOTA_MICROSECONDS = 1_000
+CONTROLLERS = ("cpu", "memory", "pids")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,52 @@ class Cgroups:
                 os.makedirs(os.path.dirname(note), exist_ok=True)
                 _write(note, json.dumps(self._roots))
 
+        self.missing = self._missing_controllers()
+        """Controllers that are not there, or not delegated to this node: what they would limit has no limit."""
+
     @property
     def enabled(self) -> bool:
         """Whether limits can be enforced at all."""
         return bool(self._roots)
+
+    @property
+    def directories(self) -> list[str]:
+        """The node's group in each hierarchy."""
+        return sorted(self._roots.values())
+
+    def _missing_controllers(self) -> tuple[str, ...]:
+        unified = self._roots.get("unified")
+        if unified is None:
+            return tuple(name for name in CONTROLLERS if name not in self._roots)
+        try:
+            return _delegate("unified", unified)
+        except OSError:
+            return CONTROLLERS
+
+    def unenforced(self, key: str, limits: Limits) -> list[str]:
+        """Return which limits of a container, ``cpu`` or ``memory``, the kernel does not hold it to."""
+        found = []
+        if limits.cpu_millicores and not (
+            self._holds("unified", key, "cpu.max") or self._holds("cpu", key, "cpu.cfs_quota_us")
+        ):
+            found.append("cpu")
+        if limits.memory_bytes and not (
+            self._holds("unified", key, "memory.max", limits.memory_bytes)
+            or self._holds("memory", key, "memory.limit_in_bytes", limits.memory_bytes)
+        ):
+            found.append("memory")
+        return found
+
+    def _holds(self, hierarchy: str, key: str, name: str, most: int = 0) -> bool:
+        """Tell whether a group's limit is set, to ``most`` at most; version 1 has numbers for none."""
+        if hierarchy not in self._roots:
+            return False
+        try:
+            with open(os.path.join(self._roots[hierarchy], key, name)) as file:
+                text = file.read().split()[0]
+        except (OSError, IndexError):
+            return False
+        return text not in ("max", "-1") and (not most or int(text) <= most)
 
     def create(self, key: str, limits: Limits) -> list[str]:
         """Make a container's groups anew, with its limits; return the files its process must write itself into.
@@ -195,18 +238,22 @@ def _make_below(hierarchy: str, group: str, key: str) -> None:
             _delegate(hierarchy, path)
 
 
-def _delegate(hierarchy: str, group: str) -> None:
-    """Enable the controllers for the groups below, as version 2 requires.
+def _delegate(hierarchy: str, group: str) -> tuple[str, ...]:
+    """Enable the controllers for the groups below, as version 2 requires; return which are not to be had.
 
     Raises:
         OSError: Not even memory can be limited.
     """
+    missing = []
     if hierarchy == "unified":
         control = os.path.join(group, "cgroup.subtree_control")
-        for name in ("+pids", "+cpu"):
-            with contextlib.suppress(OSError):  # not everywhere handed to ordinary users
-                _write(control, name)
+        for name in ("pids", "cpu"):
+            try:
+                _write(control, f"+{name}")
+            except OSError:  # not everywhere handed to ordinary users
+                missing.append(name)
         _write(control, "+memory")
+    return tuple(sorted(missing))
 
 
 def _own_groups(path: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from strato.api.core import Node, Pod
 from strato.client.cluster import Cluster
@@ -27,7 +28,7 @@ from strato.node.records import record_of
 from strato.node.registration import NodeFacts, pressure_reason, register_node
 from strato.node.restarts import Backoff
 from strato.node.sandbox import capabilities, linux
-from strato.node.sandbox.cgroups import Cgroups
+from strato.node.sandbox.cgroups import CONTROLLERS, Cgroups
 from strato.node.sandbox.gpudriver import driver, look
 from strato.node.sandbox.gpupool import GpuPool, Offer
 from strato.node.sandbox.gpus import LABELS, MEMORY, RESOURCES, capacity, device_numbers, find, labels
@@ -286,8 +287,10 @@ class SandboxNode:
         machine, directory = self._machine, self._machine.node_paths.data_dir
         if self._runtime.isolation == "plain":
             self._warnings.append(plain_warning())
-        if not machine.cgroups.enabled:
-            self._warnings.append("CPU and memory limits are not enforced: no control group can be written")
+        limits = _unenforced(machine.cgroups)
+        self._warnings += limits
+        for warning in limits:
+            self._recorder.event(self._reference(), "Warning", "LimitsNotEnforced", warning)
         if self._runtime.shows_machines_program and self._runtime.isolation != "plain":
             self._warnings.append(
                 f"containers can get at {sys.executable} by /proc/self/exe: this machine runs no programs in memory "
@@ -413,8 +416,11 @@ class SandboxNode:
         for kind in changed:
             reason = pressure_reason(kind, holds=kind in machine.pressures)
             _log.warning("the node's condition has changed: node=%s condition=%s", self.name, reason)
-            about = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
-            self._recorder.event(about, "Normal", reason, f"Node {self.name} status is now: {reason}")
+            self._recorder.event(self._reference(), "Normal", reason, f"Node {self.name} status is now: {reason}")
+
+    def _reference(self) -> dict[str, Any]:
+        """Return the node as events name it."""
+        return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "uid": self.name}}
 
     async def _watch_storage(self, facts: dict[str, NodeFacts], sync: NodeSync) -> None:
         """Evict pods that use more of the disk than they may, or most of one that is nearly full."""
@@ -627,3 +633,20 @@ def _read(path: str) -> str:
             return file.read().strip()
     except OSError:
         return ""
+
+
+_LIMITED = {"cpu": "CPU limits", "memory": "memory limits", "pids": "limits of processes"}
+
+
+def _unenforced(cgroups: Cgroups) -> list[str]:
+    """Return which limits this node cannot enforce, and what to do about it."""
+    if not cgroups.enabled:
+        return ["CPU and memory limits are not enforced: no control group can be written"]
+    if not cgroups.missing:
+        return []
+    what = " and ".join(_LIMITED[name] for name in cgroups.missing)
+    names = " and ".join(cgroups.missing)
+    return [
+        f"{what} are not enforced: {', '.join(cgroups.directories)} has no controller {names}; with systemd: "
+        f"Delegate={' '.join(CONTROLLERS)} for the unit that this runs in"
+    ]

@@ -100,6 +100,10 @@ class Sandbox(Protocol):
         """Return the container's termination message."""
         ...
 
+    def unenforced_limits(self, container: Container) -> list[str]:
+        """Return which limits of a container that was launched the kernel does not hold it to."""
+        ...
+
     def note_substitution(self) -> None:
         """Count a container that runs on the machine's root instead of its image."""
         ...
@@ -391,6 +395,10 @@ class PodWorker:
             self._event("Warning", "Failed", f"Error: {run.ended.result().error}")
         else:
             self._event("Normal", "Started", f"Started container {spec.name}")
+        unenforced = self.sandbox.unenforced_limits(spec)
+        if unenforced:
+            message = f"Container {spec.name}: this node does not enforce its limit of {' and '.join(unenforced)}"
+            self._event("Warning", "LimitsNotEnforced", message)
 
     def _ending(self, spec: Container, attempt: int, container_id: str, ended: Ended) -> Ending:
         reason = COMPLETED if ended.exit_code == 0 else ERROR

@@ -406,6 +406,10 @@ class PodSandbox:
             raise ConfigProblem(f"service account token of {account!r}: {err}") from err
         return str(msgspec.json.decode(answer)["status"]["token"])
 
+    def unenforced_limits(self, container: Container) -> list[str]:
+        """Return which limits of a container that was launched the kernel does not hold it to."""
+        return self._machine.cgroups.unenforced(f"{self._pod.metadata.uid}/{container.name}", _limits(container))
+
     def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
         """Decide how a container is run; also whether its image was substituted.
 
