@@ -21,8 +21,8 @@ from strato.metrics import Sample
 from strato.server.crd import CustomKinds
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.logs import LogSource
-from strato.server.objects import encode
 from strato.server.path import ResourcePath, parse_path, verb_of
+from strato.server.preparation import encode
 from strato.server.registry import Registry, Served
 from strato.server.rest.binding import Binder
 from strato.server.rest.delete import Deleter

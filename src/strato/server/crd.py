@@ -12,7 +12,7 @@ from strato.api import catalog
 from strato.api.status import invalid
 from strato.clock import format_time
 from strato.server import definitions
-from strato.server.objects import Json, at_revision
+from strato.server.preparation import Json, at_revision
 from strato.server.rest.state import State
 from strato.server.store import Change
 

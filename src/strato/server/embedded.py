@@ -18,8 +18,8 @@ from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
 from strato.server.journal import SqliteJournal, open_store
 from strato.server.logs import LogSource
-from strato.server.objects import Json
 from strato.server.openapi import OpenApi
+from strato.server.preparation import Json
 from strato.server.registry import Registry
 from strato.server.rest.state import AdmitAll, State
 from strato.server.rest.tokens import Tokens

@@ -11,7 +11,7 @@ import msgspec
 
 from strato.api import catalog
 from strato.clock import parse_time
-from strato.server.objects import at_revision
+from strato.server.preparation import at_revision
 from strato.server.rest.state import State
 from strato.server.store import Change
 

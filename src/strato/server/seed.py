@@ -7,9 +7,9 @@ from typing import Any
 
 from strato.api import catalog, crds
 from strato.api.kinds import Kind
-from strato.server import crd, objects
+from strato.server import crd, preparation
 from strato.server.flowcontrol import defaults
-from strato.server.objects import Json, encode
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.state import State, object_key
 
@@ -49,10 +49,10 @@ def ensure(state: State, kind: Kind, manifest: Json, *, renew: bool = False) -> 
     if old is not None and not renew:
         return
     served = Served(kind)
-    objects.fill_defaults(served, obj)
-    objects.begin_metadata(metadata, state.rng)
-    objects.identify(served, metadata, state.clock, state.rng)
-    objects.begin_status(served, obj)
+    preparation.fill_defaults(served, obj)
+    preparation.begin_metadata(metadata, state.rng)
+    preparation.identify(served, metadata, state.clock, state.rng)
+    preparation.begin_status(served, obj)
     if kind is catalog.NAMESPACE:
         obj["spec"] = {"finalizers": ["kubernetes"]}
         obj["status"] = {"phase": "Active"}

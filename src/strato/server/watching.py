@@ -14,7 +14,7 @@ from strato.errors import Gone
 from strato.http.streaming import LARGE_BYTES
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow
-from strato.server.objects import at_revision
+from strato.server.preparation import at_revision
 from strato.server.rest.collections import CHUNK_BYTES, COPYING, SELECTING, TABULATING
 from strato.server.store import Change, Store, Watcher
 

@@ -54,7 +54,7 @@ def test_room(spec: dict[str, Any], alike: list[dict[str, Any]], expected: int, 
     ],
 )
 def test_who_goes(room: Room, healthy: bool, policy: str | None, goes: bool) -> None:
-    assert room.lets_go(healthy, policy) is goes
+    assert room.is_allowed(healthy, policy) is goes
 
 
 @pytest.fixture

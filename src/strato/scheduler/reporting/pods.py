@@ -32,7 +32,7 @@ class PodConditions(NamedTuple):
     conditions: Sequence[Mapping[str, Any]]
 
 
-class _Text(NamedTuple):
+class _TemplateEntry(NamedTuple):
     """What a pod's condition says; a pod made anew under its name was told nothing."""
 
     uid: str
@@ -113,7 +113,7 @@ class PodReports:
         if have is not None and nominated and (have.status, have.reason, have.message) == wanted:
             return None
         text, last = _text(desired), self.queue.stamp(key)
-        if isinstance(last, _Text) and last != text and last._replace(message="") == text._replace(message=""):
+        if isinstance(last, _TemplateEntry) and last != text and last._replace(message="") == text._replace(message=""):
             again_at = self.queue.confirmed_at(key) + _REPEAT_SECONDS
             if now < again_at:
                 return again_at
@@ -142,5 +142,5 @@ def _patch(task: Task, status: Mapping[str, Any]) -> Patch:
     return Patch(task.namespace, task.name, {"metadata": {"uid": task.uid}, "status": status})
 
 
-def _text(verdict: PodVerdict) -> _Text:
-    return _Text(verdict.task.uid, verdict.reason, verdict.message, verdict.nominated)
+def _text(verdict: PodVerdict) -> _TemplateEntry:
+    return _TemplateEntry(verdict.task.uid, verdict.reason, verdict.message, verdict.nominated)

@@ -14,11 +14,11 @@ from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Conflict
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server import objects
+from strato.server import preparation
 from strato.server.bodies import read_body
 from strato.server.jsonbodies import UNCOUNTED_BYTES
-from strato.server.objects import encode
 from strato.server.path import ResourcePath
+from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest import stored, storing
 from strato.server.rest.state import State, object_key
@@ -62,7 +62,7 @@ class Binder:
         """Set the pod's node, merge the binding's annotations and labels and mark the pod scheduled."""
         kind, state = served.kind, self._state
         if state.rights.restrict(request.user, kind):
-            state.rights.check(storing.question(request, target, kind, "CREATE", None, None), target.name)
+            state.rights.check(storing.admission_request(request, target, kind, "CREATE", None, None), target.name)
         if request.query:
             check_options(request, "CreateOptions")
         binding = _binding(request)
@@ -92,7 +92,7 @@ class Binder:
             return Response(201, _SUCCESS)
         result = bound.encode(state.store.next_revision())
         if len(result) > MAX_BODY_BYTES:
-            raise objects.too_large(kind, {"metadata": {"name": target.name}})
+            raise preparation.too_large(kind, {"metadata": {"name": target.name}})
         state.store.write(kind.resource, key, result)
         state.recent.note(result, bound, body)
         return Response(201, _SUCCESS)
@@ -114,7 +114,7 @@ def _binding(request: Request) -> _Binding:
             return _read(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass  # what is unknown is dropped, what is wrong is said
-    binding = objects.read_typed(catalog.BINDING, request)
+    binding = preparation.read_typed(catalog.BINDING, request)
     aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
     about = {member: metadata[member] for member in _About.__struct_fields__ if metadata.get(member)}
     return _Binding(_Target(aim.get("name") or "", aim.get("kind") or ""), _About(**about))

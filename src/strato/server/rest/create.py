@@ -1,8 +1,8 @@
-"""Creation: one list of steps, each of which says what it reads of the new object.
+"""Creation: one list of steps, each of which declares what it reads of the new object.
 
-A step is skipped when all that it reads is known to be right (`strato.server.rest.memo`): of objects alike the steps
-about the spec, and where the metadata fit a template those about the metadata too. So a rule stands in one place, and
-of two things wrong the same one is told whatever is known.
+A step is skipped when its inputs are cached (`strato.server.rest.createcache`): the steps about the spec for objects
+with an equal spec, and those about the metadata if these fit a template. So each rule is in one place, and of several
+errors the same one is reported whatever is cached.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from strato.api import catalog
 from strato.api.status import invalid, required
 from strato.api.wire import Request, Response
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server import crd, objects
+from strato.server import crd, preparation
 from strato.server.flowcontrol.dispatch import Steps, at_once
-from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import quotas, storing
-from strato.server.rest.memo import Recalled
+from strato.server.rest.createcache import Cached
 from strato.server.rest.state import State
 from strato.server.rest.stored import Stored
 from strato.server.strategies import strategy_of
@@ -40,25 +40,27 @@ class Draft(msgspec.Struct, gc=False):
     obj: Json
     """As it was sent, then filled in."""
     warnings: list[str]
-    known: Recalled | None = None
-    """What need not be looked at again."""
+    known: Cached | None = None
+    """What the cache knows of it."""
     due: quotas.Due = ()
-    """What is to be booked in quotas."""
+    """What is to be charged to quotas."""
     key: str = ""
     body: bytes = b""
     """As it is stored."""
     asked: AdmissionRequest | None = None
 
-    def question(self) -> AdmissionRequest:
-        """Return what admission is asked; one question for all its rules."""
+    def admission_request(self) -> AdmissionRequest:
+        """Return the admission request, one object for all rules."""
         if self.asked is None:
-            self.asked = storing.question(self.request, self.target, self.served.kind, "CREATE", self.obj, None)
+            self.asked = storing.admission_request(
+                self.request, self.target, self.served.kind, "CREATE", self.obj, None
+            )
         return self.asked
 
 
 METADATA, REST, KINDS, NEW = "metadata", "rest", "kinds", "new"
-"""What steps read: the metadata, all other members, the kinds that admission looks at, and what is new each time (what
-else is stored, time and chance)."""
+"""What steps read: the metadata, all other members, the kinds that admission reads, and what is new each time (other
+stored objects, time, random numbers)."""
 
 
 class Creation:
@@ -66,7 +68,7 @@ class Creation:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._plans: dict[Served, Plan] = {}
+        self._steps: dict[Served, CreateSteps] = {}
 
     def at_once(self, draft: Draft, *, with_quotas: bool) -> Response:
         """Create an object in one go, and answer it; ``with_quotas``: whether there is any quota."""
@@ -76,11 +78,11 @@ class Creation:
             step(state, draft)
         return storing.answer(state, draft.request, draft.served.kind, draft.body, draft.warnings, 201)
 
-    def in_turn(self, draft: Draft) -> Steps[Response]:
+    def sliced(self, draft: Draft) -> Steps[Response]:
         """Create an object of which nothing is known; what reads nothing but the object may take turns."""
         state = self._state
-        for steps, manner in self._plan(draft.served).in_turn:
-            if manner == _IN_TURN:
+        for steps, manner in self._plan(draft.served).sliced:
+            if manner == _IN_SLICES:
                 yield partial(_run, steps, state, draft)
             elif manner == _COUNTING:
                 if quotas.are_any(state):
@@ -89,15 +91,15 @@ class Creation:
                 _run(steps, state, draft)
         return storing.answer(state, draft.request, draft.served.kind, draft.body, draft.warnings, 201)
 
-    def _plan(self, served: Served) -> Plan:
+    def _plan(self, served: Served) -> CreateSteps:
         """Return the steps that have something to do with a kind."""
-        plan = self._plans.get(served)
+        plan = self._steps.get(served)
         if plan is None:
-            if len(self._plans) >= _KINDS_MAX:  # definitions came and went
-                self._plans.clear()
+            if len(self._steps) >= _KINDS_MAX:  # definitions came and went
+                self._steps.clear()
             mine = [(step, reads) for step, reads in _STEPS if _concerns(self._state, step, served)]
-            in_turn = tuple((tuple(step for step, _ in run), manner) for manner, run in groupby(mine, _manner))
-            plan = self._plans[served] = Plan(in_turn, _beside_quotas([step for step, _ in mine]))
+            sliced = tuple((tuple(step for step, _ in run), manner) for manner, run in groupby(mine, _mode))
+            plan = self._steps[served] = CreateSteps(sliced, _beside_quotas([step for step, _ in mine]))
         return plan
 
 
@@ -119,23 +121,23 @@ def _concerns(state: State, step: Step, served: Served) -> bool:
     return True
 
 
-def _manner(step: tuple[Step, frozenset[str]]) -> str:
+def _mode(step: tuple[Step, frozenset[str]]) -> str:
     """Return how a step is run."""
     if step[0] is _count_quotas:
         return _COUNTING
-    return _IN_TURN if step[1] <= {METADATA, REST} else _AT_ONCE
+    return _IN_SLICES if step[1] <= {METADATA, REST} else _AT_ONCE
 
 
-_IN_TURN, _COUNTING, _AT_ONCE = "in turn", "counting", "at once"
+_IN_SLICES, _COUNTING, _AT_ONCE = "in turn", "counting", "at once"
 _KINDS_MAX = 512
 
 
 def _name_namespace(_state: State, draft: Draft) -> None:
-    objects.check_namespace(draft.served.kind, draft.obj, draft.target.namespace)
+    preparation.check_namespace(draft.served.kind, draft.obj, draft.target.namespace)
 
 
 def _drop_repeated_owners(_state: State, draft: Draft) -> None:
-    draft.warnings += objects.unique_owners(draft.obj["metadata"])
+    draft.warnings += preparation.unique_owners(draft.obj["metadata"])
 
 
 def _check_namespace_is_open(state: State, draft: Draft) -> None:
@@ -144,24 +146,24 @@ def _check_namespace_is_open(state: State, draft: Draft) -> None:
 
 
 def _check_namespace_again(state: State, draft: Draft) -> None:
-    """See whether it was closed while others had their turns."""
+    """Check whether it was closed while other requests were served."""
     _check_namespace_is_open(state, draft)
 
 
 def _fill_defaults(_state: State, draft: Draft) -> None:
-    objects.fill_defaults(draft.served, draft.obj)
+    preparation.fill_defaults(draft.served, draft.obj)
 
 
 def _begin_metadata(state: State, draft: Draft) -> None:
-    objects.begin_metadata(draft.obj["metadata"], state.rng)
+    preparation.begin_metadata(draft.obj["metadata"], state.rng)
 
 
 def _identify(state: State, draft: Draft) -> None:
-    objects.identify(draft.served, draft.obj["metadata"], state.clock, state.rng)
+    preparation.identify(draft.served, draft.obj["metadata"], state.clock, state.rng)
 
 
 def _begin_status(_state: State, draft: Draft) -> None:
-    objects.begin_status(draft.served, draft.obj)
+    preparation.begin_status(draft.served, draft.obj)
 
 
 def _require_name(_state: State, draft: Draft) -> None:
@@ -170,28 +172,28 @@ def _require_name(_state: State, draft: Draft) -> None:
 
 
 def _check_rights(state: State, draft: Draft) -> None:
-    state.rights.check(draft.question(), draft.target.name)
+    state.rights.check(draft.admission_request(), draft.target.name)
 
 
 def _mutate(state: State, draft: Draft) -> None:
-    state.admission.mutate(draft.question(), state)
+    state.admission.mutate(draft.admission_request(), state)
 
 
 def _fill_defaults_again(_state: State, draft: Draft) -> None:
     if draft.served.is_custom:
-        objects.fill_defaults(draft.served, draft.obj)
+        preparation.fill_defaults(draft.served, draft.obj)
 
 
 def _validate(_state: State, draft: Draft) -> None:
     if draft.known is None:
-        objects.validate(draft.served, draft.obj, None)
+        preparation.validate(draft.served, draft.obj, None)
     else:
-        objects.validate_metadata(draft.served.kind, draft.obj)
+        preparation.validate_metadata(draft.served.kind, draft.obj)
 
 
 def _admit(state: State, draft: Draft) -> None:
-    state.admission.validate(draft.question(), state)
-    draft.warnings += draft.question().warnings
+    state.admission.validate(draft.admission_request(), state)
+    draft.warnings += draft.admission_request().warnings
 
 
 def _prepare(state: State, draft: Draft) -> None:
@@ -217,9 +219,9 @@ def _count_quotas(state: State, draft: Draft) -> None:
     draft.due = at_once(quotas.due(state, draft.served.kind, draft.target.namespace, draft.obj))
 
 
-def _book_quotas(state: State, draft: Draft) -> None:
+def _charge_quotas(state: State, draft: Draft) -> None:
     if draft.due and not storing.is_dry_run(draft.request):
-        quotas.book(state, draft.target.namespace, draft.due)
+        quotas.charge(state, draft.target.namespace, draft.due)
 
 
 def _store(state: State, draft: Draft) -> None:
@@ -237,7 +239,7 @@ def _store(state: State, draft: Draft) -> None:
     members, text = accepted.at(time)
     draft.body = b'%b%d"}%b' % (start, state.store.next_revision(), text)
     if len(draft.body) > MAX_BODY_BYTES:
-        raise objects.too_large(kind, draft.obj)
+        raise preparation.too_large(kind, draft.obj)
     state.store.write(kind.resource, draft.key, draft.body)
     state.recent.note(draft.body, Stored(kind.api_version, uid, start, b'"}', members))
 
@@ -245,10 +247,10 @@ def _store(state: State, draft: Draft) -> None:
 Step = Callable[[State, Draft], None]
 
 
-class Plan(NamedTuple):
+class CreateSteps(NamedTuple):
     """The steps of a kind."""
 
-    in_turn: tuple[tuple[tuple[Step, ...], str], ...]
+    sliced: tuple[tuple[tuple[Step, ...], str], ...]
     """Runs of steps, and how each is run."""
     at_once: tuple[tuple[Step, ...], tuple[Step, ...]]
     """Without quotas, and with them."""
@@ -273,7 +275,7 @@ _STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
     (_prepare, frozenset((REST, KINDS))),
     (_count_quotas, frozenset((REST, NEW))),
     (_find_key, frozenset((METADATA, NEW))),
-    (_book_quotas, frozenset((REST, NEW))),
+    (_charge_quotas, frozenset((REST, NEW))),
     (_store, frozenset((METADATA, REST, NEW))),
 )
 
@@ -281,7 +283,7 @@ _STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
 def _beside_quotas(steps: Iterable[Step]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
     """Return what is done in one go: without quotas, and with them."""
     at_once = [step for step in steps if step is not _check_namespace_again]
-    return tuple(step for step in at_once if step not in (_count_quotas, _book_quotas)), tuple(at_once)
+    return tuple(step for step in at_once if step not in (_count_quotas, _charge_quotas)), tuple(at_once)
 
 
 _KNOWN_REST, _KNOWN_TEXT = (

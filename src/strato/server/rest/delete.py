@@ -19,13 +19,13 @@ from strato.server.bodies import read_body
 from strato.server.fields import Filter
 from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Steps, at_once
 from strato.server.jsonbodies import UNCOUNTED_BYTES, stored_steps
-from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest import longwork, storing
+from strato.server.rest import largewrites, storing
 from strato.server.rest.collections import DELETING, SELECTING
-from strato.server.rest.forms import shown
 from strato.server.rest.read import Reader, filtered, invalid_options, list_limit
+from strato.server.rest.representations import shown
 from strato.server.rest.state import State, object_key
 from strato.server.strategies import strategy_of, strategy_of_kind
 
@@ -34,7 +34,7 @@ _FOREGROUND, _ORPHAN = "foregroundDeletion", "orphan"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 FINISHED = ("Succeeded", "Failed")
 """Phases of pods that run no more."""
-_IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+_PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 class _Deletion(NamedTuple):
@@ -58,7 +58,7 @@ class Deleter:
         body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
         if body is None or len(body) <= UNCOUNTED_BYTES:
             return at_once(self._deleting(request, target, served))
-        return longwork.answered(
+        return largewrites.answered(
             self._state, request, served, target.name, body, lambda: self._deleting(request, target, served)
         )
 
@@ -71,13 +71,13 @@ class Deleter:
             raise not_found(kind, target.name)
         old = yield from stored_steps(stored)
         if bucket.latest(key) is not stored:
-            raise longwork.Changed
+            raise largewrites.Changed
         check_preconditions(kind, target.name, options, old)
-        if kind is catalog.NAMESPACE and target.name in _IMMORTAL_NAMESPACES:
+        if kind is catalog.NAMESPACE and target.name in _PROTECTED_NAMESPACES:
             raise forbidden(kind, target.name, "this namespace may not be deleted")
-        question = storing.question(request, target, kind, "DELETE", None, old)
-        self._state.rights.check(question, target.name)
-        self._state.admission.validate(question, self._state)
+        admission_request = storing.admission_request(request, target, kind, "DELETE", None, old)
+        self._state.rights.check(admission_request, target.name)
+        self._state.admission.validate(admission_request, self._state)
         body, gone = self.remove(request, kind, target, old, options)
         if gone and not strategy_of(served).returns_deleted:
             return Response(200, encode(_success(kind, target.name, old["metadata"]["uid"])))
@@ -130,9 +130,9 @@ class Deleter:
             if deletion.wanted.matches(body):
                 old = _decode(body)
                 one = target._replace(name=old["metadata"]["name"], namespace=old["metadata"].get("namespace", ""))
-                question = storing.question(request, one, kind, "DELETE", None, old)
-                self._state.rights.check(question, one.name)
-                self._state.admission.validate(question, self._state)
+                admission_request = storing.admission_request(request, one, kind, "DELETE", None, old)
+                self._state.rights.check(admission_request, one.name)
+                self._state.admission.validate(admission_request, self._state)
                 self.remove(request, kind, one, old, options)
                 deletion.found.append(body)
                 if len(deletion.found) == deletion.limit:

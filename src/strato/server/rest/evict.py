@@ -22,16 +22,16 @@ from strato.api.status import not_found
 from strato.api.wire import Request, Response
 from strato.clock import format_time
 from strato.errors import BadRequest, Cause, TooManyRequests
-from strato.server import objects
+from strato.server import preparation
 from strato.server.fields import labels_of
 from strato.server.flowcontrol.dispatch import Steps
-from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.delete import FINISHED, Deleter, check_delete_options, check_preconditions, dry_run
-from strato.server.rest.gathering import are_many, gathered
-from strato.server.rest.longwork import Changed, answered
+from strato.server.rest.largewrites import Changed, answered
+from strato.server.rest.slicedreads import are_many, read_in_slices
 from strato.server.rest.state import State, object_key
 
 _decode: Callable[[bytes], Any] = msgspec.json.Decoder().decode
@@ -63,7 +63,7 @@ class Evictor:
 
     def _evicting(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
-        eviction = objects.read_typed(_EVICTION, request)
+        eviction = preparation.read_typed(_EVICTION, request)
         named = eviction["metadata"].get("name") or target.name
         if named != target.name:
             raise BadRequest("name in URL does not match name in Eviction object")
@@ -75,7 +75,7 @@ class Evictor:
             storing.check_options(request, "CreateOptions")
         body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
         pod = self._state.require(kind, target.namespace, target.name)
-        self._state.rights.check(storing.question(request, target, kind, "CREATE", eviction, pod), target.name)
+        self._state.rights.check(storing.admission_request(request, target, kind, "CREATE", eviction, pod), target.name)
         phase = pod.get("status", {}).get("phase")
         if phase not in (*FINISHED, "Pending") and not pod["metadata"].get("deletionTimestamp"):
             yield from self._check_budgets(target.namespace, pod)
@@ -118,10 +118,10 @@ class Evictor:
             selector = from_label_selector(msgspec.convert(budget["spec"].get("selector") or {}, LabelSelector))
             if not selector.matches(labels):
                 continue
-            found = yield from gathered(self._state, catalog.POD, namespace, partial(_covered, selector))
+            found = yield from read_in_slices(self._state, catalog.POD, namespace, partial(_covered, selector))
             covered = list(found.values())
             room = room_for(budget["spec"], covered, self._expected(namespace, covered))
-            if not room.lets_go(is_healthy(pod), budget["spec"].get("unhealthyPodEvictionPolicy")):
+            if not room.is_allowed(is_healthy(pod), budget["spec"].get("unhealthyPodEvictionPolicy")):
                 name = budget["metadata"]["name"]
                 text = f"The disruption budget {name} needs {room.needed} healthy pods and has {room.healthy} currently"
                 raise TooManyRequests(
@@ -183,7 +183,7 @@ class Room:
     healthy: int
     """Healthy pods there are, those on their way out not counted."""
 
-    def lets_go(self, is_pod_healthy: bool, policy: str | None) -> bool:
+    def is_allowed(self, is_pod_healthy: bool, policy: str | None) -> bool:
         """Return whether a pod may go; an unhealthy one disturbs nobody while enough others are healthy."""
         if is_pod_healthy:
             return self.healthy > self.needed

@@ -9,8 +9,8 @@ from strato.api.wire import Request, Response
 from strato.clock import parse_time
 from strato.errors import BadRequest, Invalid, NotFound
 from strato.server.logs import LogOptions, LogSource
-from strato.server.objects import Json
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json
 from strato.server.registry import Served
 from strato.server.rest.state import State
 
@@ -51,7 +51,7 @@ async def answer_log(source: LogSource, pod: Json, container: str, options: LogO
         raise BadRequest(why)
     chunks = source.read_log(namespace, name, meta["uid"], container, options)
     if options.follow:
-        return Response(200, stream=_told(chunks), content_type=_PLAIN)
+        return Response(200, stream=_with_errors(chunks), content_type=_PLAIN)
     try:
         body = b"".join([chunk async for chunk in chunks])  # a log that is there counts for more than a late status
     except NotFound as error:
@@ -80,7 +80,7 @@ def why_waiting(pod: Json, container: str) -> str:
 _PULLING = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying and failing to pull image"}
 
 
-async def _told(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _with_errors(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Yield a log that is followed; what is missing can only be told in it, the answer's head is long sent."""
     try:
         async for chunk in chunks:

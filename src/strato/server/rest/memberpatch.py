@@ -1,10 +1,10 @@
-"""Patches of one member: of the stored object only that is decoded, checked and encoded.
+"""Patches of one member: only that member of the stored object is decoded, checked and encoded.
 
-Nodes, controllers and the scheduler write little but statuses, and nodes renew their leases. A patch that holds such a
-member, and of the metadata at most the uid it is meant for, can have changed nothing else: what the general path
-(`Writer.patch`) would look at besides was looked at when it came, and admission has no rules about these members. What
-a patch makes of a member is a function of the two texts, so that of objects alike it is computed once. Where there is
-more to say (another member, a member that does not fit, an object on its way out), the general path says it.
+Nodes, controllers and the scheduler mostly patch statuses, and nodes renew their leases. A patch that holds such a
+member, and of the metadata at most the uid as a precondition, can change nothing else: the rest of the object was
+checked when it was written, and admission has no rules about these members. The new member is a function of two texts,
+so it is memoised. All other patches (of another member, of an invalid one, of a terminating object) take the general
+path (`Writer.patch`).
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from strato.api import catalog, cel
 from strato.api.wire import Request
 from strato.errors import ApiError
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server import objects
+from strato.server import preparation
 from strato.server.jsonbodies import UNCOUNTED_BYTES, may_be_deep
-from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
-from strato.server.rest.longwork import INLINE_UNITS, has_schema_rules
+from strato.server.rest.largewrites import INLINE_UNITS, has_schema_rules
 from strato.server.rest.state import State
 from strato.server.rest.stored import SPEC, STATUS, read_object
 from strato.server.schema import builtin
@@ -167,7 +167,7 @@ def _merged(served: Served, value: bytes, before: bytes) -> bytes | None:
             # types that fit fit after merging: each member is of the one or the other
             old = _read_memo(before)
             merged: Json = apply_merge_patch(old, read_object(value))
-            objects.keep_class(served.kind, merged, old)
+            preparation.keep_class(served.kind, merged, old)
             return before if before and merged == old else encode(merged)
     old = _read(before)
     return _outcome(served, apply_merge_patch(old, read_object(value)), old, before)
@@ -218,13 +218,13 @@ def _outcome(served: Served, status: Json, old: Json, before: bytes) -> bytes | 
     """Return the status with its defaults as it will be stored, as `_status` does; ``old`` is ``before`` decoded."""
     kind = served.kind
     part: Json = {"apiVersion": kind.api_version, "kind": kind.name, "status": status}
-    if objects.check_fields(served.status or served, part, "Warn"):
+    if preparation.check_fields(served.status or served, part, "Warn"):
         return None
     if served.status is not None:
-        objects.fill_defaults(served.status, part)
-        objects.validate_status(served.status, part, {**part, "status": old}, "")
+        preparation.fill_defaults(served.status, part)
+        preparation.validate_status(served.status, part, {**part, "status": old}, "")
     checked: Json | None = part.get("status")
     if checked is None:
         return None
-    objects.keep_class(kind, checked, old)
+    preparation.keep_class(kind, checked, old)
     return before if before and checked == old else encode(checked)

@@ -24,9 +24,9 @@ from strato.api.quotas import counts_ones, counts_pod, object_usage, pods_usage,
 from strato.api.status import forbidden
 from strato.api.usage import Usage, pod_usage
 from strato.server.flowcontrol.dispatch import Steps
-from strato.server.objects import Json, encode
-from strato.server.rest.gathering import are_many, gathered
-from strato.server.rest.longwork import Changed
+from strato.server.preparation import Json, encode
+from strato.server.rest.largewrites import Changed
+from strato.server.rest.slicedreads import are_many, read_in_slices
 from strato.server.rest.state import State, object_key
 
 _ZERO = Quantity(0)
@@ -78,7 +78,7 @@ def due(state: State, kind: Kind, namespace: str, obj: Json, old: Json | None = 
     return found
 
 
-def book(state: State, namespace: str, due: Due) -> None:
+def charge(state: State, namespace: str, due: Due) -> None:
     """Write what is used now into the quotas."""
     for name, quota, used in due:
         status = quota.get("status") or {}
@@ -185,7 +185,7 @@ def _used(state: State, kind: Kind, namespace: str, quota: ResourceQuota, asked:
             usage = object_usage(kind, _decode(body))
             return tuple(usage.get(name, _ZERO).nanos for name in names)
 
-    found = yield from gathered(state, kind, namespace, read)
+    found = yield from read_in_slices(state, kind, namespace, read)
     return {
         name: Quantity(sum(amounts[at] for amounts in found.values()), asked[name].format)
         for at, name in enumerate(names)

@@ -16,7 +16,7 @@ from strato.server.flowcontrol.dispatch import Flow, Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
-from strato.server.rest import forms, pages
+from strato.server.rest import continuetokens, representations
 from strato.server.rest.collections import Selection, answered
 from strato.server.rest.state import State, object_key
 from strato.server.watching import Watch, ended_with
@@ -39,9 +39,9 @@ class Reader:
         if row is None:
             raise not_found(kind, target.name)
         now = self._state.clock.now()
-        if len(row.body) > UNCOUNTED_BYTES and forms.wants_table(request):
-            return self._tabulated(request, forms.row_steps(request, kind, row.body, now))
-        return forms.shown(request, kind, row.body, now=now)
+        if len(row.body) > UNCOUNTED_BYTES and representations.wants_table(request):
+            return self._tabulated(request, representations.row_steps(request, kind, row.body, now))
+        return representations.shown(request, kind, row.body, now=now)
 
     async def _tabulated(self, request: Request, steps: Steps[bytes]) -> Response:
         flow, dispatcher = self._state.flows.flow_of(request), self._state.flows.dispatcher
@@ -50,7 +50,7 @@ class Reader:
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
-        forms.check_accept(request)
+        representations.check_accept(request)
         check_list_options(request)
         return filtered(self._state, request, served.kind, partial(self._list, request, target, served))
 
@@ -60,7 +60,7 @@ class Reader:
         kind, bucket, now = served.kind, self._state.bucket(served.kind), self._state.clock.now()
         limit, asked = list_limit(request), request.param("continue")
         prefix = f"{target.namespace}/" if target.namespace else ""
-        page = pages.read_token(asked, prefix) if asked else pages.FIRST
+        page = continuetokens.read_token(asked, prefix) if asked else continuetokens.FIRST
         if asked and request.param("resourceVersion") not in ("", "0"):
             raise BadRequest("specifying resource version is not allowed when using continue")
         published = self._state.store.published
@@ -69,10 +69,10 @@ class Reader:
             revision = published  # who goes on with an inconsistent list
         try:
             if page.revision > 0:
-                pages.check_age(page, now, published)
+                continuetokens.check_age(page, now, published)
             snapshot = bucket.snapshot(published, revision)
         except Gone as error:
-            raise pages.expired(page) from error
+            raise continuetokens.expired(page) from error
         if wanted.name is not None and (target.namespace or not kind.namespaced) and not page.start:
             key = object_key(kind, target.namespace, wanted.name)
             items: Iterator[tuple[str, bytes]] = (item for item in islice(snapshot.items(key), 1) if item[0] == key)
@@ -85,7 +85,7 @@ class Reader:
 
         def selected() -> Response:
             remaining = snapshot.count(prefix, selection.last) if selection.last else 0
-            token = pages.token(selection.last, prefix, revision, page.begun or now) if remaining else ""
+            token = continuetokens.token(selection.last, prefix, revision, page.begun or now) if remaining else ""
             count = remaining if wanted.everything else 0
             return self._answered(request, served, selection.found, revision, token, flow, count)
 
@@ -112,7 +112,7 @@ class Reader:
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if token and remaining:
             metadata["remainingItemCount"] = remaining
-        text = forms.list_text(request, served, bodies, metadata, token, self._state.clock.now())
+        text = representations.list_text(request, served, bodies, metadata, token, self._state.clock.now())
         return answered(self._state.flows.dispatcher, flow, text)
 
     def listed(self, request: Request, served: Served, bodies: Iterable[bytes], revision: int) -> Response:
@@ -152,7 +152,7 @@ class Reader:
         asked = request.param("resourceVersion")
         send_initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else asked in ("", "0")
         prefix = f"{target.namespace}/" if target.namespace else ""
-        render = forms.rendering(request, kind, self._state.clock)
+        render = representations.rendering(request, kind, self._state.clock)
         revision = store.published
         initial: Iterator[bytes] = iter(())
         if send_initial:
@@ -176,7 +176,7 @@ class Reader:
             bookmarks=request.flag("allowWatchBookmarks"),
             timeout_seconds=_integer(request, "timeoutSeconds") or self._default_timeout(request),
             render=render,
-            render_bookmarks=forms.wants_metadata(request),
+            render_bookmarks=representations.wants_metadata(request),
             dispatcher=flows.dispatcher,
             flow=flows.flow_of(request),
         )
@@ -205,14 +205,14 @@ def filtered(
         wanted: Filter = yield lambda: Filter(kind, labels, fields)
         return wanted
 
-    async def in_turn() -> Response:
+    async def sliced() -> Response:
         flow, dispatcher = state.flows.flow_of(request), state.flows.dispatcher
         async with dispatcher.seat(flow):
             wanted = await dispatcher.finish(flow, reading())
         answer = then(wanted)
         return answer if isinstance(answer, Response) else await answer
 
-    return in_turn()
+    return sliced()
 
 
 def check_list_options(request: Request) -> None:

@@ -10,9 +10,9 @@ from strato.api.kinds import Kind
 from strato.api.status import invalid, invalid_value
 from strato.api.wire import Request, Response, User
 from strato.errors import BadRequest
-from strato.server import objects
-from strato.server.objects import Json, encode
+from strato.server import preparation
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.rights import ANONYMOUS, Attributes, Authorizer, Rule
 from strato.server.rest.tokens import Tokens
@@ -51,7 +51,7 @@ class Reviews:
             Invalid: It asks nothing, or two things at once.
         """
         kind = served.kind
-        review = objects.read_typed(kind, request)
+        review = preparation.read_typed(kind, request)
         status = self._answers[kind](request, target, review.get("spec") or {})
         head = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": review["metadata"]}
         return Response(201, encode({**head, **review, "status": status}))

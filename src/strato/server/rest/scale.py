@@ -13,9 +13,9 @@ from strato.api.status import INVALID, aggregate, conflict, invalid_value, metho
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
 from strato.server.bodies import read_body
-from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest.state import State
 from strato.server.rest.write import Writer

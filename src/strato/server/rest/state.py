@@ -16,7 +16,7 @@ from strato.clock import Clock
 from strato.errors import Cause, Forbidden
 from strato.server.flowcontrol.control import FlowControl
 from strato.server.flowcontrol.dispatch import counting_timer
-from strato.server.objects import Json
+from strato.server.preparation import Json
 from strato.server.registry import Registry
 from strato.server.rest.rights import AllRights, Authorizer, WriteRights
 from strato.server.rest.stored import RecentObjects

@@ -1,6 +1,6 @@
 """Stored objects as raw members: a write that changes one member neither decodes nor encodes the others.
 
-An object of a burst is written several times within milliseconds, so the members of what was written lately are kept.
+In a burst an object is written several times within milliseconds, so the members of recent writes are kept.
 Bodies are stored as our encoder writes them.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from strato.server.objects import encode
+from strato.server.preparation import encode
 
 _GENERATION = 8192
 _GENERATION_BYTES = 16 << 20

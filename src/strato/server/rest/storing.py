@@ -12,11 +12,11 @@ from strato.api.status import already_exists, not_supported
 from strato.api.wire import Request, Response
 from strato.errors import AlreadyExists
 from strato.http.parser import MAX_BODY_BYTES
-from strato.server import objects
-from strato.server.objects import Json, encode
+from strato.server import preparation
 from strato.server.path import ResourcePath
-from strato.server.rest.forms import shown
+from strato.server.preparation import Json, encode
 from strato.server.rest.read import invalid_options
+from strato.server.rest.representations import shown
 from strato.server.rest.state import State, object_key
 
 _MODES = ("", "Ignore", "Strict", "Warn")
@@ -58,7 +58,7 @@ def is_dry_run(request: Request) -> bool:
     return bool(request.query.get("dryRun"))
 
 
-def question(
+def admission_request(
     request: Request, target: ResourcePath, kind: Kind, operation: str, obj: Json | None, old: Json | None
 ) -> AdmissionRequest:
     """Return what admission is asked."""
@@ -91,7 +91,7 @@ def free_key(state: State, kind: Kind, metadata: Json) -> str:
             return key
         if not metadata.get("generateName"):
             break
-        metadata["name"] = objects.generated_name(metadata["generateName"], state.rng)
+        metadata["name"] = preparation.generated_name(metadata["generateName"], state.rng)
     error = already_exists(kind, metadata["name"])
     if taken is not None and b'"deletionTimestamp"' in taken and _read_life(taken).metadata.deletionTimestamp:
         raise AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
@@ -105,7 +105,7 @@ def store(state: State, request: Request, kind: Kind, key: str, obj: Json) -> by
         obj["metadata"]["resourceVersion"] = str(state.store.next_revision())
     body = encode(obj)
     if len(body) > MAX_BODY_BYTES:
-        raise objects.too_large(kind, obj)
+        raise preparation.too_large(kind, obj)
     if is_dry:
         return body
     state.store.write(kind.resource, key, body)

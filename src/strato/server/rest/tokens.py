@@ -11,9 +11,9 @@ from strato.api.status import aggregate, invalid, invalid_value, not_found
 from strato.api.wire import Request, Response, User
 from strato.clock import format_time
 from strato.errors import BadRequest, Cause, Conflict, Invalid, NotFound
-from strato.server import objects
-from strato.server.objects import Json, encode
+from strato.server import preparation
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import storing
 from strato.server.rest.state import State
@@ -61,7 +61,7 @@ class TokenRequests:
         """
         if self._tokens is None:
             raise NotFound("the server could not find the requested resource")
-        asked = objects.read_typed(_TOKEN_REQUEST, request)
+        asked = preparation.read_typed(_TOKEN_REQUEST, request)
         spec = asked.get("spec") or {}
         _check_named(asked["metadata"], target)
         account = self._state.require(served.kind, target.namespace, target.name)
@@ -71,15 +71,15 @@ class TokenRequests:
             raise _conflict(_TOKEN_REQUEST, target.name, f"{text}({account['metadata']['uid']})")
         seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
         _check_seconds(seconds)
-        question = storing.question(request, target, served.kind, "CREATE", asked, None)
-        self._state.rights.check(question, target.name)
+        admission_request = storing.admission_request(request, target, served.kind, "CREATE", asked, None)
+        self._state.rights.check(admission_request, target.name)
         reference, audiences = spec.get("boundObjectRef"), spec.get("audiences") or [API_AUDIENCE]
         token = self._tokens.issue(
             account,
             audiences=audiences,
             seconds=seconds,
             bound=self._bound(reference, target) if reference else (),
-            token_id=objects.new_uid(self._state.rng),
+            token_id=preparation.new_uid(self._state.rng),
         )
         now = self._state.clock.now()
         answer = {

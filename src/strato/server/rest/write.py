@@ -22,18 +22,18 @@ from strato.api.status import (
 )
 from strato.api.wire import Request, Response
 from strato.errors import BadRequest, Cause, Invalid, UnsupportedMedia
-from strato.server import crd, objects
+from strato.server import crd, preparation
 from strato.server.bodies import duplicate_keys, is_json, is_yaml, read_body
 from strato.server.flowcontrol.dispatch import Steps
 from strato.server.jsonbodies import UNCOUNTED_BYTES, check_shape, stored_steps
-from strato.server.objects import Json, encode
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import memberpatch, quotas, storing
 from strato.server.rest.create import Creation, Draft
-from strato.server.rest.longwork import Changed, answered, is_short
-from strato.server.rest.memo import CreateMemo, Recalled, Unknown
+from strato.server.rest.createcache import Cached, CreateCache, Miss
+from strato.server.rest.largewrites import Changed, answered, is_short
 from strato.server.rest.rights import ANONYMOUS, attributes_of, authorize
 from strato.server.rest.state import State, object_key
 from strato.server.schema import builtin
@@ -49,7 +49,7 @@ class Writer:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._memo, self._creation = CreateMemo(state), Creation(state)
+        self._memo, self._creation = CreateCache(state), Creation(state)
 
     # create
 
@@ -58,9 +58,9 @@ class Writer:
         with_quotas = quotas.are_any(self._state)
         counts = with_quotas and self._looks_at_many(request, target, served)
         known = None
-        if not counts and self._may_recall(request, served):
-            known = self._memo.recall(request, target, served)
-        if not isinstance(known, Recalled):
+        if not counts and self._is_cacheable(request, served):
+            known = self._memo.look_up(request, target, served)
+        if not isinstance(known, Cached):
             if counts or not is_short(request, served):
                 begin = partial(self._creating, request, target, served, known)
                 return answered(self._state, request, served, "", None, begin, looks_at_many=counts)
@@ -72,24 +72,24 @@ class Writer:
         draft = Draft(request, target, served, obj, [], known)
         response = self._creation.at_once(draft, with_quotas=with_quotas)
         if not known.begin:
-            self._memo.learn_text(target.namespace, request.body, known)
+            self._memo.fill_template(target.namespace, request.body, known)
         return response
 
     def _creating(
-        self, request: Request, target: ResourcePath, served: Served, unknown: Unknown | None
+        self, request: Request, target: ResourcePath, served: Served, unknown: Miss | None
     ) -> Steps[Response]:
         """Create an object of which nothing is known; ``unknown`` is there when others like it shall be."""
         obj, warnings = yield lambda: self._read(request, served, "CreateOptions")
         draft = Draft(request, target, served, obj, warnings)
-        response = yield from self._creation.in_turn(draft)
+        response = yield from self._creation.sliced(draft)
         self._learn(unknown, draft)
         return response
 
-    def _learn(self, unknown: Unknown | None, draft: Draft) -> None:
+    def _learn(self, unknown: Miss | None, draft: Draft) -> None:
         if unknown is not None and not draft.warnings:
-            self._memo.learn(unknown, draft.body)
+            self._memo.fill(unknown, draft.body)
 
-    def _may_recall(self, request: Request, served: Served) -> bool:
+    def _is_cacheable(self, request: Request, served: Served) -> bool:
         return (
             self._state.memoises
             and not request.query
@@ -116,8 +116,8 @@ class Writer:
     def _updating(self, request: Request, target: ResourcePath, served: Served) -> Steps[Response]:
         kind = served.kind
         obj, warnings = yield lambda: self._read(request, served, "UpdateOptions")
-        objects.check_namespace(kind, obj, target.namespace)
-        warnings += objects.unique_owners(obj["metadata"])
+        preparation.check_namespace(kind, obj, target.namespace)
+        warnings += preparation.unique_owners(obj["metadata"])
         _check_name(obj, target)
         strategy = strategy_of(served)
         stored = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
@@ -128,7 +128,7 @@ class Writer:
                 user = request.user or ANONYMOUS
                 authorize(self._state.authorizer, user, attributes_of(request, "create", target))
             obj["metadata"].pop("resourceVersion", None)
-            return (yield from self._creation.in_turn(Draft(request, target, served, obj, warnings)))
+            return (yield from self._creation.sliced(Draft(request, target, served, obj, warnings)))
         old = yield from stored_steps(stored)
         if not strategy.updates_blindly and not obj["metadata"].get("resourceVersion"):
             raise _needs_revision(kind, target.name)
@@ -199,10 +199,10 @@ class Writer:
             raise not_found(kind, target.name)
         obj = _apply(kind, media, base, patch)
         try:
-            obj = objects.check_type(served, obj)
-            objects.check_namespace(kind, obj, target.namespace)
+            obj = preparation.check_type(served, obj)
+            preparation.check_namespace(kind, obj, target.namespace)
             warnings = self._check_fields(request, served, obj, _status_part(served, target, obj, old))
-            warnings += objects.unique_owners(obj["metadata"])
+            warnings += preparation.unique_owners(obj["metadata"])
         except BadRequest as error:
             # The patch was fine, what it makes of the object is not: to Kubernetes that is another code.
             text = f"Invalid value: {render(encode(obj).decode())}: {error.message}"
@@ -230,36 +230,36 @@ class Writer:
             raise conflict(kind, target.name)
         # an empty list of finalizers is what this subresource is for; defaults would fill it again
         finalized = dict(obj.get("spec") or {}) if target.subresource == "finalize" else None
-        objects.check_fixed(kind, obj, old)
+        preparation.check_fixed(kind, obj, old)
         status = _status_part(served, target, obj, old)
         if any(metadata.get(member) != old["metadata"].get(member) for member in ("labels", "annotations")):
             status = None  # new metadata has to pass as well
         if status is None:
-            yield lambda: objects.fill_defaults(served, obj)
+            yield lambda: preparation.fill_defaults(served, obj)
         elif served.status is not None:
-            yield partial(objects.fill_defaults, served.status, status)
+            yield partial(preparation.fill_defaults, served.status, status)
             if "status" in status:
                 obj["status"] = status["status"]
-        objects.prepare_update(served, obj, old, subresource=target.subresource)
+        preparation.prepare_update(served, obj, old, subresource=target.subresource)
         if finalized is not None:
             if not finalized.get("finalizers"):
                 finalized.pop("finalizers", None)
             obj = {**old, "metadata": {**old["metadata"]}, "spec": finalized}
-        question = storing.question(request, target, kind, "UPDATE", obj, old)
-        self._state.rights.check(question, target.name)
-        self._state.admission.mutate(question, self._state)
+        admission_request = storing.admission_request(request, target, kind, "UPDATE", obj, old)
+        self._state.rights.check(admission_request, target.name)
+        self._state.admission.mutate(admission_request, self._state)
         if kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now(), old)
         if status is None:
-            yield partial(objects.validate, served, obj, old)
+            yield partial(preparation.validate, served, obj, old)
         elif served.status is not None:
             before = {**status, "status": old.get("status")}
-            yield partial(objects.validate_status, served.status, status, before, target.name)
+            yield partial(preparation.validate_status, served.status, status, before, target.name)
         key = object_key(kind, target.namespace, target.name)
         if self._state.bucket(kind).latest(key) is not stored:
             raise Changed
-        self._state.admission.validate(question, self._state)
-        warnings += question.warnings
+        self._state.admission.validate(admission_request, self._state)
+        warnings += admission_request.warnings
         obj["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
         if obj == old:
             return encode(old)
@@ -270,7 +270,7 @@ class Writer:
             if self._state.bucket(kind).latest(key) is not stored:
                 raise Changed
             if not storing.is_dry_run(request):
-                quotas.book(self._state, target.namespace, due)
+                quotas.charge(self._state, target.namespace, due)
         return storing.store(self._state, request, kind, key, obj)
 
     # shared steps
@@ -283,21 +283,21 @@ class Writer:
         try:
             obj = read_body(request.body, content_type)
         except BadRequest as error:
-            raise objects.unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
+            raise preparation.unrecognized(kind, f"couldn't get version/kind; json parse error: {error}") from error
         mode = request.param("fieldValidation")
         repeated: list[str] = []
         # Looking costs as much as decoding; clients that people type for ask for it, programs do not.
         if mode in ("Strict", "Warn") and is_json(content_type):
             repeated = builtin.duplicate_fields(request.body, obj)
             if repeated and mode == "Strict":
-                raise BadRequest(objects.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
+                raise BadRequest(preparation.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
             if repeated and not served.is_custom:
                 obj = builtin.merge_duplicates(request.body)
         elif mode in ("Strict", "Warn") and is_yaml(content_type):
             repeated = duplicate_keys(request.body, content_type)
             if repeated and mode == "Strict":
-                raise BadRequest(objects.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
-        obj = objects.check_type(served, obj)
+                raise BadRequest(preparation.unhandled(kind, "strict decoding error: " + ", ".join(repeated)))
+        obj = preparation.check_type(served, obj)
         return obj, [*repeated, *self._check_fields(request, served, obj)]
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
@@ -307,8 +307,8 @@ class Writer:
     def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
         mode = request.param("fieldValidation") or "Warn"
         if status is not None:
-            return objects.check_fields(served.status or served, status, mode)
-        return objects.check_fields(served, obj, mode)
+            return preparation.check_fields(served.status or served, status, mode)
+        return preparation.check_fields(served, obj, mode)
 
 
 def _check_name(obj: Json, target: ResourcePath) -> None:

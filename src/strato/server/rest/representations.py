@@ -1,4 +1,4 @@
-"""The form a client wants objects in: as they are, their metadata alone, or as rows of a table."""
+"""Representations of objects by the Accept header: whole, the metadata alone, or rows of a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from strato.clock import Clock
 from strato.errors import BadRequest, NotAcceptable
 from strato.server.flowcontrol.dispatch import Steps, at_once
 from strato.server.jsonbodies import stored_steps
-from strato.server.objects import encode
+from strato.server.preparation import encode
 from strato.server.registry import Served
 from strato.server.rest.collections import DESCRIBING, TABULATING, ListText
 

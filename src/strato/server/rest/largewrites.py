@@ -1,7 +1,7 @@
-"""Writes of large objects, which take turns with other requests while they are checked.
+"""Writes of large objects, which are checked in slices between which other requests are served.
 
-Kubernetes' way: the object is read, what shall become of it is worked out, and if somebody else has written it
-meanwhile, all begins anew. A small write is worked out in one go, and nobody can come between.
+As in Kubernetes, the object is read and the new state computed; if it was written meanwhile, the write is tried again.
+A small write is computed in one go, so that no other write can come between.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def answered(
     """
     kind = served.kind
     if isinstance(request.body, ParsedBody):
-        return _in_turn(state, request, kind, name, begin)
+        return _in_slices(state, request, kind, name, begin)
     is_long = looks_at_many or (stored is not None and len(stored) > UNCOUNTED_BYTES)
     if is_long and not request.uncommitted:
-        return _seated(state, request, kind, name, begin)
+        return _with_seat(state, request, kind, name, begin)
     if is_short(request, served):
         return at_once(begin())
     with cel.budget(INLINE_UNITS) as meter:
@@ -66,7 +66,7 @@ def answered(
         except Invalid:
             if meter.left >= 0:
                 raise
-    return _seated(state, request, kind, name, begin)
+    return _with_seat(state, request, kind, name, begin)
 
 
 def is_short(request: Request, served: Served) -> bool:
@@ -82,14 +82,14 @@ def has_schema_rules(served: Served) -> bool:
     return served.schema.has_rules or (of_status is not None and of_status.has_rules)
 
 
-async def _seated(
+async def _with_seat(
     state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
 ) -> Response:
     async with state.flows.dispatcher.seat(state.flows.flow_of(request)):
-        return await _in_turn(state, request, kind, name, begin)
+        return await _in_slices(state, request, kind, name, begin)
 
 
-async def _in_turn(
+async def _in_slices(
     state: State, request: Request, kind: Kind, name: str, begin: Callable[[], Steps[Response]]
 ) -> Response:
     flows = state.flows

@@ -1,9 +1,8 @@
-"""Metadata as text: those of objects alike differ in a few words, and only the words are looked at.
+"""Templates of metadata: those of a job's pods differ in a few values, and only the values are checked.
 
-Pods of a job have the same labels, annotations and owner, but for a few names in them. From metadata that were accepted
-comes a template that takes others which differ in their name, in values of labels and annotations and in the name and
-uid of their owner only, each of them with nothing but letters about which there is never anything to say. Such metadata
-are as right as the first ones were, and are stored as they were sent.
+A template is made from metadata that were accepted. It matches others that differ only in the name, values of labels
+and annotations, and the owner's name and uid, each with a pattern whose matches are always valid. Metadata that match
+are as valid as the first ones, and are stored as they were sent.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import msgspec
 
 from strato.api.templates import Template, template_of
 from strato.api.validation.metadata import ANNOTATIONS_MAX_BYTES
-from strato.server.objects import Json, encode
+from strato.server.preparation import Json, encode
 
 _MEMBERS = frozenset(("name", "namespace", "labels", "annotations", "ownerReferences", "finalizers"))
 _MAX_BYTES = 4 << 10
@@ -27,7 +26,7 @@ _ANNOTATION = rb"([ !#-\[\]-~]{0,1024})"
 _OWNER = rb"([ !#-\[\]-~]{1,256})"
 """Printable letters but those that are written otherwise in JSON."""
 _STYLES = ((",", ":"), (", ", ": "))
-"""How programs write JSON: without blanks, and as Python does unless told otherwise."""
+"""How programs write JSON: without blanks, and as Python does by default."""
 
 
 class MetadataTemplate(msgspec.Struct, frozen=True, gc=False):
@@ -69,8 +68,8 @@ def metadata_template(sent: bytes, namespace: str, held: frozenset[str]) -> Meta
     patterns = _patterns(metadata)
     place = {"namespace": namespace} if namespace else {}
     names = [f"hole{at}" for at in range(len(patterns))]
-    as_sent = template_of(names, lambda words: _text(_with_words(metadata, words), style))
-    stored = template_of(names, lambda words: encode({**_with_words(metadata, words), **place}))
+    as_sent = template_of(names, lambda texts: _text(_with_values(metadata, texts), style))
+    stored = template_of(names, lambda texts: encode({**_with_values(metadata, texts), **place}))
     if as_sent is None or stored is None:
         return None
     accepts = [re.escape(as_sent.pieces[0])]
@@ -84,7 +83,7 @@ def _text(metadata: Json, style: tuple[str, str]) -> bytes:
 
 
 def _is_plain(metadata: Json, held: frozenset[str]) -> bool:
-    """Whether all is set by the client, nothing is empty, and no two owners might turn out to be one."""
+    """Whether all members are the client's, none is empty, and there is at most one owner."""
     return (
         metadata.keys() <= _MEMBERS
         and "name" in metadata
@@ -110,9 +109,9 @@ def _patterns(metadata: Json) -> list[bytes]:
     return patterns
 
 
-def _with_words(metadata: Json, words: Sequence[str]) -> Json:
-    """Return metadata with other words in the holes."""
-    left = iter(words)
+def _with_values(metadata: Json, texts: Sequence[str]) -> Json:
+    """Return metadata with other values in the holes."""
+    left = iter(texts)
     result: Json = {}
     for member, value in metadata.items():
         if member == "name":
@@ -121,7 +120,7 @@ def _with_words(metadata: Json, words: Sequence[str]) -> Json:
             result[member] = {key: next(left) for key in value}
         elif member == "ownerReferences":
             result[member] = [
-                {key: next(left) if key in ("name", "uid") else told for key, told in owner.items()} for owner in value
+                {key: next(left) if key in ("name", "uid") else kept for key, kept in owner.items()} for owner in value
             ]
         else:
             result[member] = value

@@ -1,4 +1,4 @@
-"""What many objects of a namespace say together, gathered in slices and true of the moment when it is there."""
+"""Read all objects of a namespace in slices; the result is as of the moment it is returned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeVar
 from strato.api.kinds import Kind
 from strato.errors import Gone
 from strato.server.flowcontrol.dispatch import Steps
-from strato.server.rest.longwork import Changed
+from strato.server.rest.largewrites import Changed
 from strato.server.rest.state import State
 
 T = TypeVar("T")
@@ -25,7 +25,7 @@ def are_many(state: State, kind: Kind, namespace: str) -> bool:
     return high - low > FEW
 
 
-def gathered(state: State, kind: Kind, namespace: str, read: Callable[[bytes], T | None]) -> Steps[dict[str, T]]:
+def read_in_slices(state: State, kind: Kind, namespace: str, read: Callable[[bytes], T | None]) -> Steps[dict[str, T]]:
     """Return what ``read`` makes of the newest state of each object, by key, without those of which it makes None.
 
     Raises:

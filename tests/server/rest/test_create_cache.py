@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock
-from strato.server import objects as objects_module
+from strato.server import preparation
 from strato.server.embedded import in_memory_server
 from strato.server.rest import create
-from strato.server.rest.metadatatext import metadata_template
+from strato.server.rest.metadatatemplate import metadata_template
 from strato.server.store import Change
 
 ADMIN = User("admin", ("system:masters",))
@@ -372,10 +372,8 @@ async def test_most_of_a_thousand_alike_take_the_short_way(monkeypatch: pytest.M
     side = Side("application/json")
     await side.prepare()
     seen: list[str] = []
-    long_way = objects_module.check_type
-    monkeypatch.setattr(
-        objects_module, "check_type", lambda *given: seen.append(given[0].kind.name) or long_way(*given)
-    )
+    long_way = preparation.check_type
+    monkeypatch.setattr(preparation, "check_type", lambda *given: seen.append(given[0].kind.name) or long_way(*given))
     for number in range(100):
         for kind in KINDS:
             assert (await side.take((kind, 0, {"name": f"n{number}"}))).status == 201

@@ -1,13 +1,13 @@
-"""What was found out about new objects, for those after them that are alike.
+"""A cache of accepted objects, by which later ones with an equal spec skip the steps whose inputs are the same.
 
-The pods of a gang are alike but for their names, and so are jobs that somebody submits by the thousand. Two objects of
-one kind and namespace that were sent with the same bytes for their spec (and status) have the same types, defaults and
-rules; admission says which kinds it reads, and as long as nothing of those was written, it decides the same. So what
-was stored behind the metadata of the first is right for the next (`Accepted`). Where the metadata, too, differ in a few
-words only (`strato.server.rest.metadatatext`), nothing else of them is looked at.
+The pods of a gang differ in their names, and so do jobs submitted by the thousand. Two objects of one kind and
+namespace that were sent with the same bytes for their spec (and status) get the same types, defaults and rules.
+Admission declares which kinds it reads; as long as none of these was written, it decides the same. So what was stored
+behind the metadata of the first is right for the next (`Accepted`). If the metadata differ in a few values only
+(`strato.server.rest.metadatatemplate`), they are matched against a template and not decoded.
 
-A spec is kept when it is seen for the second time, so that objects of which each is different (by the index in a
-variable, say) pay for a look-up only.
+A spec is cached when it is seen for the second time, so that objects that all differ (by the index in a variable, say)
+cost one look-up.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from strato.admission import Dependencies
 from strato.api import catalog
 from strato.api.wire import Request
 from strato.lru import LruCache
-from strato.server.objects import Json, encode
 from strato.server.path import ResourcePath
+from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import storing
-from strato.server.rest.metadatatext import MetadataTemplate, metadata_template
+from strato.server.rest.metadatatemplate import MetadataTemplate, metadata_template
 from strato.server.rest.state import State
 from strato.server.rest.stored import STATUS, Members, read_members, read_object, split, text_of
 from strato.server.schema import typed
@@ -36,23 +36,23 @@ from strato.server.strategies import strategy_of
 _KINDS_MAX = 512
 _SPEC_MAX_BYTES = 64 << 10
 _MAX_BYTES = 8 << 20
-"""So much is kept of specs, and of templates."""
+"""Bound of the cached specs, and of the templates."""
 _NUMBERS_BYTES = 1 << 20
 _TEMPLATES_MAX = 8
-"""So many templates are kept of one kind and namespace."""
+"""Most templates of one kind and namespace."""
 _SENT = (("apiVersion", "kind", "metadata", "spec"), ("apiVersion", "kind", "metadata", "spec", "status"))
 """Members in the order in which clients write them; the stored ones keep it."""
 _metadata_is_clean = typed.is_clean("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
 
 Stamp = tuple[int, ...]
-"""Stands for one state of what admission reads: another one, another stamp."""
+"""Generations of all that admission reads; it changes with every write of those kinds."""
 Key = tuple[Served, str, bytes, bytes]
 """Kind, namespace, spec and status as they were sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What decides about new objects of one kind besides what is sent."""
+    """Inputs to the creation of objects of one kind, besides the request."""
 
     served: Served
     admission: Dependencies
@@ -65,7 +65,7 @@ class Inputs:
     """What of a new object's metadata is about its generation."""
 
     def stamp(self) -> Stamp:
-        """Return the stamp of now: admission looks at what is durable and at what is written."""
+        """Return the present stamp, of durable and of uncommitted writes: admission reads both."""
         numbers: list[int] = []
         for bucket in self.reads:
             numbers += (bucket.newest, bucket.written)
@@ -96,29 +96,29 @@ class Accepted:
         return self.members, self._text
 
 
-class Recalled(msgspec.Struct, frozen=True, gc=False):
-    """What is known of an object that was sent."""
+class Cached(msgspec.Struct, frozen=True, gc=False):
+    """A hit: what need not be computed for an object that was sent."""
 
     accepted: Accepted
     metadata: Json
     """Decoded; of metadata that fit a template name and namespace only."""
     begin: bytes = b""
     """Metadata that fit a template, as they are stored, but for the server's own members."""
-    look: int = 0
-    """Stands for what the metadata have in common with others of one template."""
+    shape: int = 0
+    """Hash of what the metadata have in common with others of one template."""
 
 
-class Unknown(msgspec.Struct, frozen=True, gc=False):
-    """An object that is looked at as a whole, and what it shall be known by afterwards."""
+class Miss(msgspec.Struct, frozen=True, gc=False):
+    """A miss: the object passes all steps, and is cached under this key afterwards."""
 
     inputs: Inputs
     key: Key
     stamp: Stamp
-    """Under which it is decided."""
+    """The stamp under which admission decides."""
 
 
-class _Text(msgspec.Struct, frozen=True, gc=False):
-    """Objects alike whose metadata fit one template."""
+class _TemplateEntry(msgspec.Struct, frozen=True, gc=False):
+    """A template of metadata, with the accepted spec that it belongs to."""
 
     before: bytes
     """What is sent before the metadata."""
@@ -129,43 +129,43 @@ class _Text(msgspec.Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class CreateMemo:
-    """The objects that were accepted lately."""
+class CreateCache:
+    """The objects accepted lately."""
 
     state: State
     _inputs: dict[Served, Inputs | None] = field(default_factory=dict)
     _accepted: LruCache[Key, Accepted] = field(default_factory=lambda: LruCache(_MAX_BYTES, _accepted_size))
-    _seen: LruCache[int, bool] = field(default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100))
+    _seen_once: LruCache[int, bool] = field(default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100))
     """Hashes of the keys of objects that were created once."""
-    _texts: LruCache[tuple[Served, str], tuple[_Text, ...]] = field(
-        default_factory=lambda: LruCache(_MAX_BYTES, _texts_size)
+    _templates: LruCache[tuple[Served, str], tuple[_TemplateEntry, ...]] = field(
+        default_factory=lambda: LruCache(_MAX_BYTES, _templates_size)
     )
     _tried: LruCache[int, tuple[Accepted | None]] = field(
         default_factory=lambda: LruCache(_NUMBERS_BYTES, lambda *_: 100)
     )
-    """What looked like having a template: once (None), or when which was accepted."""
+    """Shapes of metadata seen once (None), or the accepted spec for which a template was tried."""
 
-    def recall(self, request: Request, target: ResourcePath, served: Served) -> Recalled | Unknown | None:
-        """Return what is known of an object that is sent without options.
+    def look_up(self, request: Request, target: ResourcePath, served: Served) -> Cached | Miss | None:
+        """Look up an object that is sent without options.
 
-        Otherwise it has to be looked at as a whole, and what is stored then is worth keeping (`learn`) or not (None).
+        Without a hit it passes all steps, and is put into the cache afterwards (`fill`), unless the answer is None.
         """
         body, namespace = request.body, target.namespace
-        for text in self._texts.get((served, namespace)) or ():
+        for text in self._templates.get((served, namespace)) or ():
             if body.startswith(text.before) and body.endswith(text.after):
                 match = text.template.match(body, len(text.before), len(body) - len(text.after))
                 if match is not None:
-                    recalled = _with_text(text, namespace, match)
-                    if recalled is not None:
-                        return recalled
+                    cached = _from_template(text, namespace, match)
+                    if cached is not None:
+                        return cached
                     break
         sent = self._sent(served, namespace, body)
         if sent is None:
             return None
-        unknown, raw = sent
-        accepted = self._accepted.get(unknown.key)
-        if accepted is None or accepted.stamp != unknown.stamp:
-            return unknown
+        miss, raw = sent
+        accepted = self._accepted.get(miss.key)
+        if accepted is None or accepted.stamp != miss.stamp:
+            return miss
         try:
             metadata = read_object(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -173,18 +173,18 @@ class CreateMemo:
         if not _metadata_is_clean(metadata):
             return None
         obj = {**accepted.rest, "metadata": metadata}
-        question = storing.question(request, target, served.kind, "CREATE", obj, None)
+        admission_request = storing.admission_request(request, target, served.kind, "CREATE", obj, None)
         for fits in accepted.inputs.admission.fits:
-            if not fits(question):
+            if not fits(admission_request):
                 return None
         texts = (metadata.get("labels") or {}, metadata.get("annotations") or {})
-        look = hash((served, namespace, tuple(metadata), *map(tuple, texts), id(accepted)))
-        return Recalled(accepted, metadata, b"", look)
+        shape = hash((served, namespace, tuple(metadata), *map(tuple, texts), id(accepted)))
+        return Cached(accepted, metadata, b"", shape)
 
-    def learn(self, unknown: Unknown, stored: bytes) -> None:
-        """Keep what was stored of an object; nothing when it is more than what was sent and decided."""
-        inputs, key = unknown.inputs, unknown.key
-        if key not in self._accepted and not self._again(key):
+    def fill(self, miss: Miss, stored: bytes) -> None:
+        """Cache what was stored of an object, unless it depends on more than the key and the stamp."""
+        inputs, key = miss.inputs, miss.key
+        if key not in self._accepted and not self._is_second(key):
             return
         parts = split(stored)
         if parts is None or not parts.start.startswith(inputs.head):
@@ -196,13 +196,13 @@ class CreateMemo:
             del rest["status"]
         if "conditions" in (rest.get("status") or ()):  # those carry the time of this one
             return
-        self._accepted.put(key, Accepted(inputs, unknown.stamp, rest, first_status, parts.members))
+        self._accepted.put(key, Accepted(inputs, miss.stamp, rest, first_status, parts.members))
 
-    def learn_text(self, namespace: str, body: bytes, known: Recalled) -> None:
-        """Take note of metadata that were accepted; those that look alike for the second time get a template."""
-        accepted, look = known.accepted, known.look
-        tried = self._tried.get(look)
-        self._tried.put(look, (None if tried is None else accepted,))
+    def fill_template(self, namespace: str, body: bytes, known: Cached) -> None:
+        """Take note of metadata that were accepted; those that shape alike for the second time get a template."""
+        accepted, shape = known.accepted, known.shape
+        tried = self._tried.get(shape)
+        self._tried.put(shape, (None if tried is None else accepted,))
         if tried is None or tried[0] is accepted:
             return
         sent = bytes(read_members(body)["metadata"])
@@ -210,17 +210,17 @@ class CreateMemo:
         if template is None:
             return
         start = body.index(sent)
-        text = _Text(body[:start], body[start + len(sent) :], template, accepted)
-        place = (accepted.inputs.served, namespace)
+        text = _TemplateEntry(body[:start], body[start + len(sent) :], template, accepted)
+        template_key = (accepted.inputs.served, namespace)
         others = [
             one
-            for one in self._texts.get(place) or ()
+            for one in self._templates.get(template_key) or ()
             if one.accepted.stamp == accepted.stamp and (one.template != template or one.after != text.after)
         ]
-        self._texts.put(place, (text, *others[: _TEMPLATES_MAX - 1]))
+        self._templates.put(template_key, (text, *others[: _TEMPLATES_MAX - 1]))
 
-    def _sent(self, served: Served, namespace: str, body: bytes) -> tuple[Unknown, msgspec.Raw] | None:
-        """Return what an object is known by, and its metadata; None where it is not written as clients write."""
+    def _sent(self, served: Served, namespace: str, body: bytes) -> tuple[Miss, msgspec.Raw] | None:
+        """Return an object's key and its metadata; None when its members are not in the usual order."""
         inputs = self._inputs_of(served)
         if inputs is None:
             return None
@@ -234,14 +234,14 @@ class CreateMemo:
             return None
         status = bytes(members["status"]) if "status" in members else b""
         key = (served, namespace, bytes(members["spec"]), status)
-        return Unknown(inputs, key, inputs.stamp()), members["metadata"]
+        return Miss(inputs, key, inputs.stamp()), members["metadata"]
 
-    def _again(self, key: Key) -> bool:
-        """Whether such an object was seen before."""
+    def _is_second(self, key: Key) -> bool:
+        """Whether an object with this key was seen before."""
         number = hash(key)
-        if number in self._seen:
+        if number in self._seen_once:
             return len(key[2]) + len(key[3]) <= _SPEC_MAX_BYTES
-        self._seen.put(number, True)
+        self._seen_once.put(number, True)
         return False
 
     def _inputs_of(self, served: Served) -> Inputs | None:
@@ -260,18 +260,18 @@ def _accepted_size(key: Key, accepted: Accepted) -> int:
     return sent + 4 * sum(map(len, accepted.members.values()))
 
 
-def _texts_size(_: object, texts: tuple[_Text, ...]) -> int:
+def _templates_size(_: object, texts: tuple[_TemplateEntry, ...]) -> int:
     return sum(len(text.before) + len(text.after) + 8 * len(text.template.accepts.pattern) for text in texts)
 
 
-def _with_text(text: _Text, namespace: str, match: re.Match[bytes]) -> Recalled | None:
+def _from_template(text: _TemplateEntry, namespace: str, match: re.Match[bytes]) -> Cached | None:
     accepted, name = text.accepted, match["name"].decode()
     if accepted.stamp != accepted.inputs.stamp():
         return None
     for fits in accepted.inputs.admission.by_name:
         if not fits(name, accepted.rest):
             return None
-    return Recalled(accepted, {"name": name, "namespace": namespace}, text.template.begin(match))
+    return Cached(accepted, {"name": name, "namespace": namespace}, text.template.begin(match))
 
 
 def _inputs_of(state: State, served: Served) -> Inputs | None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from strato.errors import BadRequest, Gone
-from strato.server.objects import encode
+from strato.server.preparation import encode
 
 TTL_SECONDS = 300.0
 """How long after its first page a list can be read on consistently: as long as etcd keeps revisions by default."""
