@@ -19,11 +19,11 @@ class Template(NamedTuple):
     holes: tuple[int, ...]
     """Which word each hole takes."""
 
-    def fill(self, words: Sequence[bytes]) -> bytes:
+    def fill(self, values: Sequence[bytes]) -> bytes:
         """Return the text with values as they are written in it: JSON strings must need no escapes."""
         mixed = [b""] * (2 * len(self.holes) + 1)
         mixed[::2] = self.pieces
-        mixed[1::2] = [words[hole] for hole in self.holes]
+        mixed[1::2] = [values[hole] for hole in self.holes]
         return b"".join(mixed)
 
 

@@ -48,6 +48,6 @@ class PlainService(Service):
         return text(f"{error}\n", error.code)
 
 
-def text(words: str, status: int = 200) -> Response:
+def text(message: str, status: int = 200) -> Response:
     """Return an answer of plain text."""
-    return Response(status, words.encode(), "text/plain; charset=utf-8")
+    return Response(status, message.encode(), "text/plain; charset=utf-8")

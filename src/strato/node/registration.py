@@ -140,9 +140,9 @@ def node_conditions(facts: NodeFacts, now: float, known: Sequence[NodeCondition]
     since = {(condition.type, condition.status): condition.last_transition_time for condition in known}
     conditions: list[Json] = []
     for kind, status in condition_statuses(facts).items():
-        reason, words = _PRESSURES[kind][status == "True"] if kind in _PRESSURES else ("KubeletReady", facts.message)
+        reason, summary = _PRESSURES[kind][status == "True"] if kind in _PRESSURES else ("KubeletReady", facts.message)
         times = {"lastHeartbeatTime": text, "lastTransitionTime": since.get((kind, status)) or text}
-        conditions.append({"type": kind, "status": status, "reason": reason, "message": words, **times})
+        conditions.append({"type": kind, "status": status, "reason": reason, "message": summary, **times})
     return conditions
 
 

@@ -227,13 +227,13 @@ def _pod_status(node: str, request: AdmissionRequest) -> None:
         raise _refused(request, f"node {name} can only update pod status for pods with spec.nodeName set to itself")
     if (old["metadata"].get("labels") or {}) != (new["metadata"].get("labels") or {}):
         raise _refused(request, f"node {name} cannot update labels through pod status")
-    for member, words in (
+    for member, description in (
         ("resourceClaimStatuses", "resource claim statues"),
         ("extendedResourceClaimStatus", "extended resource claim status"),
     ):
         before, after = ((one.get("status") or {}).get(member) or None for one in (old, new))
         if before != after:
-            raise _refused(request, f"node {name} cannot update {words}")
+            raise _refused(request, f"node {name} cannot update {description}")
 
 
 def _claim(node: str, request: AdmissionRequest) -> None:

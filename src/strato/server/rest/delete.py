@@ -251,7 +251,7 @@ def check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None
         Conflict: Its uid or revision is another one.
     """
     wanted = options.get("preconditions") or {}
-    for member, words, hint in (
+    for member, subject, hint in (
         ("uid", "UID", "The object might have been deleted and then recreated"),
         ("resourceVersion", "ResourceVersion", "The object might have been modified"),
     ):
@@ -260,7 +260,7 @@ def check_preconditions(kind: Kind, name: str, options: Json, old: Json) -> None
             raise _unmet(
                 kind,
                 name,
-                f"the {words} in the precondition ({asked}) does not match the {words} in record ({found}). {hint}",
+                f"the {subject} in the precondition ({asked}) does not match the {subject} in record ({found}). {hint}",
             )
 
 
