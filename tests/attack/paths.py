@@ -28,13 +28,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from strato.node import beneath
+from strato.node.beneath import Scope
 from strato.node.layers import unpack
+from strato.node.removal import remove_tree
 from strato.node.rootwriter import BadImage, Budget
-from strato.node.sandbox import beneath, linux
+from strato.node.sandbox import linux
 from strato.node.sandbox.atomicwriter import File, write_payload
-from strato.node.sandbox.beneath import Scope
 from strato.node.sandbox.environment import ConfigProblem
-from strato.node.sandbox.removal import remove_tree
 
 SECRET = b"the machine's secret"
 NAMES = ("a", "b", "c", "d", "e")

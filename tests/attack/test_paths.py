@@ -2,7 +2,7 @@
 
 import pytest
 
-from strato.node.sandbox import beneath
+from strato.node import beneath
 from tests.attack.paths import attack
 
 

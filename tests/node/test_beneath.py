@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from strato.node.sandbox import beneath
-from strato.node.sandbox.beneath import Scope
+from strato.node import beneath
+from strato.node.beneath import Scope
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "steps"])

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from strato.node.removal import remove_tree
 from strato.node.sandbox import linux
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.ownership import ON_ROOT_MISMATCH, set_ownership
-from strato.node.sandbox.removal import remove_tree
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running
 from tests.node.test_confinement import said

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from strato.clock import SystemClock
-from strato.node.sandbox import beneath, linux, removal
-from strato.node.sandbox.removal import TreeRemover, remove_tree
+from strato.node import beneath, removal
+from strato.node.removal import TreeRemover, remove_tree
+from strato.node.sandbox import linux
 
 
 @pytest.fixture(params=[True, False], ids=["openat2", "steps"], autouse=True)

@@ -12,9 +12,9 @@ import pytest
 
 from strato.api import catalog
 from strato.api.core import Pod
+from strato.node.removal import remove_tree
 from strato.node.sandbox.cleanup import teardown
 from strato.node.sandbox.paths import PodPaths
-from strato.node.sandbox.removal import remove_tree
 from strato.node.sandbox.storage import ENDLESS, Disk, PodUsage, evictions, measure
 from tests.node.fake_api import FakeApi
 from tests.node.sandboxes import running, until

@@ -18,11 +18,11 @@ from pathlib import Path
 from urllib.parse import quote, unquote
 
 from strato.errors import UsageError
+from strato.node import beneath
 from strato.node.layers import unpack
 from strato.node.ocilayout import is_layout, unpack_layout
+from strato.node.removal import remove_tree
 from strato.node.rootwriter import MAX_BYTES, Attributes, BadImage, Budget, RootWriter
-from strato.node.sandbox import beneath
-from strato.node.sandbox.removal import remove_tree
 
 HOST_IMAGE = "strato/host"
 

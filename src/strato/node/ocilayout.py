@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO
 
+from strato.node import beneath
 from strato.node.layers import digest_of, unpack
 from strato.node.rootwriter import BadImage, Budget
-from strato.node.sandbox import beneath
 
 MARKER = "oci-layout"
 _MAX_DOCUMENT_BYTES = 4 << 20

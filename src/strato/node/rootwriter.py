@@ -7,9 +7,9 @@ import stat
 from dataclasses import dataclass, field
 from typing import BinaryIO, Self
 
-from strato.node.sandbox import beneath
-from strato.node.sandbox.beneath import Scope
-from strato.node.sandbox.removal import remove_tree
+from strato.node import beneath
+from strato.node.beneath import Scope
+from strato.node.removal import remove_tree
 
 MAX_BYTES = 32 << 30
 """Of an image, unpacked."""

@@ -14,9 +14,9 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from strato.node.sandbox import beneath
+from strato.node import beneath
+from strato.node.removal import remove_tree
 from strato.node.sandbox.environment import ConfigProblem
-from strato.node.sandbox.removal import remove_tree
 
 DEFAULT_MODE = 0o644
 _DATA, _FRESH = "..data", "..data_new"

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from strato.node.sandbox import beneath, capabilities, linux, seccomp
+from strato.node import beneath
+from strato.node.sandbox import capabilities, linux, seccomp
 
 START_ERROR = 128
 """Exit code of a process that could not be started, as containerd reports it."""

@@ -9,7 +9,7 @@ from typing import BinaryIO, Protocol, Self
 
 from strato.clock import Clock, parse_time
 from strato.errors import NotFound
-from strato.node.sandbox import beneath
+from strato.node import beneath
 from strato.node.sandbox.paths import NodePaths, PodPaths
 
 FOLLOW_SECONDS = 0.1

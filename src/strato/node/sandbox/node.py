@@ -26,6 +26,7 @@ from strato.node.images import ImageStore
 from strato.node.nodesync import NodeSync
 from strato.node.records import record_of
 from strato.node.registration import NodeFacts, pressure_reason, register_node
+from strato.node.removal import TreeRemover
 from strato.node.restarts import Backoff
 from strato.node.sandbox import capabilities, linux
 from strato.node.sandbox.cgroups import CONTROLLERS, Cgroups
@@ -47,7 +48,6 @@ from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks
 from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.pressure import TRANSITION_SECONDS, PressureConditions, measure_machine, pressures
-from strato.node.sandbox.removal import TreeRemover
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
 from strato.node.sandbox.storage import disk_of, evictions, measure_all

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import stat
 
-from strato.node.sandbox import beneath
+from strato.node import beneath
 from strato.node.sandbox.environment import ConfigProblem
 
 ON_ROOT_MISMATCH = "OnRootMismatch"

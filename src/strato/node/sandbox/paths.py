@@ -8,8 +8,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from strato.node.sandbox import beneath
-from strato.node.sandbox.removal import remove_tree
+from strato.node import beneath
+from strato.node.removal import remove_tree
 
 
 @dataclass(frozen=True, slots=True)

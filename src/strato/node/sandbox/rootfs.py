@@ -12,7 +12,8 @@ import os
 import stat
 from typing import Any
 
-from strato.node.sandbox import beneath, linux
+from strato.node import beneath
+from strato.node.sandbox import linux
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 """What every container has of the machine's devices; others are given to containers one by one."""

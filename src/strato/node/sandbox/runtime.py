@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from strato.errors import StratoError
-from strato.node.sandbox import beneath, linux
+from strato.node import beneath
+from strato.node.sandbox import linux
 from strato.node.sandbox.container import START_ERROR
 from strato.node.sandbox.interpreter import Interpreter, sealed
 from strato.node.sandbox.security import Security

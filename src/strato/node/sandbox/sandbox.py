@@ -21,8 +21,9 @@ from strato.api import catalog, quantity
 from strato.api.core import ConfigMap, Container, PersistentVolume, PersistentVolumeClaim, Pod, Secret, Volume
 from strato.client.cluster import Cluster
 from strato.errors import ApiError, MethodNotAllowed, NotFound
+from strato.node import beneath
 from strato.node.images import ImageStore, choose
-from strato.node.sandbox import beneath, capabilities
+from strato.node.sandbox import capabilities
 from strato.node.sandbox.atomicwriter import write_payload
 from strato.node.sandbox.cgroups import Cgroups, Limits
 from strato.node.sandbox.environment import ConfigProblem, DownwardContext, References, command_line, environment

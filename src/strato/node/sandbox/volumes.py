@@ -24,7 +24,7 @@ from strato.api.core import (
     Volume,
     VolumeMount,
 )
-from strato.node.sandbox import beneath
+from strato.node import beneath
 from strato.node.sandbox.atomicwriter import DEFAULT_MODE, File
 from strato.node.sandbox.environment import (
     ConfigProblem,

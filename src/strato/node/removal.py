@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator, Iterator
 from itertools import count, islice
 
 from strato.clock import Clock
-from strato.node.sandbox import beneath
+from strato.node import beneath
 
 AT_ONCE = 512
 """Entries that are removed before anything else happens."""
