@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test lint e2e e2e-kube e2e-cluster attack attack-slice audit lock chart bench bench-kube clean
+.PHONY: demo test lint e2e e2e-kube e2e-cluster attack attack-slice mutate audit lock chart bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -57,6 +57,9 @@ attack: $(VENV)/.dev ## Attack the software at full size: bodies, pods, disks, k
 
 attack-slice: $(VENV)/.dev ## Run a small part of each attack (minutes).
 	$(BIN)/python -m pytest -m attack tests/attack
+
+mutate: $(VENV)/.dev ## Put 400 single faults into decision code and see that the tests find them (about half an hour).
+	$(BIN)/python tools/mutate.py $(MUTATE)
 
 chart: $(VENV)/.dev ## Check that Helm renders what strato install applies (needs helm, or Go to build it).
 	@command -v helm >/dev/null || test -x $(CACHE)/strato-kube/bin/helm || \

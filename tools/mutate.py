@@ -1,0 +1,432 @@
+"""Put single faults into decision code and see that the tests find them.
+
+    python tools/mutate.py [--count 400] [--seed 1] [--room NAME] [--jobs 2] [--only TEXT] [--remap]
+
+Tests are collected once. Each mutant has a process forked off from there, whose functions get the faulty code, and
+which runs the tests of its room that were seen to run the faulty lines, until one fails. Which tests run which lines is
+measured with coverage.py and kept by test file under .cache/mutate; of a function edited since, every test that ran it
+counts. Which mutants a seed draws changes only where code changes. Survivors are written with their diff to
+.cache/mutate/survivors.json; what `tools/equivalent.yaml` judges to be no fault does not count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import contextlib
+import difflib
+import gc
+import hashlib
+import json
+import os
+import pickle
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import types
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import coverage
+import pytest
+import yaml
+from mutants import Mutant, mutants_of
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "strato"
+CACHE = ROOT / ".cache" / "mutate"
+ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, the tests that are responsible for it)
+    "actions": (
+        ["scheduler/actions", "scheduler/statement.py", "scheduler/session.py"],
+        ["tests/scheduler", "tests/cases"],
+    ),
+    "plugins": (["scheduler/plugins"], ["tests/scheduler", "tests/cases"]),
+    "placement": (
+        ["scheduler/ordering", "scheduler/placement", "scheduler/claims", "scheduler/topology"],
+        ["tests/scheduler", "tests/cases"],
+    ),
+    "cache": (["scheduler/cache", "scheduler/model"], ["tests/scheduler", "tests/cases"]),
+    "jobs": (["controllers/job"], ["tests/controllers"]),
+    "node": (
+        [
+            "node/podstatus.py",
+            "node/restarts.py",
+            "node/runplan.py",
+            "node/nodesync.py",
+            "node/timers.py",
+            "node/hollowpods.py",
+            "node/sandbox/gpupool.py",
+            "node/sandbox/gpus.py",
+            "node/sandbox/environment.py",
+            "node/sandbox/security.py",
+            "node/sandbox/volumes.py",
+            "node/sandbox/pressure.py",
+            "node/sandbox/probes.py",
+            "node/sandbox/runtime.py",
+            "node/sandbox/podworker.py",
+        ],
+        ["tests/node"],
+    ),
+    "admission": (["admission"], ["tests/admission"]),
+    "rest": (["server/rest"], ["tests/server"]),
+    "api": (["api/validation", "api/defaults"], ["tests/api", "tests/server", "tests/admission"]),
+}
+PASSING_BAR = 0.95
+MAX_TEST_SECONDS = 60.0
+"""Of recorded time that a mutant's tests may take; the nearest and shortest come first."""
+Spans = dict[str, dict[int, list[int]]]  # path: set of tests (as bits): lines
+
+
+class Tests:
+    """Which tests run which lines, by test file."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._names: dict[str, list[str]] = {}  # test file: its tests
+        self._lines: dict[str, Spans] = {}
+        self._before: dict[str, dict[str, bytes]] = {}  # test file: sources as they were then
+
+    def add(self, file: str, found: dict) -> None:
+        """Take in what one test file runs."""
+        self.seconds |= found["seconds"]
+        self._names[file], self._lines[file], self._before[file] = found["tests"], found["lines"], found["sources"]
+
+    def running(self, mutant: Mutant, source: bytes) -> list[str]:
+        """Return the tests that run a mutant's lines, those of the nearest and shortest first."""
+        now = _extents(source).get(mutant.function)
+        chosen: list[str] = []
+        for file, spans in self._lines.items():
+            then = _extents(_source(self._before[file].get(mutant.path, ""))).get(mutant.function)
+            if now is None or then is None:
+                continue
+            shift = then[0] - now[0]
+            wanted = (mutant.lines[0] + shift, mutant.lines[1] + shift) if then[2] == now[2] else (then[0] + 1, then[1])
+            bits = 0
+            for tests, lines in spans.get(mutant.path, {}).items():
+                if any(wanted[0] <= line <= wanted[1] for line in lines):
+                    bits |= tests
+            chosen += [name for at, name in enumerate(self._names[file]) if bits >> at & 1 and name in self.seconds]
+        stem = Path(mutant.path).stem
+        chosen.sort(key=lambda name: (self.seconds[name] * (1.0 if stem in name else 3.0), name))
+        within, total = [], 0.0
+        for name in chosen:
+            total += self.seconds[name]
+            if total > MAX_TEST_SECONDS and within:
+                break
+            within.append(name)
+        return within
+
+
+_EXTENTS: dict[bytes, dict[str, tuple[int, int, bytes]]] = {}
+
+
+def _extents(source: bytes) -> dict[str, tuple[int, int, bytes]]:
+    """Return first line, last line and text of every function."""
+    if source not in _EXTENTS:
+        found: dict[str, tuple[int, int, bytes]] = {}
+        lines = source.splitlines()
+
+        def walk(body: list[ast.stmt], prefix: str) -> None:
+            for node in body:
+                if isinstance(node, ast.ClassDef):
+                    walk(node.body, f"{prefix}{node.name}.")
+                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    last = node.end_lineno or node.lineno
+                    found[prefix + node.name] = (node.lineno, last, b"\n".join(lines[node.lineno - 1 : last]))
+
+        walk(ast.parse(source).body, "")
+        _EXTENTS[source] = found
+    return _EXTENTS[source]
+
+
+def _source(digest: str) -> bytes:
+    path = CACHE / "sources" / digest
+    return path.read_bytes() if digest and path.exists() else b""
+
+
+class Runner:
+    """A pytest plugin: forks from the collected session instead of running it."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self._failed = ""
+        self._survivors: list[dict] = []
+        self._functions: dict[str, list[types.FunctionType]] = defaultdict(list)
+        self.status = 2
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Measure which tests run what, then try the mutants."""
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        warm = [item for item in session.items if "tests/scheduler/test_cycle.py" in item.nodeid][:1]
+        for item in warm:  # loads the compiled kernels once
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        for thing in gc.get_objects():
+            if isinstance(thing, types.FunctionType) and thing.__code__.co_filename.startswith(str(SOURCE)):
+                self._functions[thing.__code__.co_filename].append(thing)
+        gc.freeze()
+        tests = self._mapped()
+        self.status = self._try_mutants(tests)
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the first test that fails in this process."""
+        if report.failed and not self._failed:
+            self._failed = report.nodeid
+
+    # which tests run what
+
+    def _mapped(self) -> Tests:
+        (CACHE / "sources").mkdir(parents=True, exist_ok=True)
+        (CACHE / "maps").mkdir(exist_ok=True)
+        files: dict[str, list[pytest.Item]] = defaultdict(list)
+        for item in self._session.items:
+            files[item.nodeid.split("::")[0]].append(item)
+        known = {
+            file: CACHE / "maps" / hashlib.sha256(file.encode() + (ROOT / file).read_bytes()).hexdigest()
+            for file in files
+        }
+        missing = [file for file, path in known.items() if self._options.remap or not path.exists()]
+
+        def measure(file: str) -> Callable[[Path], None]:
+            return lambda place: self._measure(files[file], place, known[file])
+
+        jobs = {file: (measure(file), 1800.0) for file in missing}
+        for at, (file, seconds, _) in enumerate(_forked(jobs, self._options.jobs), 1):
+            print(f"  which tests run what: {at}/{len(missing)} {file} ({seconds:.0f} s)", flush=True)
+        tests = Tests()
+        for file, path in known.items():
+            if path.exists():
+                tests.add(file, pickle.loads(path.read_bytes()))
+        return tests
+
+    def _measure(self, items: list[pytest.Item], place: Path, result: Path) -> None:
+        cover = coverage.Coverage(data_file=str(place / "coverage"), include=[f"{SOURCE}/*"], config_file=False)
+        cover.set_option("run:disable_warnings", ["module-not-measured", "no-data-collected", "module-not-imported"])
+        cover.start()
+        seconds: dict[str, float] = {}
+        for item, following in zip(items, [*items[1:], None], strict=False):
+            cover.switch_context(item.nodeid)
+            self._failed, before = "", time.perf_counter()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if not self._failed:
+                seconds[item.nodeid] = time.perf_counter() - before
+        cover.stop()
+        names = [item.nodeid for item in items]
+        place_of = {name: at for at, name in enumerate(names)}
+        data, lines, sources = cover.get_data(), {}, {}
+        for file in data.measured_files():
+            path = str(Path(file).relative_to(SOURCE))
+            spans: dict[int, list[int]] = defaultdict(list)
+            for line, contexts in data.contexts_by_lineno(file).items():
+                spans[sum(1 << place_of[name] for name in contexts if name in place_of)].append(line)
+            lines[path] = dict(spans)
+            text = Path(file).read_bytes()
+            sources[path] = hashlib.sha256(text).hexdigest()
+            (CACHE / "sources" / sources[path]).write_bytes(text)
+        result.write_bytes(pickle.dumps({"seconds": seconds, "tests": names, "lines": lines, "sources": sources}))
+
+    # mutants
+
+    def _try_mutants(self, tests: Tests) -> int:
+        judged = {
+            (one["file"], one["function"], one["was"], one["now"], one.get("nth", 0))
+            for one in yaml.safe_load((ROOT / "tools" / "equivalent.yaml").read_text()) or []
+        }
+        drawn = _drawn(self._options)
+        chosen = {str(at): (room, mutant) for at, (room, mutant) in enumerate(drawn) if mutant.key not in judged}
+        equivalent = Counter(room for room, mutant in drawn if mutant.key in judged)
+        sources = {path: (SOURCE / path).read_bytes() for path in {mutant.path for _, mutant in chosen.values()}}
+        jobs: dict[str, tuple[Callable[[Path], None], float]] = {}
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        ran = {at: tests.running(mutant, sources[mutant.path]) for at, (_, mutant) in chosen.items()}
+        for at in chosen:
+            expected = sum(tests.seconds[name] for name in ran[at])
+            jobs[at] = (lambda place, at=at: self._try(chosen[at][1], ran[at], place), 30 + 4 * expected)
+        for done, (at, seconds, result) in enumerate(_forked(jobs, self._options.jobs), 1):
+            room, mutant = chosen[at]
+            outcome, by = (result or ("timed out\n" if seconds >= jobs[at][1] else "killed\nits end")).split("\n", 1)
+            counts[room][outcome] += 1
+            print(
+                f"  {done}/{len(jobs)} {outcome:9} {seconds:5.1f} s {mutant.path}:{mutant.lines[0]} {mutant.function}: "
+                f"{mutant.was} -> {mutant.now}{'  by ' + by if by else ''}",
+                flush=True,
+            )
+            if outcome == "survived":
+                self._note(room, mutant, sources[mutant.path], len(ran[at]))
+        _print_table(counts, equivalent)
+        alive = sum(count["survived"] for count in counts.values())
+        found = sum(count["killed"] + count["timed out"] for count in counts.values())
+        return 0 if found >= PASSING_BAR * (found + alive) else 1
+
+    def _note(self, room: str, mutant: Mutant, source: bytes, tried: int) -> None:
+        before, after = (text.decode().splitlines(keepends=True) for text in (source, mutant.applied(source)))
+        diff = "".join(difflib.unified_diff(before, after, mutant.path, mutant.path, n=2))
+        self._survivors.append(
+            {
+                "room": room,
+                "file": mutant.path,
+                "function": mutant.function,
+                "was": mutant.was,
+                "now": mutant.now,
+                "nth": mutant.nth,
+                "tests": tried,
+                "diff": diff,
+            }
+        )
+        self._options.survivors.write_text(json.dumps(self._survivors, indent=1))
+
+    def _try(self, mutant: Mutant, names: list[str], place: Path) -> None:
+        """Run tests on the faulty code in this process."""
+        source = (SOURCE / mutant.path).read_bytes()
+        try:
+            changed = self._put_in(mutant, source)
+        except (ValueError, SyntaxError):  # other free variables, or no code any more
+            changed = False
+        if not changed:
+            (place / "result").write_text("invalid\n")
+            return
+        items = [self._items[name] for name in names if name in self._items]
+        for item, following in zip(items, [*items[1:], None], strict=False):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                (place / "result").write_text(f"killed\n{self._failed}")
+                return
+        (place / "result").write_text("survived\n" if items else "survived\nno test runs it")
+
+    def _put_in(self, mutant: Mutant, source: bytes) -> bool:
+        """Give every function made from the mutated text the code of the mutant; say whether there was one."""
+        changed = False
+        file = str(SOURCE / mutant.path)
+        old = _codes(compile(source, file, "exec"))
+        new = _codes(compile(mutant.applied(source), file, "exec"))
+        inside = mutant.function + "."
+        for function in self._functions[file]:
+            code = function.__code__
+            place = next((key for key, one in old.items() if one == code), None)
+            if place and (code.co_qualname == mutant.function or code.co_qualname.startswith(inside)) and place in new:
+                function.__code__, changed = new[place], True
+        return changed
+
+
+def _codes(module: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
+    """Return the code objects of a file by name and place among those of that name."""
+    found: dict[tuple[str, int], types.CodeType] = {}
+    count: Counter[str] = Counter()
+    waiting = [module]
+    while waiting:
+        code = waiting.pop()
+        found[code.co_qualname, count[code.co_qualname]] = code
+        count[code.co_qualname] += 1
+        waiting += [const for const in reversed(code.co_consts) if isinstance(const, types.CodeType)]
+    return found
+
+
+def _drawn(options: argparse.Namespace) -> list[tuple[str, Mutant]]:
+    """Return the mutants that the seed draws: half of them the same number from each room, half by size."""
+    rooms = {}
+    for room, (paths, _) in ROOMS.items():
+        files = sorted(
+            {
+                file
+                for path in paths
+                for file in ([SOURCE / path] if path.endswith(".py") else (SOURCE / path).rglob("*.py"))
+            }
+        )
+        found = [one for file in files for one in mutants_of(str(file.relative_to(SOURCE)), file.read_bytes())]
+        rooms[room] = [one for one in found if options.only in f"{one.path} {one.function}"]
+    if options.room:
+        rooms = {room: rooms[room] for room in options.room}
+    size = sum(len(found) for found in rooms.values())
+    drawn: list[tuple[str, Mutant]] = []
+    for room, found in rooms.items():
+        share = round(options.count / 2 / len(rooms) + options.count / 2 * len(found) / max(size, 1))
+        drawn += [(room, one) for one in sorted(found, key=lambda one: one.rank(options.seed))[:share]]
+    return drawn
+
+
+def _forked(jobs: dict[str, tuple[Callable[[Path], None], float]], at_once: int) -> Iterator[tuple[str, float, str]]:
+    """Do jobs in processes of their own; yield the name, seconds and result text of each as it ends."""
+    waiting, running = list(jobs), {}
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            name = waiting.pop(0)
+            work, limit = jobs[name]
+            place = Path(tempfile.mkdtemp(prefix="mut"))
+            pid = os.fork()
+            if pid == 0:
+                _be_child(work, place)
+            running[pid] = (name, time.monotonic(), limit, place)
+        time.sleep(0.02)
+        for pid, (name, began, limit, place) in list(running.items()):
+            seconds = time.monotonic() - began
+            if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                if seconds < limit:
+                    continue
+                os.killpg(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)  # what the tests left behind
+            del running[pid]
+            result = place / "result"
+            yield name, seconds, result.read_text() if result.exists() else ""
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _be_child(work: Callable[[Path], None], place: Path) -> None:
+    """Work in a process group and a temporary directory of one's own, silently."""
+    os.setpgid(0, 0)
+    try:
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):
+            os.dup2(quiet, stream)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(place)
+        work(place)
+    finally:
+        os._exit(0)
+
+
+def _print_table(counts: dict[str, Counter[str]], equivalent: Counter[str]) -> None:
+    columns = ["killed", "timed out", "survived", "invalid"]
+    print(f"\n{'room':12}" + "".join(f"{name:>12}" for name in [*columns, "equivalent", "found"]))
+    for room, count in [*counts.items(), ("all", sum(counts.values(), Counter()))]:
+        found = count["killed"] + count["timed out"]
+        told = found + count["survived"]
+        same = equivalent[room] if room != "all" else sum(equivalent.values())
+        print(
+            f"{room:12}" + "".join(f"{count[name]:12}" for name in columns) + f"{same:12}{found / max(told, 1):12.0%}"
+        )
+
+
+def main() -> int:
+    """Run pytest's collection with the runner in place of its loop."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=400, help="mutants to draw (default 400)")
+    parser.add_argument("--seed", type=int, default=1, help="which ones (default 1)")
+    parser.add_argument(
+        "--room", action="append", choices=sorted(ROOMS), help="draw from this room only; may be repeated"
+    )
+    parser.add_argument("--only", default="", help="draw only where file and function contain this text")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time (default: all processors)"
+    )
+    parser.add_argument(
+        "--survivors", type=Path, default=CACHE / "survivors.json", help="where to write what was not found"
+    )
+    parser.add_argument("--remap", action="store_true", help="measure again which tests run what")
+    options = parser.parse_args()
+    os.chdir(ROOT)
+    folders = {folder for room in options.room or ROOMS for folder in ROOMS[room][1]}
+    runner = Runner(options)
+    pytest.main(
+        ["-qq", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *sorted(folders)], plugins=[runner]
+    )
+    return runner.status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
