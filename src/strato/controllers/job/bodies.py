@@ -43,16 +43,16 @@ class Bodies:
     def group(self, job: Job, wanted: DesiredGroup) -> bytes:
         """Return the PodGroup of a job."""
 
-        def build(words: Sequence[str]) -> bytes:
-            return _encode(groups.build_group(_named(job, *words), wanted.raw))
+        def build(values: Sequence[str]) -> bytes:
+            return _encode(groups.build_group(_named(job, *values), wanted.raw))
 
         meta = job.metadata
-        words = meta.name, meta.uid
+        values = meta.name, meta.uid
         if meta.annotations:  # seldom the same
-            return build(words)
+            return build(values)
         key = wanted, meta.namespace, tuple(meta.labels.items()) if meta.labels else ()
         template = self._template(key, ("name", "uid"), build)
-        return template.fill([word.encode() for word in words]) if template is not None else build(words)
+        return template.fill([value.encode() for value in values]) if template is not None else build(values)
 
     def pods(self, job: Job, position: int, spec: bytes, indexes: Sequence[int]) -> Iterator[PodBody]:
         """Yield pods of one task of a job without plugins, claims and partitions, in its group and queue.
@@ -65,11 +65,11 @@ class Bodies:
         """
         task, meta, status = job.spec.tasks[position], job.metadata, job.status
 
-        def build(words: Sequence[str]) -> bytes:
-            one = _named(job, *words[:2])
+        def build(values: Sequence[str]) -> bytes:
+            one = _named(job, *values[:2])
             template = templates_in(spec)[position]
             builder = PodBuilder(one, task, template, group=groups.group_name(one))
-            return _encode(builder.common_pod(words[2], status.version, status.retry_count))
+            return _encode(builder.common_pod(values[2], status.version, status.retry_count))
 
         copied = tuple(chosen(meta.labels, COPIED).items()), tuple(chosen(meta.annotations, COPIED).items())
         key = spec, position, meta.namespace, copied, status.version, status.retry_count

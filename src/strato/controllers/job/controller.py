@@ -337,7 +337,7 @@ class JobController:
         return outcome
 
     def _plan(self, key: Key) -> Plan[float | None]:
-        """Plan what is due for a job; returns the seconds until it has to be looked at again.
+        """Plan what is due for a job; returns the seconds until it is to be handled again.
 
         When the job is deleted, or deleted and created again, the plan ends without the answers under way: the watch
         shows what they would have said of pods and group.

@@ -42,7 +42,7 @@ def pod_request(
 def _event(old: PodState | None, new: PodState | None, task: TaskPods, max_retry: int, known: bool) -> tuple[str, int]:
     if new is None:
         assert old is not None
-        # One beyond the wanted number went because the job was scaled down: nobody evicted it.
+        # One beyond the wanted number was deleted by a scale down, not evicted.
         expected = old.out_of_sync or not known or old.index >= task.replicas
         return (JobEvent.OUT_OF_SYNC if expected else JobEvent.POD_EVICTED), 0
     if new.out_of_sync:

@@ -49,7 +49,7 @@ class PodState:
         self.name = name
         self.task = task
         self.index = index
-        """The replica it stands for; -1 when the name does not say."""
+        """Its replica index; -1 when the name has none."""
         self.uid = ""
         self.revision = 0
         """Resource version it was read at; older news is refused."""
@@ -120,7 +120,7 @@ class PodState:
             self.ready, self.restarts = ready, restarts
 
     def looks_like(self, other: PodState) -> bool:
-        """Return whether a job sees the same of both; a change of anything else concerns nobody."""
+        """Return whether a job sees the same of both; other changes do not matter."""
         return (
             self.phase == other.phase
             and self.terminating == other.terminating

@@ -60,7 +60,7 @@ class Policy:
 
     @classmethod
     def from_view(cls, view: PolicyLike) -> Policy:
-        """Read a policy of a manifest. A timeout nobody can read counts as none."""
+        """Read a policy of a manifest. An unreadable timeout counts as none."""
         events = set(view.events)
         if view.event:
             events.add(view.event)

@@ -36,7 +36,7 @@ class JobRecord:
 
     Args:
         key: Namespace and name of the job.
-        compiled_specs: Where jobs alike share what follows from their specs.
+        compiled_specs: Compiled specs, shared by jobs with equal specs.
     """
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """The status of a job as JSON: counters, phase changes, conditions.
 
-Pure. Two departures hold for whoever reads the numbers: a kill zeroes all pod counters but ``terminating``, and
+Pure. Two departures of the numbers from what they seem: a kill zeroes all pod counters but ``terminating``, and
 ``lastTransitionTime`` moves with every write of a sync, also when only a counter changed.
 
 Source: volcano-controllers A6.5, A6.6, A7.9; volcano-api 3.2.
@@ -42,7 +42,7 @@ def written(status: Status) -> StatusWrite:
 
 
 class StatusCache:
-    """Statuses made lately: of jobs alike that reach the same counters in the same second there is one."""
+    """Statuses made lately, shared by jobs with equal statuses that reach the same counters in the same second."""
 
     def __init__(self) -> None:
         self._known: LruCache[Hashable, tuple[JobStatus, StatusWrite]] = LruCache(

@@ -62,7 +62,7 @@ TARGET_ACTIONS: Final = frozenset({Action.RESTART_TASK, Action.RESTART_POD, Acti
 """Actions that kill a part of the job only."""
 
 INTERNAL_ACTIONS: Final = frozenset({Action.SYNC_JOB, Action.ENQUEUE_JOB})
-"""Actions nobody can ask for; they cancel no delayed action."""
+"""Internal actions, which no policy or command names; they cancel no delayed action."""
 
 JOB_KIND: Final = "Job"
 JOB_API_VERSION: Final = "batch.volcano.sh/v1alpha1"

@@ -113,7 +113,7 @@ def _binding(request: Request) -> _Binding:
         try:
             return _read(request.body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass  # what is unknown is dropped, what is wrong is said
+            pass  # unknown fields are dropped, wrong ones reported
     binding = preparation.read_typed(catalog.BINDING, request)
     aim, metadata = binding.get("target") or {}, binding.get("metadata") or {}
     about = {member: metadata[member] for member in _About.__struct_fields__ if metadata.get(member)}
@@ -124,7 +124,7 @@ def _whole(body: bytes, name: str, uid: str) -> Stored:
     """Return a pod whose stored text is unusual.
 
     Raises:
-        Conflict: It is on its way out.
+        Conflict: It is terminating.
     """
     pod = read_object(body)
     if pod["metadata"].get("deletionTimestamp"):

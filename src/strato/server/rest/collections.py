@@ -72,7 +72,7 @@ class ListText:
         head: What comes before the first object.
         separator: Between objects; its first byte is left out before the first.
         bodies: Stored objects, read once.
-        shown: Makes of a stored object what stands in the list, but for the separator's end.
+        shown: Returns a stored object's text in the list, without the separator's end.
         cost: What that takes.
         steps: Makes it of a large one in steps.
     """

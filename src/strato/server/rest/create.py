@@ -265,7 +265,7 @@ _STEPS: tuple[tuple[Step, frozenset[str]], ...] = (
     (_identify, frozenset((METADATA, NEW))),
     (_begin_status, frozenset((REST,))),
     (_require_name, frozenset((METADATA,))),
-    # Nothing is recalled for those whose rights are restricted, and admission has said what of the metadata it reads.
+    # The cache is not used for users with restricted rights, and admission declares what of the metadata it reads.
     (_check_rights, frozenset((REST, KINDS))),
     (_mutate, frozenset((REST, KINDS))),
     (_fill_defaults_again, frozenset((REST,))),

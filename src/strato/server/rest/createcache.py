@@ -199,7 +199,7 @@ class CreateCache:
         self._accepted.put(key, Accepted(inputs, miss.stamp, rest, first_status, parts.members))
 
     def fill_template(self, namespace: str, body: bytes, known: Cached) -> None:
-        """Take note of metadata that were accepted; those that shape alike for the second time get a template."""
+        """Note the shape of accepted metadata; at its second time a template is made of them."""
         accepted, shape = known.accepted, known.shape
         tried = self._tried.get(shape)
         self._tried.put(shape, (None if tried is None else accepted,))

@@ -181,10 +181,10 @@ class Room:
     needed: int
     """Healthy pods there must be."""
     healthy: int
-    """Healthy pods there are, those on their way out not counted."""
+    """Healthy pods, without terminating ones."""
 
     def is_allowed(self, is_pod_healthy: bool, policy: str | None) -> bool:
-        """Return whether a pod may go; an unhealthy one disturbs nobody while enough others are healthy."""
+        """Return whether a pod may be evicted; an unhealthy one may while enough others are healthy."""
         if is_pod_healthy:
             return self.healthy > self.needed
         return policy == "AlwaysAllow" or self.healthy >= self.needed > 0
@@ -207,7 +207,7 @@ def room_for(spec: Json, pods: Iterable[Covered], expected: int) -> Room:
 
 
 def is_healthy(pod: Json) -> bool:
-    """Return whether a pod is ready and not on its way out."""
+    """Return whether a pod is ready and not terminating."""
     conditions = pod.get("status", {}).get("conditions") or ()
     is_ready = any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
     return is_ready and not pod["metadata"].get("deletionTimestamp")

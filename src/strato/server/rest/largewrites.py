@@ -70,7 +70,7 @@ def answered(
 
 
 def is_short(request: Request, served: Served) -> bool:
-    """Whether an object as it was sent is looked at in one go: a large body holds a seat, rules may cost much."""
+    """Whether an object is checked in one go; one that is large, or has costly rules, is checked in slices."""
     return not isinstance(request.body, ParsedBody) and (request.uncommitted or not has_schema_rules(served))
 
 

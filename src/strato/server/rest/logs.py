@@ -30,7 +30,7 @@ class PodLogs:
         pod = self._state.require(served.kind, target.namespace, target.name)
         container = _container(pod, target.name, request.param("container"))
         if not pod["spec"].get("nodeName"):
-            return Response(204, content_type=_PLAIN)  # no node yet, nobody has anything to say
+            return Response(204, content_type=_PLAIN)  # no node yet, so no log
         if self.source is None:
             why = "this cluster has hollow nodes only, where nothing is written"
             raise BadRequest(f'container "{container}" in pod "{target.name}" has no log: {why}')
@@ -41,7 +41,7 @@ async def answer_log(source: LogSource, pod: Json, container: str, options: LogO
     """Answer a log as plain text.
 
     Raises:
-        BadRequest: There is none; a container that has not run yet is told as a kubelet tells it.
+        BadRequest: There is none; a container that has not run yet is reported as by a kubelet.
     """
     meta = pod["metadata"]
     namespace, name = meta["namespace"], meta["name"]
@@ -60,7 +60,7 @@ async def answer_log(source: LogSource, pod: Json, container: str, options: LogO
 
 
 def why_waiting(pod: Json, container: str) -> str:
-    """Return why a container has not run yet, in the kubelet's words; empty when it has, or never will."""
+    """Return why a container has not run yet, in the kubelet's wording; empty when it has, or never will."""
     status = pod.get("status") or {}
     members = ("initContainerStatuses", "containerStatuses")
     known = {one["name"]: one for member in members for one in status.get(member) or ()}
@@ -81,7 +81,7 @@ _PULLING = {"ErrImagePull": "image can't be pulled", "ImagePullBackOff": "trying
 
 
 async def _with_errors(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield a log that is followed; what is missing can only be told in it, the answer's head is long sent."""
+    """Yield a followed log; an error becomes a line of it, since the response's headers are sent."""
     try:
         async for chunk in chunks:
             yield chunk

@@ -206,7 +206,7 @@ def _read(status: bytes) -> Json:
 
 
 _read_memo = lru_cache(maxsize=256)(_read)
-"""The statuses that many objects have before they change; to be looked at only."""
+"""Decoded statuses that many objects have before they change. Read only."""
 
 
 @lru_cache(maxsize=256)

@@ -94,7 +94,7 @@ def _is_plain(metadata: Json, held: frozenset[str]) -> bool:
 
 
 def _patterns(metadata: Json) -> list[bytes]:
-    """Return what may stand in each hole, in the order of the text."""
+    """Return the pattern of each hole, in the order of the text."""
     patterns: list[bytes] = []
     for member, value in metadata.items():
         match member:

@@ -1,4 +1,4 @@
-"""ResourceQuotas at writes: what goes over one is refused, what is let in is charged to its status at once.
+"""ResourceQuotas at writes: a write over a quota is refused; an accepted one is charged to its status at once.
 
 The check and the charge are one step with the write that follows, so that no two writes get the same room. A
 namespace without quotas costs one look at an empty table. Pods are charged on ``status.used``, which the quota
@@ -93,7 +93,7 @@ def charge(state: State, namespace: str, due: Due) -> None:
 
 
 def _may_use_more(kind: Kind, obj: Json, old: Json) -> bool:
-    """Whether an update is looked at: of pods only one that moves them between the scopes of terminating and not."""
+    """Whether an update can use more; of pods one that moves them between Terminating and NotTerminating."""
     if kind is catalog.POD:
         before, after = (one["spec"].get("activeDeadlineSeconds") is None for one in (old, obj))
         return before != after
@@ -160,7 +160,7 @@ def _allowed(kind: Kind, obj: Json, name: str, quota: Json, asked: Usage, used: 
 
 
 def _charged(quota: ResourceQuota, kind: Kind, asked: Usage) -> Usage:
-    """Return what the status says of pods; empty when it does not know all."""
+    """Return the usage of pods in the status; empty when it is incomplete."""
     used = quota.status.used
     return {key: _amount(used[key]) for key in asked} if kind is catalog.POD and used.keys() >= asked.keys() else {}
 
@@ -170,7 +170,7 @@ def _used(state: State, kind: Kind, namespace: str, quota: ResourceQuota, asked:
     if charged := _charged(quota, kind, asked):
         return charged
     names = list(asked)
-    if kind is catalog.POD:  # a new quota, which nobody has counted yet
+    if kind is catalog.POD:  # a new quota, not counted by the controller yet
 
         def read(body: bytes) -> tuple[int, ...]:
             usage = pods_usage(quota.spec, [_read_pod(body)])

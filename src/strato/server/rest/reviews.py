@@ -24,7 +24,7 @@ class Reviews:
     """Answers reviews.
 
     Args:
-        authorizer: None lets everybody do everything.
+        authorizer: None allows everything.
         tokens: None knows no tokens.
     """
 

@@ -98,7 +98,7 @@ class WriteRights(Protocol):
 
 
 class AllRights:
-    """Lets everybody write everything."""
+    """Allows every write."""
 
     def restrict(self, user: User | None, kind: Kind) -> bool:
         """Return False."""

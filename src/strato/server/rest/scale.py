@@ -1,4 +1,4 @@
-"""The ``scale`` subresource: replicas by path, for built-in kinds and CRDs alike."""
+"""The ``scale`` subresource: replicas by path, for built-in kinds and CRDs."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from strato.server.rest.state import State
 
 T = TypeVar("T")
 FEW = 500
-"""Objects looked at in one go: some milliseconds."""
+"""Objects read in one go: some milliseconds."""
 
 
 def are_many(state: State, kind: Kind, namespace: str) -> bool:
-    """Tell whether a namespace holds so many objects of a kind that they are looked at in slices."""
+    """Tell whether a namespace holds so many objects of a kind that they are read in slices."""
     bucket = state.bucket(kind)
     if len(bucket.objects) <= FEW:
         return False

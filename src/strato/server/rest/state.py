@@ -41,7 +41,7 @@ class Admission(Protocol):
         ...
 
     def dependencies(self, kind: Kind) -> Dependencies | None:
-        """Return what decides about new objects of the kind besides their specs; None: nobody can tell."""
+        """Return what decides about new objects of the kind besides their specs; None: not known."""
         ...
 
 
@@ -90,7 +90,7 @@ class State:
         memoises: bool = True,
     ) -> None:
         self.memoises = memoises
-        """Whether what was found out about a write may serve the next; without, each is looked at as a whole."""
+        """Whether steps whose inputs are known are skipped; if not, every write passes all."""
         self.flows = flows or FlowControl(store, counting_timer())
         self.store, self.clock, self.rng, self.registry, self.admission = store, clock, rng, registry, admission
         self.recent = RecentObjects()

@@ -25,7 +25,7 @@ read_object: Callable[[bytes | msgspec.Raw], dict[str, Any]] = msgspec.json.Deco
 
 
 Members = Mapping[bytes, bytes]
-"""Members by what stands before their values (`key_of`), so that joining all makes the text."""
+"""Members by the text before their values (`key_of`), so that joining all makes the text."""
 
 
 class _Metadata(msgspec.Struct, gc=False):
@@ -47,7 +47,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     end: bytes
     """The metadata behind those digits."""
     members: Members
-    """What follows the metadata, in order; objects alike share it."""
+    """What follows the metadata, in order; objects with equal specs share it."""
 
     def encode(self, revision: int) -> bytes:
         """Return the body at a revision."""
@@ -68,12 +68,12 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 def text_of(members: Members) -> bytes:
-    """Return what stands behind the metadata, to the end of the object."""
+    """Return the text behind the metadata, to the end of the object."""
     return b"".join((*chain.from_iterable(members.items()), b"}"))
 
 
 def key_of(name: str) -> bytes:
-    """Return what stands before the value of a member."""
+    """Return the text before the value of a member."""
     return b',"%b":' % name.encode()
 
 
@@ -121,7 +121,7 @@ class RecentObjects:
 
 
 def split(body: bytes) -> Stored | None:
-    """Return the members of a stored body; None when it is on its way out, or its metadata are not in their place."""
+    """Return the members of a stored body; None when it is terminating, or its metadata are not in place."""
     try:
         members = read_members(body)
         metadata = _read_metadata(members["metadata"])

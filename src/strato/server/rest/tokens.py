@@ -1,4 +1,4 @@
-"""``serviceaccounts/token``: a TokenRequest becomes a token, which is told once and never stored."""
+"""``serviceaccounts/token``: a TokenRequest becomes a token, which is returned once and never stored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tokens(Protocol):
     def identify(self, token: str, audiences: Sequence[str] = ()) -> tuple[User, Sequence[str]] | None:
         """Return whose token this is, of anybody who has one, and for which of the audiences; without any: of this API.
 
-        None when it is nobody's, or for none of them.
+        None when it is unknown, or for none of them.
         """
         ...
 
@@ -101,7 +101,7 @@ class TokenRequests:
         return Response(201, encode(answer))
 
     def _bound(self, reference: Json, target: ResourcePath) -> Sequence[Json]:
-        """Return what a token shall be bound to; for a pod its node is told as well."""
+        """Return what a token shall be bound to; for a pod its node is included."""
         namespace = target.namespace
         place = (reference.get("apiVersion") or "", reference.get("kind") or "")
         kind, name = _BOUND.get(place), reference.get("name") or ""

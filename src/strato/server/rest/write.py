@@ -301,7 +301,7 @@ class Writer:
         return obj, [*repeated, *self._check_fields(request, served, obj)]
 
     def _looks_at_many(self, request: Request, target: ResourcePath, served: Served) -> bool:
-        """Tell whether many objects are counted for a write of somebody who takes turns."""
+        """Tell whether many objects are counted for a write over HTTPS, which is then done in slices."""
         return not request.uncommitted and quotas.looks_at_many(self._state, served.kind, target.namespace)
 
     def _check_fields(self, request: Request, served: Served, obj: Json, status: Json | None = None) -> list[str]:
@@ -323,7 +323,7 @@ def _check_name(obj: Json, target: ResourcePath) -> None:
 
 
 def _status_part(served: Served, target: ResourcePath, obj: Json, old: Json) -> Json | None:
-    """Return the new part of a write that can only have changed the status; None when all must be looked at.
+    """Return the new part of a write that can only have changed the status; None when all must be checked.
 
     The rest was checked when it came. It is untouched in writes of the status subresource, and where a patch has
     left every other member the very same object.

@@ -1,4 +1,4 @@
-"""env: tell every container the index of its pod within the task, as ``VC_TASK_INDEX`` (and ``VK_TASK_INDEX``)."""
+"""env: gives every container the index of its pod within the task, as ``VC_TASK_INDEX`` (and ``VK_TASK_INDEX``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""hcclrank: tell the driver of Ascend devices the rank of each pod, as the annotation ``hccl/rankIndex``.
+"""hcclrank: gives the driver of Ascend devices the rank of each pod, as the annotation ``hccl/rankIndex``.
 
 Source: volcano-controllers Part B, hcclrank.
 """

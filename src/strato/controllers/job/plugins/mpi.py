@@ -1,4 +1,4 @@
-"""mpi: tell the launcher of an MPI job its workers, as ``MPI_HOST``, and open the port they are reached by.
+"""mpi: gives the launcher of an MPI job its workers, as ``MPI_HOST``, and open the port they are reached by.
 
 Source: volcano-controllers Part B, mpi.
 """

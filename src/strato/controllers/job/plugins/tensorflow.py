@@ -1,4 +1,4 @@
-"""tensorflow: tell every container of a distributed TensorFlow job its cluster and its place in it, as ``TF_CONFIG``.
+"""tensorflow: gives every container of a distributed TensorFlow job its cluster and its role in it, as ``TF_CONFIG``.
 
 Source: volcano-controllers Part B, tensorflow.
 """
