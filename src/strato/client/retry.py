@@ -34,7 +34,7 @@ def may_succeed_later(error: ApiError) -> bool:
     return error.code not in _NEVER
 
 
-def is_server_trouble(error: Exception) -> bool:
+def is_server_error(error: Exception) -> bool:
     """Whether an error says something of the server (away, busy, broken) and nothing of the request."""
     return isinstance(error, ApiError) and (error.code >= 500 or error.code == 429)
 

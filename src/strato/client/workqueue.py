@@ -15,7 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
-from strato.client.retry import is_server_trouble
+from strato.client.retry import is_server_error
 from strato.clock import Clock
 from strato.errors import ApiError, Conflict, StratoError
 
@@ -170,7 +170,7 @@ class WorkQueue(Generic[K]):
 
     def add_failed(self, key: K, error: Exception) -> None:
         """Add ``key`` again after an error: by its failures, or as the server's state asks for."""
-        if isinstance(error, ApiError) and is_server_trouble(error):
+        if isinstance(error, ApiError) and is_server_error(error):
             self.add_after(key, max(self._limiter.server_delay(key), error.retry_after_seconds or 0.0))
         else:
             self.add_rate_limited(key)

@@ -17,7 +17,7 @@ from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
-from strato.client.retry import is_server_trouble
+from strato.client.retry import is_server_error
 from strato.client.workqueue import WorkQueue, run_workers
 from strato.clock import Clock
 from strato.controllers.commands import Commands
@@ -144,7 +144,7 @@ class QueueController:
             if new is not None:
                 self._count(new, 1, touched)
         for name in touched:
-            if not self._is_settled(name):
+            if not self._is_unaffected(name):
                 self._ask(name, SYNC_QUEUE)
 
     def _count(self, group: PodGroup, number: int, touched: dict[str, None]) -> None:
@@ -155,7 +155,7 @@ class QueueController:
         phases[phase] = phases.get(phase, 0) + number
         touched[queue] = None
 
-    def _is_settled(self, name: str) -> bool:
+    def _is_unaffected(self, name: str) -> bool:
         """Return whether a sync would leave a queue as it is, however many groups it has: open, and so is its parent.
 
         Thousands of groups come and go in a second, and hardly one of them changes its queue.
@@ -193,7 +193,7 @@ class QueueController:
             try:
                 await self._act(queue, action)
             except StratoError as error:
-                if is_server_trouble(error):
+                if is_server_error(error):
                     raise  # an outage, however long, must not cost a queue what was asked of it
                 self._failures[name] += 1
                 if 0 <= self._max_requeue < self._failures[name]:

@@ -15,7 +15,7 @@ from strato.api.volcano.batch import Job, TaskSpec
 from strato.api.volcano.flow import Flow, JobFlow, JobTemplate
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informer, Informers
-from strato.client.retry import is_server_trouble
+from strato.client.retry import is_server_error
 from strato.clock import Clock
 from strato.controllers.flow import build, probes
 from strato.controllers.flow import status as statuses
@@ -29,7 +29,7 @@ from strato.metrics import Registry
 SYNC_JOB_FLOW: Final = "SyncJobFlow"
 _DELETE: Final = "delete"
 
-SETTLE_SECONDS: Final = 0.02
+DEBOUNCE_SECONDS: Final = 0.02
 """A pass reads and writes all jobs of a flow: jobs that change together are one."""
 
 
@@ -123,7 +123,7 @@ class JobFlowController(KeyedController):
         if owner is None or (owner.api_version, owner.kind) != (build.FLOW_API_VERSION, build.FLOW_KIND):
             return
         if change.old is None or change.new is None or change.old.status != change.new.status:
-            self.queue.add_after(Key(change.key.namespace, owner.name), SETTLE_SECONDS)
+            self.queue.add_after(Key(change.key.namespace, owner.name), DEBOUNCE_SECONDS)
 
     # Work
 
@@ -137,7 +137,7 @@ class JobFlowController(KeyedController):
         except Conflict:
             raise
         except StratoError as error:
-            if is_server_trouble(error) or not 0 <= self._max_requeue <= self.queue.failures(key):
+            if is_server_error(error) or not 0 <= self._max_requeue <= self.queue.failures(key):
                 raise
             self._recorder.event(flow, "Warning", SYNC_JOB_FLOW, f"{SYNC_JOB_FLOW} failed: {error}")
             return None

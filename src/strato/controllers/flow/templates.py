@@ -18,7 +18,7 @@ from strato.controllers.flow.controller import index_created_by
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound
 
-SETTLE_SECONDS: Final = 0.5
+DEBOUNCE_SECONDS: Final = 0.5
 """Every write is the whole list: jobs that come together are one."""
 
 
@@ -46,7 +46,7 @@ class JobTemplateController(KeyedController):
             origin = change.new.metadata.label(CREATED_BY_TEMPLATE)
             namespace, _, name = origin.partition(".")  # a namespace has no dots, a template's name may
             if name:
-                self.queue.add_after(Key(namespace, name), SETTLE_SECONDS)
+                self.queue.add_after(Key(namespace, name), DEBOUNCE_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:
         """Write the list of jobs when there are some and it differs."""

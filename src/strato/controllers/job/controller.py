@@ -25,7 +25,7 @@ from strato.api.volcano.bus import Command
 from strato.api.volcano.scheduling import PodGroup, Queue
 from strato.client.cluster import Cluster
 from strato.client.informer import Change, Informers
-from strato.client.retry import is_server_trouble
+from strato.client.retry import is_server_error
 from strato.client.workqueue import RetryLimiter, WorkQueue, log_failure, run_workers
 from strato.clock import Clock
 from strato.controllers.commands import Commands
@@ -452,7 +452,7 @@ class JobController:
 
     def _failed(self, record: JobRecord, error: StratoError) -> Plan[None]:
         """Count a failure and raise it for a retry; past the limit, terminate the job."""
-        if is_server_trouble(error):
+        if is_server_error(error):
             raise error  # an error of the server must not terminate a job
         record.failures += 1
         limit = self._options.max_requeue

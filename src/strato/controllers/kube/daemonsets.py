@@ -166,8 +166,8 @@ class DaemonSetController(KeyedController):
             return
         self.queue.add(change.key)
 
-    def _on_pod(self, key: Key, settle_seconds: float) -> None:
-        self.queue.add_after(key, max(0.05, settle_seconds))  # a pass looks at every node
+    def _on_pod(self, key: Key, debounce_seconds: float) -> None:
+        self.queue.add_after(key, max(0.05, debounce_seconds))  # a pass looks at every node
 
     def _on_node(self, change: Change[Node]) -> None:
         old, new = change.old, change.new

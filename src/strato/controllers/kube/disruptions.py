@@ -23,7 +23,7 @@ from strato.clock import Clock, format_time, parse_time
 from strato.controllers.reconcile import KeyedController
 from strato.errors import NotFound
 
-SETTLE_SECONDS: Final = 0.2
+DEBOUNCE_SECONDS: Final = 0.2
 """Pods change in crowds, and a pass reads all pods of the namespace."""
 
 DISRUPTED_SECONDS: Final = 120.0
@@ -79,7 +79,7 @@ class DisruptionController(KeyedController):
                 pod is not None and from_label_selector(budget.spec.selector).matches(pod.metadata.labels)
                 for pod in (change.old, change.new)
             ):
-                self.queue.add_after(budget.key, SETTLE_SECONDS)
+                self.queue.add_after(budget.key, DEBOUNCE_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:
         """Count and write."""

@@ -225,18 +225,18 @@ class GarbageCollector:
             return None
         meta: ObjectMeta = cached.metadata
         if meta.deletion_timestamp is not None:
-            await self._settle_owner(item, meta)
+            await self._process_owner(item, meta)
             return None
         owners = await self._owners(item, meta)
         try:
-            await self._settle_dependent(item, meta, owners)
+            await self._process_dependent(item, meta, owners)
         except NotFound:
             return None
         except (Conflict, Invalid):
             return 0.05  # it changed; its event is under way
         return None
 
-    async def _settle_dependent(self, item: Item, meta: ObjectMeta, owners: Owners) -> None:
+    async def _process_dependent(self, item: Item, meta: ObjectMeta, owners: Owners) -> None:
         if owners.present:
             if owners.absent or owners.waiting:
                 kept = [_plain(reference) for reference in owners.present]
@@ -251,7 +251,7 @@ class GarbageCollector:
             propagation = "Foreground"
         await self._cluster.delete(item.kind.view, item.name, item.namespace, uid=meta.uid, propagation=propagation)
 
-    async def _settle_owner(self, item: Item, meta: ObjectMeta) -> None:
+    async def _process_owner(self, item: Item, meta: ObjectMeta) -> None:
         finalizers = meta.finalizers or []
         dependents = self._dependents.get(meta.uid, {})
         if ORPHAN in finalizers:

@@ -70,7 +70,7 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
         terminating_uids: Uids of terminating pods.
         lost: Pods that ended and are gone.
     """
-    is_leaving = frozenset(terminating_uids)
+    terminating_pods = frozenset(terminating_uids)
     active: list[Pod] = []
     terminating = ready = restarts = 0
     succeeded, failed = lost.succeeded, lost.failed
@@ -83,7 +83,7 @@ def tally(job: Job, pods: Iterable[Pod], terminating_uids: Iterable[str], lost: 
                 done.add(index)
         elif pod.status.phase == "Failed":
             failed += 1
-        elif pod.metadata.uid in is_leaving:
+        elif pod.metadata.uid in terminating_pods:
             terminating += 1
         else:
             active.append(pod)

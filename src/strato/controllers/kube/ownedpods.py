@@ -22,7 +22,7 @@ from strato.errors import AlreadyExists, NotFound
 
 _PHASE_ORDER: Mapping[str, int] = {"Pending": 0, "Running": 1}
 _CONCURRENT: Final = 32
-_SETTLE_SECONDS_PER_POD: Final = 20e-6
+_DEBOUNCE_SECONDS_PER_POD: Final = 20e-6
 """Ten times what a pass costs per pod: passes take a tenth of the time, however many pods there are."""
 
 
@@ -80,7 +80,7 @@ class OwnedPods:
             if not made:
                 del self._created[owner.uid]
         self._on_change(
-            Key(pod.metadata.namespace, owner.name), len(self._owned.get(owner.uid, ())) * _SETTLE_SECONDS_PER_POD
+            Key(pod.metadata.namespace, owner.name), len(self._owned.get(owner.uid, ())) * _DEBOUNCE_SECONDS_PER_POD
         )
 
     def _forget_deleted(self, owner: str, pod: str) -> None:

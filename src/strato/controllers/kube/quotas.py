@@ -25,7 +25,7 @@ from strato.clock import Clock
 from strato.controllers.reconcile import KeyedController
 from strato.errors import Conflict, NotFound
 
-SETTLE_SECONDS: Final = 0.5
+DEBOUNCE_SECONDS: Final = 0.5
 """Pods change in crowds."""
 
 RECOUNT_SECONDS: Final = 30.0
@@ -66,7 +66,7 @@ class QuotaController(KeyedController):
             return
         for quota in self._quotas.list():
             if quota.metadata.namespace == namespace:
-                self.queue.add_after(quota.key, SETTLE_SECONDS)
+                self.queue.add_after(quota.key, DEBOUNCE_SECONDS)
 
     async def reconcile(self, key: Key) -> float | None:
         """Count and write."""
@@ -91,7 +91,7 @@ class QuotaController(KeyedController):
             except NotFound:
                 return None
             except Conflict:
-                return SETTLE_SECONDS
+                return DEBOUNCE_SECONDS
         return RECOUNT_SECONDS
 
     async def _count(self, name: str, namespace: str) -> Quantity | None:

@@ -29,7 +29,7 @@ from strato.controllers.topology.settings import CONFIG_KEY, BadDiscovery, Disco
 from strato.controllers.topology.ufm_source import Fabric
 from strato.errors import AlreadyExists, NotFound
 
-SETTLE_SECONDS: Final = 0.1
+DEBOUNCE_SECONDS: Final = 0.1
 """Nodes join in crowds: a run waits this long for more news."""
 
 RECOUNT_SECONDS: Final = 1.0
@@ -93,7 +93,7 @@ class HyperNodeController:
             self._dynamic.discard(name)
             source = change.object.metadata.label(SOURCE_LABEL)
             if source in self._sources or self._node_labels:
-                self._runs.add_after(source if source in self._sources else label_source.SOURCE, SETTLE_SECONDS)
+                self._runs.add_after(source if source in self._sources else label_source.SOURCE, DEBOUNCE_SECONDS)
         elif old is None or old.spec != new.spec:
             (self._dynamic.add if is_dynamic(new) else self._dynamic.discard)(name)
             self._counts.add(name)
@@ -108,7 +108,7 @@ class HyperNodeController:
             for name in self._dynamic:
                 self._counts.add_after(name, RECOUNT_SECONDS)
         if any(old.get(label) != new.get(label) for label in self._node_labels):
-            self._runs.add_after(label_source.SOURCE, SETTLE_SECONDS)
+            self._runs.add_after(label_source.SOURCE, DEBOUNCE_SECONDS)
 
     def _on_config(self, change: Change[ConfigMap]) -> None:
         text = change.new.data.get(CONFIG_KEY, "") if change.new is not None else ""

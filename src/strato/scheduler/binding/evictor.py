@@ -15,7 +15,7 @@ from strato.api import catalog
 from strato.api.core import Pod
 from strato.client.cluster import Cluster, PatchType
 from strato.client.events import NORMAL, WARNING, EventRecorder
-from strato.client.retry import delay_seconds, is_server_trouble
+from strato.client.retry import delay_seconds, is_server_error
 from strato.clock import Clock, format_time
 from strato.errors import ApiError, Conflict, NotFound
 from strato.scheduler.cache.world import World
@@ -115,7 +115,7 @@ class Evictor:
 
     async def _may_pass(self, eviction: Eviction, error: ApiError, attempts: int) -> bool:
         """Whether an error leaves open what becomes of the pod, and asking again may tell."""
-        if is_server_trouble(error) or error.code == _TIMEOUT:
+        if is_server_error(error) or error.code == _TIMEOUT:
             return True
         if not isinstance(error, Conflict):
             return False

@@ -99,8 +99,8 @@ def drop_kept_wal(path: Path) -> None:
 
 def restore_kept_wal(path: Path) -> None:
     """Leave the WAL as it was found, by this attempt to open the journal or by one that was killed."""
-    wal, evidence = wal_path(path), _kept_wal_path(path)
-    if evidence.exists() and not wal.exists():
-        evidence.rename(wal)
+    wal, kept = wal_path(path), _kept_wal_path(path)
+    if kept.exists() and not wal.exists():
+        kept.rename(wal)
     else:
-        evidence.unlink(missing_ok=True)
+        kept.unlink(missing_ok=True)

@@ -25,7 +25,7 @@ _PLAINLY = frozenset(("application/json", "*/*"))
 """What programs accept, who want objects as they are."""
 
 
-class _Life(msgspec.Struct):
+class _DeletionMark(msgspec.Struct):
     """When an object is to be deleted; the rest of it is not decoded."""
 
     class Metadata(msgspec.Struct):
@@ -34,7 +34,7 @@ class _Life(msgspec.Struct):
     metadata: Metadata
 
 
-_read_life = msgspec.json.Decoder(_Life).decode
+_read_deletion_mark = msgspec.json.Decoder(_DeletionMark).decode
 
 
 def check_options(request: Request, kind: str) -> None:
@@ -93,7 +93,7 @@ def free_key(state: State, kind: Kind, metadata: Json) -> str:
             break
         metadata["name"] = preparation.generated_name(metadata["generateName"], state.rng)
     error = already_exists(kind, metadata["name"])
-    if taken is not None and b'"deletionTimestamp"' in taken and _read_life(taken).metadata.deletionTimestamp:
+    if taken is not None and b'"deletionTimestamp"' in taken and _read_deletion_mark(taken).metadata.deletionTimestamp:
         raise AlreadyExists(f"object is being deleted: {error.message}", details=error.details)
     raise error
 
