@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 CACHE := $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)
 
-.PHONY: demo test lint e2e e2e-kube e2e-cluster attack attack-slice mutate audit lock chart bench bench-kube clean
+.PHONY: demo test test-long lint e2e e2e-kube e2e-cluster attack attack-slice mutate audit lock chart bench bench-kube clean
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -40,6 +40,9 @@ lint: $(VENV)/.dev ## Check format, lint, types and the direction of imports.
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+test-long: $(VENV)/.dev ## Run the tests that compare two ways of deciding with 1,000 examples each.
+	$(BIN)/python -m pytest --hypothesis-profile=long tests/scheduler/ordering
 
 e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
 	$(BIN)/python -m pytest -o timeout=600 -m e2e tests/e2e

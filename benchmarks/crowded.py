@@ -79,7 +79,9 @@ def evicting(action: str) -> dict[str, Any]:
 
 
 def backlog(what: str) -> dict[str, Any]:
-    """A full cluster of 1,000 nodes, 2,000 one-pod jobs wait for room or for their queue: a cycle after a change.
+    """A full cluster of 1,000 nodes, 2,000 jobs wait for room or for their queue: a cycle after a change.
+
+    Jobs have one pod, or (``gangs``) are gangs of eight of which five fit.
 
     Statuses are written between cycles, as the API would show them; the median of nine such cycles.
     """
@@ -88,13 +90,17 @@ def backlog(what: str) -> dict[str, Any]:
     _nodes(world, 1000)
     world.set_group(_group("old", 1, "q0", "Running"))
     for p in range(1000):
-        world.set_pod(_pod(f"old-{p}", "old", 63_000, f"node-{p}"))
+        world.set_pod(_pod(f"old-{p}", "old", 60_000 if what == "gangs" and p >= 995 else 63_000, f"node-{p}"))
     for j in range(2000):
         group = _group(f"j{j}", 1, "q0", "Pending" if what == "queue" else "Inqueue")
         if what == "queue":
             group = msgspec.structs.replace(
                 group, spec=msgspec.structs.replace(group.spec, min_resources={"cpu": 99999})
             )
+        elif what == "gangs":
+            group = _group(f"j{j}", 8, "q0", "Inqueue")
+            for p in range(8):
+                world.set_pod(_pod(f"j{j}-{p}", f"j{j}", 3500))
         else:
             world.set_pod(_pod(f"j{j}-0", f"j{j}", 2000))
         world.set_group(group)

@@ -206,6 +206,7 @@ BENCHMARKS: list[tuple[str, str, Callable[[], dict[str, Any]], float]] = [
     ("backlog", "full cluster, 2,000 one-pod jobs wait for room; one pod goes on", lambda: backlog("room"), 50),
     ("backlog-queue", "the same, they wait for their queue", lambda: backlog("queue"), 50),
     ("backlog-new", "2,000 one-pod jobs wait for room, and a job comes that fits", lambda: backlog("new"), 50),
+    ("backlog-gangs", "2,000 gangs of 8 wait, of which 5 fit; one pod goes on", lambda: backlog("gangs"), 50),
     ("backlog-first", "2,000 one-pod jobs that do not fit are looked at first", lambda: backlog("first"), 500),
     ("preempt", "full cluster, 1,000 nodes, a gang of 200 preempts", lambda: evicting("preempt"), 50),
     ("reclaim", "full cluster, 1,000 nodes, a gang of 200 reclaims", lambda: evicting("reclaim"), 50),

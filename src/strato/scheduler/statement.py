@@ -37,11 +37,13 @@ class Saved(NamedTuple):
 class Statement:
     """A log of operations that took effect at once and can be undone exactly, last first."""
 
-    __slots__ = ("_ops", "_ssn")
+    __slots__ = ("_began", "_moves", "_ops", "_ssn")
 
     def __init__(self, ssn: PluginAnswers) -> None:
         self._ssn = ssn
         self._ops: list[_Op] = []
+        self._began = 0  # the session's moves before the first operation
+        self._moves = 0  # those of the operations themselves
 
     @property
     def is_empty(self) -> bool:
@@ -60,34 +62,40 @@ class Statement:
 
     def placed(self, tasks: Sequence[Task], rows: Sequence[int], status: int, *, evicted: bool = False) -> None:
         """Take over tasks whose rows have been charged already; status is ALLOCATED or PIPELINED."""
+        before = self._ssn.moves
         self._ssn.world.place_batch(tasks, rows, status)
         self._ssn.temporary.extend(tasks)
-        self._ops.append(_Op(status, tasks, evicted=evicted))
+        self._log(_Op(status, tasks, evicted=evicted), before)
         self._ssn.fire_placed(tasks)
 
     def pipeline(self, task: Task, row: int, *, evicted: bool) -> None:
         """Promise a task what will be free on a row."""
+        before = self._ssn.moves
         self._ssn.world.move(task, PIPELINED, row)
         self._ssn.temporary.append(task)
-        self._ops.append(_Op(PIPELINED, (task,), evicted=evicted))
+        self._log(_Op(PIPELINED, (task,), evicted=evicted), before)
         self._ssn.fire_placed((task,))
 
     def evict(self, task: Task, reason: str, beneficiary: str = "", moves_to: str = "") -> None:
         """Mark a running or bound task as leaving; ``moves_to`` is the node that is kept for its successor, if any."""
-        before = task.status
+        before, status = self._ssn.moves, task.status
         self._ssn.world.move(task, RELEASING, task.row)
-        self._ops.append(_Op(RELEASING, (task,), reason, beneficiary=beneficiary, moves_to=moves_to, before=before))
+        self._log(_Op(RELEASING, (task,), reason, False, beneficiary, moves_to, status), before)
         self._ssn.fire_removed((task,))
 
     def spare(self, task: Task) -> None:
         """Take back one eviction of this statement: the task goes on running."""
         at = next(i for i, op in enumerate(self._ops) if op.kind == RELEASING and op.tasks[0] is task)
         self._ssn.world.move(task, self._ops.pop(at).before, task.row)
+        self._moves += 1
         self._ssn.fire_placed((task,))
 
     def merge(self, other: Statement) -> None:
         """Take over another statement's operations; the other is empty afterwards."""
+        if not self._ops:
+            self._began, self._moves = other._began, 0
         self._ops += other._ops
+        self._moves += other._moves
         other._ops = []
 
     def saved(self) -> list[Saved]:
@@ -156,6 +164,7 @@ class Statement:
             remember: Whether messages may say that the tasks nearly had these places.
         """
         ssn = self._ssn
+        alone = bool(self._ops) and ssn.moves - self._began == self._moves
         for op in reversed(self._ops):
             for task in op.tasks if remember else ():
                 ssn.transactions[task.key] = Transaction(task.status, task.row, op.evicted)
@@ -169,3 +178,11 @@ class Statement:
                         ssn.world.move(task, PENDING)
             (ssn.fire_placed if op.kind == RELEASING else ssn.fire_removed)(op.tasks)
         self._ops = []
+        if alone:  # nothing else moved since it began: all is as it was then
+            ssn.undone = ssn.world.version - self._began
+
+    def _log(self, op: _Op, before: int) -> None:
+        if not self._ops:
+            self._began, self._moves = before, 0
+        self._ops.append(op)
+        self._moves += self._ssn.moves - before

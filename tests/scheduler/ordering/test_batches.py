@@ -18,6 +18,7 @@ from strato.scheduler.framework.options import Config
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.ordering.jobclasses import JobClasses
+from tests.profiles import examples
 from tests.scheduler import worlds
 from tests.scheduler.ordering.test_job_classes import CAPACITY, Changes, Side, decided, evicting
 
@@ -88,7 +89,7 @@ class Burst(Changes):
         pytest.param(evicting("enqueue, allocate, preempt, reclaim, backfill"), id="whoever is refused evicts"),
     ],
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_batches_decide_and_tell_what_one_after_the_other_does(config: Config, seed: int) -> None:
     changes, sides = Burst(seed), [Side(config), Side(config, apart=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,11 +16,14 @@ from strato.scheduler.config import DEFAULT_TEXT, default_config, parse_config
 from strato.scheduler.cycle import run_cycle
 from strato.scheduler.framework.options import Config, PluginOption
 from strato.scheduler.framework.plugin import Plugin
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.plan import Plan
 from strato.scheduler.model.tasks import BINDING, RELEASING, RUNNING
 from strato.scheduler.ordering.jobclasses import JobClasses, facts_of
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.plugins.priority import Priority
+from strato.scheduler.statement import Statement
+from tests.profiles import examples
 from tests.scheduler import worlds
 
 CAPACITY = """
@@ -257,13 +261,51 @@ class Struggle(Changes):
             self._write(sides)
 
 
+class Fragments(Changes):
+    """Gangs of one or two kinds, each of one or two sorts of tasks, of which a part fits into what is free."""
+
+    def start(self) -> list[dict[str, Any]]:
+        rng = self.rng
+        self.kinds = [self._kind() for _ in range(rng.randint(1, 2))]
+        self.queues = [f"q{i}" for i in range(rng.randint(1, 2))]
+        out: list[dict[str, Any]] = [{"kind": "PriorityClass", "metadata": {"name": "high"}, "value": 100}]
+        for name in self.queues:
+            more = {"capability": {"cpu": str(rng.randint(2, 9))}} if rng.random() < 0.3 else {}
+            out.append(worlds.queue(name, **more))
+        out += [worlds.node(f"n{i}", cpu=str(rng.randint(1, 3)), memory="20Gi") for i in range(rng.randint(2, 5))]
+        for _ in range(rng.randint(3, 12)):
+            out += self.job()
+        return out
+
+    def _kind(self) -> tuple[str, bool, int, list[tuple[str, str]]]:
+        rng = self.rng
+        cpus, roles = rng.choice([["1"], ["1", "2"], ["3", "1"]]), rng.choice([[""], ["w"], ["w", "v"]])
+        tasks = [(rng.choice(cpus), rng.choice(roles)) for _ in range(rng.randint(1, 5))]
+        return rng.choice(["Inqueue", "Inqueue", "Pending"]), rng.random() < 0.5, rng.randint(1, len(tasks)), tasks
+
+    def job(self) -> list[dict[str, Any]]:
+        rng = self.rng
+        if rng.random() < 0.1:
+            return super().job()
+        self.made += 1
+        name, (phase, asks, minimum, tasks) = f"j{self.made}", rng.choice(self.kinds)
+        least = {"minResources": {"cpu": str(sum(int(cpu) for cpu, _ in tasks))}} if asks else {}
+        made = worlds.group(name, minimum, phase=phase, queue=rng.choice(self.queues), **least)
+        made["metadata"]["creationTimestamp"] = f"2026-01-01T00:{self.made // 4:02}:00Z"
+        self.jobs[name] = made
+        for p, (cpu, role) in enumerate(tasks):
+            notes = {"volcano.sh/task-spec": role} if role else {}
+            self.pods[f"{name}-w-{p}"] = worlds.pod(f"{name}-w-{p}", name, cpu=cpu, annotations=notes)
+        return [made, *(self.pods[f"{name}-w-{p}"] for p in range(len(tasks)))]
+
+
 def _apart() -> dict[str, Any]:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 @everywhere
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 def test_visiting_one_of_a_class_decides_and_tells_what_visiting_all_does(config: Config, seed: int) -> None:
     _compare(config, Changes(seed), cycles=7)
@@ -284,13 +326,36 @@ def test_visiting_one_of_a_class_decides_and_tells_what_visiting_all_does(config
         ),
     ],
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(seed=st.integers(0, 1 << 30))
 @example(seed=26)  # with these three, whoever was told of a place it nearly had in one cycle needs no visit in the next
 @example(seed=127)
 @example(seed=216)
 def test_visiting_one_of_a_class_evicts_whom_visiting_all_does(config: Config, seed: int) -> None:
     _compare(config, Struggle(seed), cycles=9)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(parse_config(DEFAULT_TEXT), id="built-in"),
+        pytest.param(parse_config(CAPACITY), id="capacity and quotas"),
+        pytest.param(evicting("enqueue, allocate, preempt, reclaim, backfill"), id="whoever is refused evicts"),
+        pytest.param(
+            evicting("enqueue, reclaim, allocate, backfill, preempt", drf=True), id="queues reclaim before they place"
+        ),
+        pytest.param(
+            evicting("enqueue, allocate, preempt, backfill, reclaim", "capacity"), id="capacities are reclaimed"
+        ),
+        pytest.param(
+            evicting("enqueue, allocate, gangpreempt, gangreclaim, backfill"), id="whole gangs evict whole gangs"
+        ),
+    ],
+)
+@settings(max_examples=examples(12), deadline=None)
+@given(seed=st.integers(0, 1 << 30))
+def test_one_gang_of_a_class_is_told_for_all_what_part_of_it_fits(config: Config, seed: int) -> None:
+    _compare(config, Fragments(seed), cycles=7)
 
 
 def _compare(config: Config, changes: Changes, cycles: int) -> None:
@@ -363,6 +428,60 @@ def test_a_place_that_a_pod_nearly_had_is_not_told_any_longer() -> None:
     assert side.cycle(1).quiet_pods == 0
     assert [uid for uid, (_, text) in side.told.items() if possible in text] == []
     assert side.cycle(2).quiet_pods == 2, "both were told the same now, so that one is visited for both"
+
+
+def gangs(config: Config, jobs: int) -> Side:
+    """A node with room for two tasks, and as many equal gangs of three wait."""
+    side = Side(config)
+    worlds.feed(side.world, worlds.queue(), worlds.node("n0", cpu="2"), worlds.node("n1", cpu="1"))
+    worlds.feed(side.world, worlds.group("old", 1, phase="Running"))
+    worlds.feed(side.world, worlds.pod("old-0", "old", nodeName="n1", phase="Running"))
+    for j in range(jobs):
+        worlds.feed(side.world, worlds.group(f"j{j}", 3, phase="Inqueue"))
+        worlds.feed(side.world, *(worlds.pod(f"j{j}-w-{p}", f"j{j}") for p in range(3)))
+    return side
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        pytest.param(default_config(), id="built-in"),
+        pytest.param(evicting("enqueue, allocate, reclaim, gangpreempt, backfill"), id="with evictions"),
+    ],
+)
+def test_one_of_a_class_of_gangs_is_tried_until_something_moves(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side, tried = gangs(config, 20), set[str]()
+    placed = Statement.placed
+
+    def counted(self: Statement, tasks: Sequence[Task], *args: Any, **more: Any) -> None:
+        tried.update(task.job.key for task in tasks if task.job is not None)
+        placed(self, tasks, *args, **more)
+
+    monkeypatch.setattr(Statement, "placed", counted)
+    assert len(side.cycle(0).pods) == 60
+    assert tried == {"ns/j0"}
+    second = side.cycle(1)
+    assert (len(second.pods), second.quiet_pods) == (3, 57)
+    worlds.feed(side.world, worlds.node("n2", cpu="1"))
+    assert [bind.task.key for bind in side.cycle(2).binds] == ["ns/j0-w-0", "ns/j0-w-1", "ns/j0-w-2"]
+
+
+def test_members_are_told_of_the_places_that_one_of_them_nearly_had() -> None:
+    side = gangs(default_config(), 3)
+    side.cycle(0)
+    for j in range(3):
+        for p in range(2):
+            reason, text = side.told[f"ns-j{j}-w-{p}"]
+            assert reason == "Schedulable"
+            assert text == f"Pod ns/j{j}-w-{p} can possibly be assigned to n0, once minAvailable is satisfied"
+        assert side.told[f"ns-j{j}-w-2"][0] == "Unschedulable"
+
+
+def test_job_facts_that_no_job_has_refuse_the_plugin() -> None:
+    with pytest.raises(TypeError, match=r"Curious\.job_facts: 'labels' is none of created, min_available, minimum"):
+        type("Curious", (Plugin,), {"job_facts": ("labels",)})
 
 
 def test_one_of_those_that_wait_for_their_queue_is_visited() -> None:

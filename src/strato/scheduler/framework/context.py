@@ -34,6 +34,7 @@ class CycleContext(ABC):
         notes: By job key what is remembered of the jobs that were tried.
         temporary: Tasks that got or were promised a place in this cycle.
         transactions: By task key what discarded statements had in mind.
+        undone: Changes of the world that statements made and took back, as if there had been none.
         nominated: By task key the row that an eviction makes room on.
         queue_facts: By queue what plugins found out about its share; for its status and metrics.
         search: Where the tasks at hand are being looked for a place; None for anywhere.
@@ -51,6 +52,7 @@ class CycleContext(ABC):
         self._share_numbers: tuple[tuple[int, str, int], Mapping[str, float]] = (-1, "", -1), {}
         self.temporary: list[Task] = []
         self.transactions: dict[str, Transaction] = {}
+        self.undone = 0
         self.nominated: dict[str, int] = {}
         self.queue_facts: dict[str, Any] = {}
         self.search: Search | None = None
@@ -113,6 +115,11 @@ class CycleContext(ABC):
     def fresh_notes() -> Notes:
         """Return notes for a trial, which may come to nothing."""
         return Notes()
+
+    @property
+    def moves(self) -> int:
+        """A number that grows with every change of the world that was not taken back."""
+        return self.world.version - self.undone
 
     def nearly_placed(self, job: Job) -> bool:
         """Whether a discarded statement had a place for a pending task of a job: its pods are told of that."""

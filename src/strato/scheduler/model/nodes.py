@@ -330,10 +330,9 @@ class NodeTable:
         if by is UNCHARGED.node:
             return
         here = self.tasks[row]
-        known = here.pop(task.key, None) is not None
         if status != ABSENT:
-            here[task.key] = task
-        elif not known:
+            here[task.key] = task  # where it was: what is undone leaves the order in which victims are looked at
+        elif here.pop(task.key, None) is None:
             return
         if not self.present[row]:
             if not here:

@@ -13,25 +13,28 @@ claims, host ports, gates or a promised node.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.plan import Condition, GroupStatus, Plan
-from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors
+from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors, Verdict
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.options import Config
     from strato.scheduler.framework.pluginanswers import PluginAnswers
-    from strato.scheduler.model.plan import Notes
+    from strato.scheduler.model.plan import Notes, Transaction
 
 Order = tuple[str, str]
 """When a job was made, and its key."""
-Account = tuple[Condition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors]]
-"""What a verdict says, without the job's own names: condition, reasons, and why its task classes fit nowhere."""
+Account = tuple[Condition | None, tuple[tuple[str, str, str], ...], dict[int | str, FitErrors], "Nearly"]
+"""What a verdict says, without the job's own names: condition, reasons, why its task classes fit nowhere, places it
+nearly had."""
+Nearly = tuple["Transaction | None", ...]
+"""By task in order, the place that a discarded statement had for it; empty when there was none for any."""
 
 WAITING: Final = 0
 """Stage of jobs that wait for their queue."""
@@ -62,27 +65,53 @@ class Member:
         self.status: GroupStatus | None = None
 
 
+class Judged(NamedTuple):
+    """A verdict: who was refused, what was noted (None where an action leaves no notes), places it found in vain."""
+
+    member: Member
+    notes: Notes | None
+    nearly: Nearly
+
+
+class Pass:
+    """One action's way through a class.
+
+    Attributes:
+        verdicts: In the order of the members; each holds for those up to the one that the next was given to.
+        visited: Keys of the members that were visited, and stayed.
+    """
+
+    __slots__ = ("verdicts", "visited")
+
+    def __init__(self) -> None:
+        self.verdicts: list[Judged] = []
+        self.visited: set[str] = set()
+
+    def verdict_at(self, order: Order) -> Judged | None:
+        """Return the verdict that holds for the members right after a place in the order."""
+        return next((found for found in reversed(self.verdicts) if found.member.order <= order), None)
+
+
 class JobClass:
     """Jobs that the core and all plugins treat the same, in the order of their making.
 
     Attributes:
-        verdicts: Those of this cycle: whom each was given to, and the notes on it. It holds from that member to the
-            one that the next was given to.
+        passes: Those of this cycle's actions, in their order.
         account: What most members were told; ``others`` are those who were told something else, by key.
-        visited: Key of the member whose verdict was the last.
+        last: Key of the member whose verdict was the last.
     """
 
-    __slots__ = ("account", "key", "members", "others", "queue_name", "stage", "verdicts", "visited")
+    __slots__ = ("account", "key", "last", "members", "others", "passes", "queue_name", "stage")
 
     def __init__(self, key: Hashable, stage: int, queue_name: str) -> None:
         self.key = key
         self.stage = stage
         self.queue_name = queue_name
         self.members: list[Member] = []
-        self.verdicts: list[tuple[Member, Notes]] = []
+        self.passes: list[Pass] = []
         self.account: Account | None = None
         self.others: dict[str, Member] = {}
-        self.visited = ""
+        self.last = ""
 
     def add(self, job: Job) -> Member:
         """Take a job in."""
@@ -99,9 +128,18 @@ class JobClass:
         del self.members[bisect_left(self.members, member.order, key=_BY_ORDER)]
         self.others.pop(member.job.key, None)
 
-    def notes_for(self, member: Member) -> tuple[Member, Notes] | None:
-        """Return the verdict of this cycle that holds for a member which was not visited."""
-        return next((found for found in reversed(self.verdicts) if found[0].order < member.order), None)
+    @property
+    def is_judged(self) -> bool:
+        """Whether there is something to tell the members that were not visited in this cycle."""
+        return any(found.notes is not None for done in self.passes for found in done.verdicts)
+
+    def give(self, ssn: PluginAnswers, member: Member, passes: Sequence[Pass]) -> None:
+        """Give a member the verdicts of the passes since its last visit."""
+        visits = [at for at, done in enumerate(passes) if member.job.key in done.visited]
+        for done in passes[visits[-1] + 1 if visits else 0 :]:
+            found = done.verdict_at(member.order)
+            if found is not None:
+                give_notes(ssn, member.job, found)
 
     def told(self, member: Member, account: Account | None) -> None:
         """Note what a member was told."""
@@ -112,24 +150,40 @@ class JobClass:
             member.account = account
             self.others[member.job.key] = member
 
-    def tell(self, ssn: PluginAnswers) -> None:
-        """Give the verdicts of this cycle to the members that were told something else."""
-        accounts = [account_of(notes) for _, notes in self.verdicts]
+    def tell(self, ssn: PluginAnswers, visited: Iterable[Member]) -> None:
+        """Give the verdicts of this cycle to the members that were visited, and to those that were told otherwise."""
+        for member in visited:
+            self.give(ssn, member, self.passes)
+        starts = sorted({found.member.order for done in self.passes for found in done.verdicts})
+        accounts = [self._account_at(start) for start in starts]
         if accounts[-1] != self.account:
             self.account = accounts[-1]
             self.others = {member.job.key: member for member in self.members}
-        starts = [bisect_right(self.members, member.order, key=_BY_ORDER) for member, _ in self.verdicts]
-        ends = [*starts[1:], len(self.members)]
-        for (visited, notes), account, start, end in zip(self.verdicts, accounts, starts, ends, strict=True):
-            members = self.members[start:end]
-            if members and account == self.account:
-                last = members[-1].order
-                members = [member for member in self.others.values() if visited.order < member.order <= last]
+        ends = [*starts[1:], self.members[-1].order]
+        for account, start, end in zip(accounts, starts, ends, strict=True):
+            if account == self.account:
+                members = [other for other in self.others.values() if start < other.order <= end]
+            else:
+                members = self.members[self._after(start) : self._after(end)]
             for member in members:
                 if member.account == account:
                     self.told(member, account)
-                elif member.job.key not in ssn.notes:
-                    give_notes(ssn, member.job, visited.job, notes)
+                elif not any(member.job.key in done.visited for done in self.passes):
+                    self.give(ssn, member, self.passes)
+
+    def _account_at(self, order: Order) -> Account:
+        """Return what the members right after a place in the order are told that no pass visited."""
+        notes: Notes | None = None
+        nearly: Nearly = ()
+        for done in self.passes:
+            found = done.verdict_at(order)
+            if found is not None:
+                notes = found.notes or notes
+                nearly = _overlaid(nearly, found.nearly)
+        return account_of(notes, nearly)
+
+    def _after(self, order: Order) -> int:
+        return bisect_right(self.members, order, key=_BY_ORDER)
 
 
 class JobClasses:
@@ -150,7 +204,7 @@ class JobClasses:
         self._world: World | None = None
         self._unwritten: dict[str, Member] = {}
         self._classes: tuple[dict[Hashable, JobClass], dict[Hashable, JobClass]] = {}, {}
-        self._judged: list[JobClass] = []
+        self._passed: list[JobClass] = []
         self.members: dict[str, Member] = {}
 
     def open(self, world: World, config: Config) -> None:
@@ -167,9 +221,9 @@ class JobClasses:
             self.forget()
             self._world, world.dirty_for = world, self
             world.dirty_jobs = dict.fromkeys([*world.with_pending, *world.waiting_for_queue])
-        for cls in self._judged:
-            cls.verdicts = []
-        self._judged = []
+        for cls in self._passed:
+            cls.passes = []
+        self._passed = []
         self.sync()
         if not apart:
             members = [self.members[key] for key in world.status_dirty if key in self.members]
@@ -181,7 +235,7 @@ class JobClasses:
         if self._world is not None and self._world.dirty_for is self:
             self._world.dirty_for = None
         self._world = None
-        self._unwritten, self._classes, self._judged, self.members = {}, ({}, {}), [], {}
+        self._unwritten, self._classes, self._passed, self.members = {}, ({}, {}), [], {}
 
     # -- classes -------------------------------------------------------------------------------------------------------
 
@@ -236,42 +290,34 @@ class JobClasses:
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 
-    def judge(self, ssn: PluginAnswers, member: Member) -> None:
-        """Note that a member was refused and nothing moved: its notes hold for the members after it."""
-        notes, cls = ssn.notes.get(member.job.key), member.cls
-        if notes is None or len(cls.members) == 1:
-            return
-        cls.visited = member.job.key
-        if not cls.verdicts:
-            self._judged.append(cls)
-        cls.verdicts.append((member, notes))
-
-    def catch_up(self, ssn: PluginAnswers, member: Member) -> None:
-        """Give a member that needed no visit the notes it would have by now: another action visits it."""
-        found = member.cls.notes_for(member)
-        if found is not None and member.job.key not in ssn.notes:
-            give_notes(ssn, member.job, found[0].job, found[1])
+    def begin_pass(self, cls: JobClass) -> Pass | None:
+        """Begin an action's way through a class; None when a verdict on one would hold for no other."""
+        if len(cls.members) < 2 and not cls.passes:
+            return None
+        if not cls.passes:
+            self._passed.append(cls)
+        cls.passes.append(Pass())
+        return cls.passes[-1]
 
     def tell(self, ssn: PluginAnswers) -> None:
         """Give the verdicts of this cycle to whoever was told something else; once, after the last action."""
         self.sync()
-        for cls in self._judged:
-            if cls.members:
-                cls.tell(ssn)
-        noted = 0
+        judged = [cls for cls in self._passed if cls.members and any(done.verdicts for done in cls.passes)]
+        for cls in judged:
+            visited = [self.members.get(key) for done in cls.passes for key in done.visited]
+            cls.tell(ssn, [member for member in visited if member is not None and member.cls is cls])
+        quiet = sum(len(cls.members) * len(cls.members[0].job.pending) for cls in judged if cls.is_judged)
         for key, notes in ssn.notes.items():
             member = self.members.get(key)
-            if member is not None and (len(member.cls.members) > 1 or member.cls.verdicts):
-                # pods that nearly had a place are told of that, which the notes do not say
-                member.cls.told(member, None if ssn.nearly_placed(member.job) else account_of(notes))
-                noted += len(member.job.pending) if member.cls.verdicts else 0
-        judged = sum(len(cls.members) * len(cls.members[0].job.pending) for cls in self._judged if cls.members)
-        ssn.plan.quiet_pods = judged - noted
+            if member is not None and (len(member.cls.members) > 1 or member.cls.passes):
+                member.cls.told(member, account_of(notes, nearly_of(ssn, member.job)))
+                quiet -= len(member.job.pending) if member.cls.is_judged else 0
+        ssn.plan.quiet_pods = quiet
 
     def visited_for(self, key: str) -> str:
         """Return the key of the job that was visited last instead of a job; empty when it was none."""
         member = self.members.get(key)
-        return member.cls.visited if member is not None else ""
+        return member.cls.last if member is not None else ""
 
     # -- statuses ------------------------------------------------------------------------------------------------------
 
@@ -287,7 +333,7 @@ class JobClasses:
         for key, member in list(self._unwritten.items()):
             if member.status is None or not member.status.is_news:
                 del self._unwritten[key]
-            elif key not in closed and member.cls.verdicts:
+            elif key not in closed and member.cls.is_judged:
                 plan.groups.append(member.status)
 
 
@@ -338,21 +384,49 @@ def _is_plain(job: Job) -> bool:
 # -- what members are told ---------------------------------------------------------------------------------------------
 
 
-def account_of(notes: Notes) -> Account:
-    """Return what notes say; the text about a queue's share says nothing more but the name of a task."""
+def account_of(notes: Notes | None, nearly: Nearly) -> Account:
+    """Return what was noted; the text about a queue's share says nothing more but the name of a task."""
+    if notes is None:
+        return None, (), {}, nearly
     reasons = tuple([(v.plugin, v.code, "" if v.code == QUEUE_SHARE else v.text) for v in notes.verdicts])
-    return notes.condition, reasons, notes.errors
+    return notes.condition, reasons, notes.errors, nearly
 
 
-def give_notes(ssn: PluginAnswers, job: Job, other: Job, notes: Notes) -> None:
-    """Note on a job what was noted on another of its class; the text about a queue's share names its own tasks."""
-    mine = ssn.note(job)
-    mine.condition, mine.errors, mine.failed_roles = notes.condition, dict(notes.errors), set(notes.failed_roles)
-    mine.verdicts = list(notes.verdicts)
-    if any(verdict.code == QUEUE_SHARE for verdict in notes.verdicts):
-        pairs = zip(ssn.sorted_tasks(other.tasks.values()), ssn.sorted_tasks(job.tasks.values()), strict=True)
-        own = {theirs.key: task.key for theirs, task in pairs}
-        for at, verdict in enumerate(notes.verdicts):
-            if verdict.code == QUEUE_SHARE:
-                text, _, key = verdict.text.rpartition(" ")
-                mine.verdicts[at] = replace(verdict, text=f"{text} {own[key]}")
+def nearly_of(ssn: PluginAnswers, job: Job) -> Nearly:
+    """Return the places that the pending tasks of a job nearly had."""
+    if not ssn.nearly_placed(job):
+        return ()
+    return tuple([ssn.transactions.get(task.key) for task in ssn.sorted_tasks(job.pending.values())])
+
+
+def _overlaid(nearly: Nearly, later: Nearly) -> Nearly:
+    if not (nearly and later):
+        return nearly or later
+    return tuple([new or old for old, new in zip(nearly, later, strict=True)])
+
+
+def give_notes(ssn: PluginAnswers, job: Job, found: Judged) -> None:
+    """Note on a job what was noted on another of its class; what names tasks names its own."""
+    notes = found.notes
+    if notes is not None:
+        mine = ssn.note(job)
+        mine.condition, mine.errors, mine.failed_roles = notes.condition, dict(notes.errors), set(notes.failed_roles)
+        mine.verdicts = list(notes.verdicts)
+        if any(verdict.code == QUEUE_SHARE for verdict in notes.verdicts):
+            _rename_tasks(ssn, job, found.member.job, mine.verdicts)
+    if found.nearly:
+        ssn.note(job)
+        job.last_verdicts = None
+        for task, last in zip(ssn.sorted_tasks(job.pending.values()), found.nearly, strict=True):
+            if last is not None:
+                ssn.transactions[task.key] = last
+
+
+def _rename_tasks(ssn: PluginAnswers, job: Job, other: Job, verdicts: list[Verdict]) -> None:
+    """Let the text about a queue's share name a job's own tasks instead of another's."""
+    pairs = zip(ssn.sorted_tasks(other.tasks.values()), ssn.sorted_tasks(job.tasks.values()), strict=True)
+    own = {theirs.key: task.key for theirs, task in pairs}
+    for at, verdict in enumerate(verdicts):
+        if verdict.code == QUEUE_SHARE:
+            text, _, key = verdict.text.rpartition(" ")
+            verdicts[at] = replace(verdict, text=f"{text} {own[key]}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
-from strato.scheduler.ordering.jobclasses import PENDING, JobClass, JobClasses
+from strato.scheduler.ordering.jobclasses import PENDING, JobClass, JobClasses, Judged, Member, Nearly, Pass, nearly_of
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.pluginanswers import PluginAnswers
@@ -46,20 +46,22 @@ class JobQueue:
         ssn: The session, which orders.
         classes: The job classes.
         queue: The queue.
-        judges: Whether verdicts hold for what members are told; other actions leave no notes.
+        notes: Whether the action leaves notes on the jobs it visits.
     """
 
-    def __init__(self, ssn: PluginAnswers, classes: JobClasses, queue: Queue, *, judges: bool) -> None:
+    def __init__(self, ssn: PluginAnswers, classes: JobClasses, queue: Queue, *, notes: bool) -> None:
         self.queue = queue
         self._ssn = ssn
         self._classes = classes
-        self._judges = judges
+        self._notes = notes
         self._heap: list[Entry] = []
         self._made = 0
         self._keys: dict[JobClass, _Key] = {}
         self._high: _Key = ()  # the last in the order that was visited
         self._refused: list[tuple[JobClass, int]] = []  # whose members need no visit until something moves
-        self._changed: list[Job] = []
+        self._visited: dict[Job, _Key] = {}
+        self._passes: dict[JobClass, Pass | None] = {}
+        self._nearly: Nearly = ()
         self._before = 0, 0
 
     def __bool__(self) -> bool:
@@ -73,14 +75,16 @@ class JobQueue:
     def add(self, cls: JobClass, key: _Key) -> None:
         """Let a class stand in the queue; ``key`` is what plugins say of the order of any member."""
         self._keys[cls] = key
+        self._passes[cls] = self._classes.begin_pass(cls)
         self._push_from(cls, 0)
 
     def pop(self) -> Entry:
         """Return whose visit is next; there has to be one, and `done` has to follow."""
         entry = heappop(self._heap)
         self._pass(entry.key)
-        if entry.cls is not None and not self._judges:
-            self._classes.catch_up(self._ssn, entry.cls.members[entry.at])
+        if entry.cls is not None and len(entry.cls.passes) > 1:  # earlier actions may have passed it by
+            entry.cls.give(self._ssn, entry.cls.members[entry.at], entry.cls.passes[:-1])
+        self._nearly = nearly_of(self._ssn, entry.job)
         self._before = self._moves()
         return entry
 
@@ -95,8 +99,11 @@ class JobQueue:
         moved, cls = self._before != self._moves(), entry.cls
         if again:
             self._push(self._ssn.job_key(entry.job), entry.job)
+        self._visited.setdefault(entry.job, entry.key)
+        done = self._passes[cls] if cls is not None else None
+        if done is not None and entry.job.pending:
+            done.visited.add(entry.job.key)
         if moved:
-            self._changed.append(entry.job)
             for refused, at in self._refused:
                 self._push_from(refused, at)
             self._refused = []
@@ -106,8 +113,8 @@ class JobQueue:
                 self._push_from(cls, entry.at + count)
         elif cls is not None and entry.at + 1 < len(cls.members):
             self._refused.append((cls, entry.at + 1))
-            if self._judges:
-                self._classes.judge(self._ssn, cls.members[entry.at])
+            if done is not None:
+                self._judge(done, cls.members[entry.at])
         return moved
 
     def visits(self) -> Iterator[Job]:
@@ -118,13 +125,15 @@ class JobQueue:
             self.done(entry)
 
     def restart(self) -> JobQueue:
-        """Return all that stood in this queue once more; those that their visit changed stand for themselves."""
-        fresh = JobQueue(self._ssn, self._classes, self.queue, judges=self._judges)
+        """Return all that stood in this queue once more; those that a visit took out of their class by themselves."""
+        self._classes.sync()
+        fresh = JobQueue(self._ssn, self._classes, self.queue, notes=self._notes)
         for cls, key in self._keys.items():
             fresh.add(cls, key)
-        for job in dict.fromkeys(self._changed):
-            if job.key in self._ssn.world.dirty_jobs:
-                fresh._push(self._ssn.job_key(job), job)
+        for job, key in self._visited.items():
+            member = self._classes.members.get(job.key)
+            if member is None or member.cls not in self._keys:
+                fresh._push(key, job)
         return fresh
 
     def following(self, entry: Entry, most: int) -> list[Job]:
@@ -140,17 +149,12 @@ class JobQueue:
         return found
 
     def _push_from(self, cls: JobClass, at: int) -> None:
-        """Let the first member from ``at`` on stand here that comes after the last visit and that nothing changed."""
-        members, changed = cls.members, self._ssn.world.dirty_jobs
-        while at < len(members):
-            job, key = members[at].job, self._key_at(cls, at)
-            if not self._high < key:
-                at = bisect_right(members, self._high, lo=at, key=lambda member: (*self._keys[cls], *member.order))
-            elif job.key in changed:
-                at += 1
-            else:
-                self._push(key, job, at, cls)
-                return
+        """Let the first member from ``at`` on stand here that comes after the last visit."""
+        members = cls.members
+        if at < len(members) and not self._high < self._key_at(cls, at):
+            at = bisect_right(members, self._high, lo=at, key=lambda member: (*self._keys[cls], *member.order))
+        if at < len(members):
+            self._push(self._key_at(cls, at), members[at].job, at, cls)
 
     def _pass(self, key: _Key) -> None:
         if self._high < key:
@@ -163,8 +167,19 @@ class JobQueue:
     def _key_at(self, cls: JobClass, at: int) -> _Key:
         return (*self._keys[cls], *cls.members[at].order)
 
+    def _judge(self, done: Pass, member: Member) -> None:
+        """Note that a member was refused: the verdict holds for the members after it, until something moves."""
+        key, before = member.job.key, self._nearly
+        found = nearly_of(self._ssn, member.job)
+        if before:  # only what this visit found in vain, not an earlier one
+            found = tuple([None if new is old else new for new, old in zip(found, before, strict=True)])
+        notes = self._ssn.notes.get(key) if self._notes else None
+        if notes is not None:
+            member.cls.last = key
+        done.verdicts.append(Judged(member, notes, found if any(found) else ()))
+
     def _moves(self) -> tuple[int, int]:
-        return self._ssn.world.version, len(self._ssn.plan.failures)
+        return self._ssn.moves, len(self._ssn.plan.failures)
 
 
 class JobQueues:
@@ -175,7 +190,7 @@ class JobQueues:
         classes: The job classes.
         stage: Which jobs: `WAITING` or `PENDING`.
         wanted: Whether the action visits a job; asked of one of each class.
-        judges: Whether verdicts hold for what members are told.
+        notes: Whether the action leaves notes on the jobs it visits.
     """
 
     def __init__(
@@ -185,14 +200,14 @@ class JobQueues:
         stage: int,
         wanted: Callable[[Job], bool],
         *,
-        judges: bool = True,
+        notes: bool = True,
     ) -> None:
         self._ssn = ssn
         self._queues: dict[str, JobQueue] = {}
         for cls, key in _with_keys(ssn, _wanted_classes(ssn, classes, stage, wanted)):
             found = self._queues.get(cls.queue_name)
             if found is None:
-                found = JobQueue(ssn, classes, ssn.world.queues[cls.queue_name], judges=judges)
+                found = JobQueue(ssn, classes, ssn.world.queues[cls.queue_name], notes=notes)
                 self._queues[cls.queue_name] = found
             found.add(cls, key)
         self._ordered_at = self._stamp()
@@ -231,7 +246,7 @@ class JobQueues:
 
 def starving_jobs(ssn: PluginAnswers, classes: JobClasses, wanted: Callable[[Job], bool] = lambda _: True) -> JobQueues:
     """Return the queues with the jobs that may take from others."""
-    return JobQueues(ssn, classes, PENDING, lambda job: wanted(job) and ssn.job_starving(job), judges=False)
+    return JobQueues(ssn, classes, PENDING, lambda job: wanted(job) and ssn.job_starving(job), notes=False)
 
 
 def jobs_in_order(
@@ -270,8 +285,11 @@ def _wanted_classes(
             continue
         first = cls.members[0]
         if stage == PENDING and not can_try(ssn, first.job):
-            if not cls.verdicts:
-                classes.judge(ssn, first)
+            done = classes.begin_pass(cls)
+            if done is not None:
+                cls.last = first.job.key
+                done.visited.add(cls.last)
+                done.verdicts.append(Judged(first, ssn.notes[cls.last], ()))
         elif wanted(first.job):
             yield cls
 
