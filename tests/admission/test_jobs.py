@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from strato.admission import Denied
+from strato.admission import AdmissionRequest, Chain, ChainOptions, Denied
 from strato.api import catalog
 from tests.admission.reader import FakeWorld, admit
 
@@ -175,6 +175,51 @@ def test_scaling_and_what_the_controller_fills_in_may_change() -> None:
     admit(catalog.VCJOB, new, reader(), old=OLD, operation="UPDATE")
 
 
+MANIFESTS: list[tuple[str, Json]] = [
+    ("nothing but a task", job(task("", 2))),
+    ("claims the controller names", job(task("a"), volumes=[{"mountPath": "/v", "volumeClaim": {"x": 1}}])),
+    ("plugins that need others", job(task("m"), task("w"), plugins={"mpi": ["--master=m", "--worker=w"]})),
+    ("the host's network", job(task("a", template={"spec": {"hostNetwork": True, "containers": []}}))),
+    ("partitions", job(task("a", 4, partitionPolicy={"totalPartitions": 2, "partitionSize": 2, "minPartitions": 1}))),
+]
+
+
+@pytest.mark.parametrize("manifest", [row[1] for row in MANIFESTS], ids=[row[0] for row in MANIFESTS])
+def test_the_same_manifest_once_more_changes_nothing(manifest: Json) -> None:
+    chain = Chain(ChainOptions(scheduler_names=("mine",)))
+    old = copy.deepcopy(manifest)
+    chain.mutate(AdmissionRequest("CREATE", catalog.VCJOB, "default", "x", old, None), reader())
+    for volume in old["spec"].get("volumes", ()):
+        volume["volumeClaimName"] = "made-by-controller"
+    new = copy.deepcopy(manifest)
+    # another controller's options, or a later version: what the job has counts, not what a new one would get
+    request = AdmissionRequest("UPDATE", catalog.VCJOB, "default", "x", new, copy.deepcopy(old))
+    Chain(ChainOptions(scheduler_names=("other",))).mutate(request, reader())
+    assert new == old
+
+
+def test_what_an_old_job_lacks_is_not_filled_in_by_an_update() -> None:
+    """It was stored while nobody filled anything in; what may not change stays as it is."""
+    old = job(task("", 2))
+    new = job(task("", 3))
+    Chain().mutate(AdmissionRequest("UPDATE", catalog.VCJOB, "default", "x", new, old), reader())
+    assert new == job(task("", 3))
+
+
+def test_an_update_may_set_the_gang_to_nothing() -> None:
+    new = copy.deepcopy(OLD)
+    new["spec"]["minAvailable"] = 0
+    assert admit(catalog.VCJOB, new, reader(), old=OLD, operation="UPDATE")["spec"]["minAvailable"] == 0
+
+
+def test_replicas_that_change_take_the_default_minimum_with_them() -> None:
+    new = copy.deepcopy(OLD)
+    new["spec"]["tasks"][0]["replicas"] = 4
+    del new["spec"]["tasks"][0]["minAvailable"], new["spec"]["minAvailable"]
+    spec = admit(catalog.VCJOB, new, reader(), old=OLD, operation="UPDATE")["spec"]
+    assert (spec["tasks"][0]["minAvailable"], spec["minAvailable"]) == (4, 4)
+
+
 UPDATES: list[tuple[str, Json, str]] = [
     ("another queue", {"queue": "other"}, "may not change fields other than"),
     ("a task more", {"tasks": [*OLD["spec"]["tasks"], task("b")]}, "may not add or remove tasks"),
@@ -193,7 +238,5 @@ def test_updates_are_refused(change: Json, want: str) -> None:
 
 
 def test_status_writes_bypass_every_rule() -> None:
-    from strato.admission import AdmissionRequest, Chain
-
     request = AdmissionRequest("UPDATE", catalog.VCJOB, "default", "x", job(), OLD, subresource="status")
     Chain().admit(request, reader())

@@ -205,7 +205,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
             add(validations, workload, (create, update), podsecurity.validate_workload)
     on = options.enabled
     if "/jobs/mutate" in on:
-        add(mutations, catalog.VCJOB, (create,), jobs.JobDefaults(options.scheduler_names))
+        add(mutations, catalog.VCJOB, (create, update), jobs.JobDefaults(options.scheduler_names))
     if "/jobs/validate" in on:
         add(validations, catalog.VCJOB, (create,), jobs.validate_create)
         add(validations, catalog.VCJOB, (update,), jobs.validate_update)
@@ -223,7 +223,7 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
     if "/pods/validate" in on:
         add(validations, catalog.POD, (create,), pods.PodValidation(options.scheduler_names))
     if "/queues/mutate" in on:
-        add(mutations, catalog.QUEUE, (create,), queues.mutate)
+        add(mutations, catalog.QUEUE, (create, update), queues.mutate)
     if "/queues/validate" in on:
         rules = queues.QueueRules(
             max_depth=options.max_queue_depth,

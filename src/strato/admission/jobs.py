@@ -31,17 +31,24 @@ _MUTABLE_TASK = ("replicas", "minAvailable")
 
 @dataclass(frozen=True, slots=True)
 class JobDefaults:
-    """The mutation of new jobs."""
+    """What a job leaves out, new or changed.
+
+    Clients send whole lists and whole objects (``kubectl apply``, ``kubectl replace``): what was filled in when
+    the job was made is not in there, and without it the same manifest would be a change of what may not change.
+    """
 
     scheduler_names: tuple[str, ...]
 
     def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
         """Default one job in place."""
-        job = request.object
+        job, old = request.object, request.old_object
         assert job is not None
         spec = job.get("spec")
         if spec is None:
             spec = job["spec"] = {}
+        if old is not None:
+            _keep(spec, old.get("spec") or {})
+            return
         if not spec.get("queue"):
             spec["queue"] = jobs.DEFAULT_QUEUE
         if not spec.get("schedulerName"):
@@ -61,16 +68,57 @@ class JobDefaults:
 def _default_task(task: Json, index: int) -> None:
     if not task.get("name"):
         task["name"] = jobs.task_name(index)
-    pod_spec = (task.get("template") or {}).get("spec") or {}
+    pod_spec = _pod_spec(task)
     if pod_spec.get("hostNetwork") and not pod_spec.get("dnsPolicy"):
-        pod_spec["dnsPolicy"] = "ClusterFirstWithHostNet"
+        pod_spec["dnsPolicy"] = _HOST_DNS
+    _default_minimum(task)
+    if not task.get("maxRetry"):
+        task["maxRetry"] = jobs.DEFAULT_RETRIES
+
+
+def _default_minimum(task: Json) -> None:
     if task.get("minAvailable") is None:
         partitions = task.get("partitionPolicy") or {}
         task["minAvailable"] = jobs.task_minimum(
             task.get("replicas", 0), partitions.get("minPartitions") or 0, partitions.get("partitionSize") or 0
         )
-    if not task.get("maxRetry"):
-        task["maxRetry"] = jobs.DEFAULT_RETRIES
+
+
+def _pod_spec(task: Json) -> Json:
+    return (task.get("template") or {}).get("spec") or {}
+
+
+_HOST_DNS = "ClusterFirstWithHostNet"
+
+
+def _keep(spec: Json, old: Json) -> None:
+    """Take over what was filled in before, by admission or by the controller; what the old job lacks stays out."""
+    _take_over(spec, old, "queue", "schedulerName", "maxRetry")
+    tasks, known = spec.get("tasks") or (), old.get("tasks") or ()
+    for task, before in zip(tasks, known, strict=False):
+        _take_over(task, before, "name", "maxRetry")
+        pod_spec = _pod_spec(task)
+        if pod_spec.get("hostNetwork") and _pod_spec(before).get("dnsPolicy") == _HOST_DNS:
+            pod_spec.setdefault("dnsPolicy", _HOST_DNS)
+        if before.get("minAvailable") is not None:
+            _default_minimum(task)
+    if spec.get("minAvailable") is None and old.get("minAvailable") is not None:
+        spec["minAvailable"] = sum(task.get("minAvailable") or 0 for task in tasks)
+    plugins = spec.get("plugins")
+    if plugins is not None:
+        present = old.get("plugins") or {}
+        plugins.update({name: [] for name in jobs.missing_plugins(plugins) if name in present})
+    claims = {volume.get("mountPath"): volume for volume in old.get("volumes") or ()}
+    for volume in spec.get("volumes") or ():
+        claim = claims.get(volume.get("mountPath"), {})
+        if volume.get("volumeClaim") is not None and claim.get("volumeClaim") == volume["volumeClaim"]:
+            _take_over(volume, claim, "volumeClaimName")
+
+
+def _take_over(members: Json, known: Json, *names: str) -> None:
+    for name in names:
+        if not members.get(name) and known.get(name):
+            members[name] = known[name]
 
 
 def validate_create(request: AdmissionRequest, reader: AdmissionReader) -> None:

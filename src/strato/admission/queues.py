@@ -16,7 +16,7 @@ RESOURCE_FIELDS = ("capability", "deserved", "guarantee")
 
 
 def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
-    """Default a new queue: hierarchy below root, reclaimable, weight 1."""
+    """Default a queue, new or sent whole once more: hierarchy below root, reclaimable, weight 1."""
     queue = request.object
     assert queue is not None
     annotations = (queue.get("metadata") or {}).get("annotations") or {}
@@ -29,7 +29,7 @@ def mutate(request: AdmissionRequest, reader: AdmissionReader) -> None:
         spec = queue["spec"] = {}
     if spec.get("reclaimable") is None:
         spec["reclaimable"] = True
-    if not spec.get("weight"):
+    if spec.get("weight") is None or (request.operation == Operation.CREATE and not spec["weight"]):
         spec["weight"] = 1
 
 

@@ -286,7 +286,7 @@ def check_fixed(kind: Kind, obj: Json, old: Json) -> None:
 
 
 def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) -> None:
-    """Carry over what an update may not change, and count generations.
+    """Carry over what an update may not change.
 
     With the status subresource a main update keeps the old status, and a status update keeps all but the status
     (built-in kinds: and the metadata); other kinds take whatever is sent.
@@ -320,8 +320,12 @@ def prepare_update(served: Served, obj: Json, old: Json, *, subresource: str) ->
             obj["status"] = old["status"]
         else:
             obj.pop("status", None)
-    if "generation" in before and _desired(kind, obj) != _desired(kind, old):
-        metadata["generation"] = before["generation"] + 1
+
+
+def count_generation(kind: Kind, obj: Json, old: Json) -> None:
+    """Count a new generation when something else is wanted, once admission has filled in what it fills in."""
+    if "generation" in old["metadata"] and _desired(kind, obj) != _desired(kind, old):
+        obj["metadata"]["generation"] = old["metadata"]["generation"] + 1
 
 
 def keep_class(kind: Kind, status: Json, before: Json) -> None:

@@ -36,11 +36,11 @@ class Service:
 SERVICES: dict[str, Service] = {
     service.path: service
     for service in (
-        Service("/jobs/mutate", "mutatejob.volcano.sh", catalog.VCJOB, (_CREATE,)),
+        Service("/jobs/mutate", "mutatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
         Service("/jobs/validate", "validatejob.volcano.sh", catalog.VCJOB, (_CREATE, _UPDATE)),
         Service("/podgroups/mutate", "mutatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
         Service("/podgroups/validate", "validatepodgroup.volcano.sh", catalog.PODGROUP, (_CREATE,)),
-        Service("/queues/mutate", "mutatequeue.volcano.sh", catalog.QUEUE, (_CREATE,)),
+        Service("/queues/mutate", "mutatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE)),
         Service("/queues/validate", "validatequeue.volcano.sh", catalog.QUEUE, (_CREATE, _UPDATE, _DELETE)),
         Service("/pods/mutate", "mutatepod.volcano.sh", catalog.POD, (_CREATE,)),
         Service("/pods/validate", "validatepod.volcano.sh", catalog.POD, (_CREATE,)),

@@ -248,6 +248,8 @@ class Writer:
         admission_request = storing.admission_request(request, target, kind, "UPDATE", obj, old)
         self._state.rights.check(admission_request, target.name)
         self._state.admission.mutate(admission_request, self._state)
+        if target.subresource != "status":
+            preparation.count_generation(kind, obj, old)
         if kind is catalog.CUSTOMRESOURCEDEFINITION:
             crd.prepare(obj, self._state.clock.now(), old)
         if status is None:
