@@ -1,6 +1,6 @@
 """Put single faults into decision code and see that the tests find them.
 
-    python tools/mutate.py [--count 400] [--seed 1] [--room NAME] [--jobs 2] [--only TEXT] [--remap]
+    python tools/mutate.py [--count 400] [--seed 1] [--room NAME] [--jobs 2] [--only TEXT] [--tests PATH] [--remap]
 
 Tests are collected once. Each mutant has a process forked off from there, whose functions get the faulty code, and
 which runs the tests of its room that were seen to run the faulty lines, until one fails. Which tests run which lines is
@@ -417,10 +417,11 @@ def main() -> int:
     parser.add_argument(
         "--survivors", type=Path, default=CACHE / "survivors.json", help="where to write what was not found"
     )
+    parser.add_argument("--tests", action="append", help="find them with these tests only; may be repeated")
     parser.add_argument("--remap", action="store_true", help="measure again which tests run what")
     options = parser.parse_args()
     os.chdir(ROOT)
-    folders = {folder for room in options.room or ROOMS for folder in ROOMS[room][1]}
+    folders = options.tests or {folder for room in options.room or ROOMS for folder in ROOMS[room][1]}
     runner = Runner(options)
     pytest.main(
         ["-qq", "-s", "--no-header", "--no-summary", "-p", "no:cacheprovider", *sorted(folders)], plugins=[runner]

@@ -160,11 +160,6 @@ class PodRecord:
         """The containers that are not init containers."""
         return [c for c in self.containers if not c.init]
 
-    @property
-    def inits(self) -> list[ContainerRecord]:
-        """The init containers in order."""
-        return [c for c in self.containers if c.init]
-
 
 def initialized(inits: Sequence[ContainerRecord]) -> bool:
     """Return whether the containers proper may start: every init container passed, every sidecar started."""
@@ -181,8 +176,6 @@ def phase_of(pod: PodRecord) -> str:
         plain = [c for c in pod.containers if c.init and not c.sidecar]
         if pod.restart_policy == NEVER and any(c.ending is not None and not c.succeeded for c in plain):
             return "Failed"
-        if not _have_begun(mains) and not initialized(pod.inits):
-            return "Pending"
     running, failed = pod.restart_policy == ALWAYS, False
     for container in mains:
         if container.state == "waiting" and container.last is None:

@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from strato.api import quantity
 from strato.api.core import (
@@ -36,8 +37,8 @@ class References:
     config_maps: Mapping[str, ConfigMap | None] = field(default_factory=dict)
     secrets: Mapping[str, Secret | None] = field(default_factory=dict)
 
-    def config_data(self, name: str, *, optional: bool) -> dict[str, bytes] | None:
-        """Return a ConfigMap's keys and values.
+    def config_data(self, name: str, *, optional: bool, text_only: bool = False) -> dict[str, bytes] | None:
+        """Return a ConfigMap's keys and values; environment variables see its text only.
 
         Raises:
             ConfigProblem: It does not exist and is not optional.
@@ -47,8 +48,8 @@ class References:
             if optional:
                 return None
             raise ConfigProblem(f'configmap "{name}" not found')
-        data = {key: value.encode() for key, value in (found.data or {}).items()}
-        return data | _decoded(found.binary_data or {}, f'configmap "{name}"')
+        data = {key: value.encode() for key, value in found.data.items()}
+        return data if text_only else data | _decoded(found.binary_data, f'configmap "{name}"')
 
     def secret_data(self, name: str, *, optional: bool) -> dict[str, bytes] | None:
         """Return a Secret's keys and values, decoded.
@@ -61,7 +62,7 @@ class References:
             if optional:
                 return None
             raise ConfigProblem(f'secret "{name}" not found')
-        return _decoded(found.data or {}, f'secret "{name}"')
+        return _decoded(found.data, f'secret "{name}"')
 
 
 def _decoded(data: Mapping[str, str], owner: str) -> dict[str, bytes]:
@@ -120,7 +121,8 @@ def environment(pod: Pod, container: Container, references: References, downward
 def _from_object(source: EnvFromSource, references: References) -> dict[str, str]:
     data: dict[str, bytes] | None = None
     if source.config_map_ref is not None:
-        data = references.config_data(source.config_map_ref.name, optional=source.config_map_ref.optional)
+        name, optional = source.config_map_ref.name, source.config_map_ref.optional
+        data = references.config_data(name, optional=optional, text_only=True)
     elif source.secret_ref is not None:
         data = references.secret_data(source.secret_ref.name, optional=source.secret_ref.optional)
     return {source.prefix + key: value.decode(errors="replace") for key, value in sorted((data or {}).items())}
@@ -134,7 +136,7 @@ def _from_source(
     if source.resource_field_ref is not None:
         return resource_value(pod, container, source.resource_field_ref, downward)
     for kind, selector, read in (
-        ("ConfigMap", source.config_map_key_ref, references.config_data),
+        ("ConfigMap", source.config_map_key_ref, partial(references.config_data, text_only=True)),
         ("Secret", source.secret_key_ref, references.secret_data),
     ):
         if selector is None:
