@@ -161,6 +161,7 @@ class Runner:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Measure which tests run what, then try the mutants."""
         self._session = session
+        self._sources = {str(file.relative_to(SOURCE)): file.read_bytes() for file in SOURCE.rglob("*.py")}
         self._items = {item.nodeid: item for item in session.items}
         warm = [item for item in session.items if "tests/scheduler/test_cycle.py" in item.nodeid][:1]
         for item in warm:  # loads the compiled kernels once
@@ -225,7 +226,7 @@ class Runner:
             for line, contexts in data.contexts_by_lineno(file).items():
                 spans[sum(1 << place_of[name] for name in contexts if name in place_of)].append(line)
             lines[path] = dict(spans)
-            text = Path(file).read_bytes()
+            text = self._sources[path]
             sources[path] = hashlib.sha256(text).hexdigest()
             (CACHE / "sources" / sources[path]).write_bytes(text)
         result.write_bytes(pickle.dumps({"seconds": seconds, "tests": names, "lines": lines, "sources": sources}))
@@ -237,10 +238,9 @@ class Runner:
             (one["file"], one["function"], one["was"], one["now"], one.get("nth", 0))
             for one in yaml.safe_load((ROOT / "tools" / "equivalent.yaml").read_text()) or []
         }
-        drawn = _drawn(self._options)
+        drawn, sources = _drawn(self._options, self._sources), self._sources
         chosen = {str(at): (room, mutant) for at, (room, mutant) in enumerate(drawn) if mutant.key not in judged}
         equivalent = Counter(room for room, mutant in drawn if mutant.key in judged)
-        sources = {path: (SOURCE / path).read_bytes() for path in {mutant.path for _, mutant in chosen.values()}}
         jobs: dict[str, tuple[Callable[[Path], None], float]] = {}
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         ran = {at: tests.running(mutant, sources[mutant.path]) for at, (_, mutant) in chosen.items()}
@@ -282,9 +282,8 @@ class Runner:
 
     def _try(self, mutant: Mutant, names: list[str], place: Path) -> None:
         """Run tests on the faulty code in this process."""
-        source = (SOURCE / mutant.path).read_bytes()
         try:
-            changed = self._put_in(mutant, source)
+            changed = self._put_in(mutant, self._sources[mutant.path])
         except (ValueError, SyntaxError):  # other free variables, or no code any more
             changed = False
         if not changed:
@@ -326,18 +325,12 @@ def _codes(module: types.CodeType) -> dict[tuple[str, int], types.CodeType]:
     return found
 
 
-def _drawn(options: argparse.Namespace) -> list[tuple[str, Mutant]]:
+def _drawn(options: argparse.Namespace, sources: dict[str, bytes]) -> list[tuple[str, Mutant]]:
     """Return the mutants that the seed draws: half of them the same number from each room, half by size."""
     rooms = {}
     for room, (paths, _) in ROOMS.items():
-        files = sorted(
-            {
-                file
-                for path in paths
-                for file in ([SOURCE / path] if path.endswith(".py") else (SOURCE / path).rglob("*.py"))
-            }
-        )
-        found = [one for file in files for one in mutants_of(str(file.relative_to(SOURCE)), file.read_bytes())]
+        files = [file for file in sorted(sources) if any(file == path or file.startswith(f"{path}/") for path in paths)]
+        found = [one for file in files for one in mutants_of(file, sources[file])]
         rooms[room] = [one for one in found if options.only in f"{one.path} {one.function}"]
     if options.room:
         rooms = {room: rooms[room] for room in options.room}

@@ -167,6 +167,10 @@ def test_conditions(
     }
 
 
+def test_pod_whose_container_waits_for_its_next_run_is_initialized() -> None:
+    assert told([init("i"), record("c", "retry")], "OnFailure")["Initialized"] == YES
+
+
 def test_pod_without_an_address_has_no_network() -> None:
     pod = PodRecord("Never", [record("c", "runs")], host_ip="9.9.9.9")
     status = pod_status(pod, 9.0)
