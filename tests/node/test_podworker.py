@@ -15,7 +15,7 @@ from strato.node.podstatus import phase_of
 from strato.node.records import record_of
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.podworker import PodWorker
-from strato.node.sandbox.runtime import Ended, Launch, Run
+from strato.node.sandbox.runtime import Ended, Launch, Run, RuntimeProblem
 from strato.node.sandbox.sandbox import ImageMissing
 
 
@@ -40,8 +40,17 @@ class FakeMachine:
         self.told_while_gpus_held: list[str] = []
         self.unenforced: list[str] = []
         self.events: list[tuple[str, str]] = []
+        self.blocked: Exception | None = None
+        self.refused: Exception | None = None
+        self.hook_seconds = 0.0
+        self.hook_code = 0
+        self.is_oom = False
+        self.dropped: list[str] = []
+        self.shown: list[tuple[str, str]] = []
 
     def submitted(self, worker: PodWorker) -> None:
+        first = worker.record.containers[0]
+        self.shown.append((first.state, first.reason if first.ending is None else first.ending.reason))
         if not self.gpus_back_at:
             self.told_while_gpus_held.append(phase_of(worker.record))
 
@@ -49,13 +58,15 @@ class FakeMachine:
         return {}
 
     async def exec(self, run: Run, argv: Sequence[str], *, timeout_seconds: float) -> int:
-        return 0
+        await self.clock.sleep(self.hook_seconds)
+        return self.hook_code
 
     def refusal(self) -> None:
         return None
 
     async def prepare(self, hosts: str) -> None:
-        pass
+        if self.blocked is not None:
+            raise self.blocked
 
     async def refresh(self, now: float) -> None:
         self.refreshes.append(now)
@@ -68,6 +79,8 @@ class FakeMachine:
     def launch(self, container: Container, attempt: int) -> tuple[Launch, bool]:
         if self.missing:
             raise ImageMissing("image 'x' is not in the local store")
+        if self.refused is not None:
+            raise self.refused
         return Launch(f"{container.name}/{attempt}", "", ["x"], {}, "h"), False
 
     async def start(self, launch: Launch) -> Run:
@@ -99,13 +112,13 @@ class FakeMachine:
         return f"{container}/{number}"
 
     def drop_attempt(self, container: str, number: int) -> None:
-        pass
+        self.dropped.append(f"{container}/{number}")
 
     def oom_killed(self, container: str) -> bool:
-        return False
+        return self.is_oom
 
     def termination_message(self, container: Container, number: int, *, failed: bool) -> str:
-        return ""
+        return f"{container.name}/{number} {'failed' if failed else 'passed'}"
 
     def unenforced_limits(self, container: Container) -> list[str]:
         return self.unenforced
@@ -256,3 +269,263 @@ def test_a_missing_image_is_waited_for() -> None:
         assert phase_of(worker.record) == "Succeeded"
 
     live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
+
+
+SIDECARS = [{"name": name, "image": "x", "restartPolicy": "Always"} for name in ("one", "two")]
+
+
+def test_gpus_stay_while_a_sidecar_runs() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.stubborn = True
+        await clock.sleep(20)
+        assert phase_of(worker.record) == "Succeeded"
+        assert (machine.gpus_back_at, machine.released) == ([], False)
+        await clock.sleep(60)
+        assert machine.released
+
+    plans = {"main": [(5.0, 0)], "one": [(1e6, 0)], "two": [(1e6, 0)]}
+    live(story, plans, restartPolicy="Never", initContainers=SIDECARS)
+
+
+def test_gpus_stay_while_one_of_two_containers_runs_again() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(15)
+        assert machine.gpus_back_at == []
+        await clock.sleep(60)
+        assert set(machine.gpus_back_at) == {51.0}
+
+    mains = [{"name": "short", "image": "x"}, {"name": "main", "image": "x"}]
+    plans = {"short": [(1.0, 0)], "main": [(20.0, 1), (21.0, 0)]}
+    live(story, plans, restartPolicy="OnFailure", containers=mains)
+
+
+def test_the_containers_stop_together_and_the_sidecars_after_them_the_last_one_first() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.stubborn = True
+        await clock.sleep(3)
+        worker.terminate(10.0)
+        await clock.sleep(100)
+        assert [(name, at) for name, kill, at in machine.signals if not kill] == [
+            ("a/0", 3.0), ("b/0", 3.0), ("two/0", 13.0), ("one/0", 23.0),
+        ]  # fmt: skip
+        assert worker.stopped
+
+    plans = {name: [(1e6, 0)] for name in ("a", "b", "one", "two")}
+    mains = [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}]
+    live(story, plans, restartPolicy="Always", initContainers=SIDECARS, containers=mains)
+
+
+def test_without_grace_a_container_is_killed_at_once() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(3)
+        worker.terminate(0.0)
+        await clock.sleep(1)
+        assert machine.signals == [("main/0", True, 3.0)]
+        assert worker.stopped
+
+    hook = {"preStop": {"exec": {"command": ["x"]}}}
+    live(story, {"main": [(1e6, 0)]}, containers=[{"name": "main", "image": "x", "lifecycle": hook}])
+
+
+def test_the_hook_before_the_end_takes_of_the_grace() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.stubborn, machine.hook_seconds = True, 4.0
+        await clock.sleep(3)
+        worker.terminate(10.0)
+        worker.terminate(1.0)  # comes too late
+        await clock.sleep(60)
+        assert machine.signals == [("main/0", False, 7.0), ("main/0", True, 13.0)]
+        assert ("Killing", "Stopping container main") in machine.events
+
+    hook = {"preStop": {"exec": {"command": ["x"]}}}
+    live(story, {"main": [(1e6, 0)]}, containers=[{"name": "main", "image": "x", "lifecycle": hook}])
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+def test_a_container_whose_hook_fails_at_its_start_is_ended(stubborn: bool) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.hook_code, machine.stubborn = 1, stubborn
+        await clock.sleep(60)
+        assert machine.signals == [("main/0", False, 0.0), *([("main/0", True, 30.0)] if stubborn else [])]
+        assert ("Killing", "FailedPostStartHook: container main is stopped") in machine.events
+        assert "FailedPostStartHook" in [reason for reason, _ in machine.events]
+        assert phase_of(worker.record) == "Failed"
+
+    hook = {"postStart": {"exec": {"command": ["x"]}}}
+    main = {"name": "main", "image": "x", "lifecycle": hook}
+    live(story, {"main": [(1e6, 0)]}, restartPolicy="Never", containers=[main])
+
+
+def test_a_hook_that_passes_changes_nothing() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(60)
+        assert machine.signals == []
+        assert phase_of(worker.record) == "Succeeded"
+
+    hook = {"postStart": {"exec": {"command": ["x"]}}}
+    main = {"name": "main", "image": "x", "lifecycle": hook}
+    live(story, {"main": [(5.0, 0)]}, restartPolicy="Never", containers=[main])
+
+
+def test_a_pod_over_its_deadline_fails() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(9)
+        assert phase_of(worker.record) == "Running"
+        await clock.sleep(2)
+        assert (worker.record.reason, phase_of(worker.record)) == ("DeadlineExceeded", "Failed")
+        assert ("DeadlineExceeded", worker.record.message) in machine.events
+        assert machine.signals == [("main/0", False, 10.0)]
+        assert (worker.stopped, machine.released) == (False, True)
+
+    live(story, {"main": [(1e6, 0)]}, activeDeadlineSeconds=10)
+
+
+def test_an_evicted_pod_gets_a_short_grace_and_fails() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.stubborn = True
+        await clock.sleep(3)
+        assert not worker.is_terminating
+        worker.evict("too much memory")
+        assert worker.is_terminating
+        worker.evict("again")
+        await clock.sleep(100)
+        assert (worker.record.reason, worker.record.message) == ("Evicted", "too much memory")
+        assert [one for one in machine.events if one[0] == "Evicted"] == [("Evicted", "too much memory")]
+        assert phase_of(worker.record) == "Failed"
+        asked, killed = (at for _, _, at in machine.signals)
+        assert 0 < killed - asked <= 5
+        assert (worker.is_terminating, worker.stopped) == (False, False)
+        assert worker.next_write(9.0) is not None
+
+    live(story, {"main": [(1e6, 0)]}, terminationGracePeriodSeconds=100)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_what_is_over_or_deleted_is_not_evicted(deleted: bool) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        if deleted:
+            worker.terminate(1.0)
+        else:
+            await clock.sleep(5)
+        worker.evict("too much memory")
+        assert (worker.record.reason, machine.events and machine.events[-1][0] == "Evicted") != ("Evicted", True)
+        assert worker.record.reason == ""
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
+
+
+def test_a_finished_pod_is_removed_once_it_is_deleted() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        waiting = asyncio.create_task(worker.wait_deleted())
+        await clock.sleep(5)
+        assert (worker.stopped, waiting.done()) == (False, False)
+        worker.terminate(10.0)
+        await clock.sleep(1)
+        assert (worker.stopped, worker.next_write(9.0)) == (True, None)
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
+
+
+@pytest.mark.parametrize(
+    ("code", "oom", "reason", "message"),
+    [
+        (0, False, "Completed", "main/0 passed"),
+        (1, True, "Error", "main/0 failed"),
+        (137, True, "OOMKilled", "main/0 failed"),
+        (137, False, "Error", "main/0 failed"),
+    ],
+)
+def test_an_ending_says_why(code: int, oom: bool, reason: str, message: str) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.is_oom = oom
+        await clock.sleep(5)
+        ending = worker.record.containers[0].ending
+        assert ending is not None
+        assert (ending.exit_code, ending.reason, ending.message) == (code, reason, message)
+        assert ending.container_id == worker.record.containers[0].container_id == "strato://u-main-0"
+
+    live(story, {"main": [(1.0, code)]}, restartPolicy="Never")
+
+
+def test_every_step_of_a_container_is_an_event_and_a_status() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(5)
+        record = worker.record.containers[0]
+        where = "container main in pod p_ns(u)"
+        assert machine.events == [
+            ("Pulled", "Container image 'x' already present on machine"),
+            ("Created", "Created container: main"),
+            ("Started", "Started container main"),
+            ("BackOff", f"Back-off restarting failed {where}"),
+        ]
+        assert (record.state, record.reason) == ("waiting", "CrashLoopBackOff")
+        assert record.message == "back-off 10s restarting failed container=main pod=p_ns(u)"
+        assert record.image_id == "strato/host"
+        assert machine.shown[-3:] == [("running", ""), ("terminated", "Error"), ("waiting", "CrashLoopBackOff")]
+        await clock.sleep(200)
+        assert machine.shown[-1] == ("terminated", "Completed")
+        assert machine.dropped == ["main/-1", "main/0"]
+        assert record.restart_count == 2
+
+    live(story, {"main": [(1.0, 1), (1.0, 1), (1.0, 0)]}, restartPolicy="OnFailure")
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [(ConfigProblem("no key"), "CreateContainerConfigError"), (RuntimeProblem("no cgroup"), "CreateContainerError")],
+)
+def test_a_container_that_cannot_be_made_waits_and_says_so_once(problem: Exception, reason: str) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.refused = problem
+        await clock.sleep(20)
+        record = worker.record.containers[0]
+        assert (record.state, record.reason, record.message) == ("waiting", reason, str(problem))
+        assert machine.shown[-1] == ("waiting", reason)
+        assert machine.events == [("Failed", f"Error: {problem}")]
+        machine.refused = None
+        await clock.sleep(20)
+        assert phase_of(worker.record) == "Succeeded"
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
+
+
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [(ConfigProblem("no volume"), "FailedMount"), (RuntimeProblem("no network"), "FailedCreatePodSandBox")],
+)
+def test_a_sandbox_that_cannot_be_made_is_tried_again(problem: Exception, reason: str) -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        machine.blocked = problem
+        await clock.sleep(5)
+        assert machine.events[0] == (reason, str(problem))
+        machine.blocked = None
+        await clock.sleep(20)
+        assert phase_of(worker.record) == "Succeeded"
+        assert worker.record.pod_ip == "127.0.0.9"
+
+    live(story, {"main": [(1.0, 0)]}, restartPolicy="Never")
+
+
+def test_processes_of_an_earlier_node_are_ended_before_they_are_adopted() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        ended = asyncio.get_running_loop().create_future()
+        machine.attempts["main/0"] = Run("main/0", 1, 0.0, ended)
+        machine.blocked = RuntimeProblem("no network")
+        await clock.sleep(3)
+        worker.terminate(10.0)
+        await clock.sleep(5)
+        assert machine.signals == [("main/0", False, 3.0)]
+        assert worker.stopped
+
+    live(story, {"main": [(1e6, 0)]}, restartPolicy="Always")
+
+
+def test_an_init_container_of_a_service_runs_until_it_passes_and_no_longer() -> None:
+    async def story(worker: PodWorker, machine: FakeMachine, clock: VirtualClock) -> None:
+        await clock.sleep(60)
+        assert [name for name, _ in machine.starts] == ["init", "init", "main"]
+        assert phase_of(worker.record) == "Running"
+
+    inits = [{"name": "init", "image": "x"}]
+    live(story, {"main": [(1e6, 0)], "init": [(1.0, 1), (1.0, 0)]}, restartPolicy="Always", initContainers=inits)

@@ -308,7 +308,6 @@ class PodWorker:
             wait = self._backoff.next_wait(wait, ended.finished_at - ended.started_at)
             await self._back_off(record, spec, wait)
             attempt += 1
-            record.restart_count = attempt
             self.sandbox.drop_attempt(spec.name, attempt - _KEPT_ATTEMPTS)
 
     def _is_over(self) -> bool:
