@@ -28,7 +28,7 @@ from strato.mincost.models.cpu import CpuMemory
 from strato.mincost.network import Network
 from strato.mincost.solver import Kernel, Solver
 from strato.mincost.synthetic import Shape, Synthetic, quincy_network
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 TASKS_PER_MACHINE = 12
 ROUNDS = {100: 7, 1000: 15}
@@ -110,7 +110,7 @@ def pinned(machines: int, waiting: int) -> Answer:
 def cpu_model(machines: int, classes: int, tasks: int) -> Answer:
     """One round of the CPU/memory model: prices, network, solution, decisions and vectors."""
     for size in (50, machines):
-        world, rng = World(), random.Random(2)
+        world, rng = FlowWorld(), random.Random(2)
         flow = FlowScheduler(world, CpuMemory(world, random.Random(1)), check_vectors=True)
         for i in range(size):
             room = Vector(cpu=rng.choice([16_000, 32_000, 64_000]), ram=rng.choice([64, 128, 256]) << 30)

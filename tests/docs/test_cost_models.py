@@ -8,7 +8,7 @@ from pathlib import Path
 
 from strato.mincost.graph import FlowScheduler
 from strato.mincost.models import load
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 from strato.scheduler.config import parse_config
 
 DOC = (Path(__file__).parents[2] / "docs" / "cost-models.md").read_text()
@@ -23,7 +23,7 @@ def block(language: str) -> str:
 def engine(tmp_path: Path, *machines: Machine) -> FlowScheduler:
     path = tmp_path / "reluctant.py"
     path.write_text(block("python"))
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, load(f"{path}:Reluctant")(world, random.Random(1)))
     for machine in machines:
         flow.add_machine(machine)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strato.mincost.graph import FlowScheduler
 from strato.mincost.models import cpu
 from strato.mincost.models.placement import Placement
-from strato.mincost.world import Machine, Taint, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Taint, Task, Vector
 
 
 def everything(offers: list[cpu.Levels], wanted: list[int], free: Any) -> list[Any]:
@@ -22,7 +22,7 @@ def everything(offers: list[cpu.Levels], wanted: list[int], free: Any) -> list[A
 
 def objective(seed: int, model: type[cpu.CpuMemory]) -> int:
     rng = random.Random(seed)
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, model(world, random.Random(1)))
     for i in range(rng.randint(1, 8)):
         room = Vector(cpu=1000 * rng.randint(1, 8), ram=1000 * rng.randint(1, 8), ephemeral=100)
@@ -49,7 +49,7 @@ def test_leaving_dear_places_out_keeps_the_optimum(model: type[cpu.CpuMemory], s
 
 
 def test_many_classes_do_not_crowd_the_same_machines() -> None:
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, cpu.CpuMemory(world, random.Random(1)), check_vectors=True)
     for i in range(100):
         flow.add_machine(Machine(f"m{i}", slots=110, capacity=Vector(cpu=4000, ram=4000)))

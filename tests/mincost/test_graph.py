@@ -21,14 +21,14 @@ from strato.mincost.models.octopus import Octopus
 from strato.mincost.models.quincy import GB, OFFSET, Quincy
 from strato.mincost.network import NetworkError
 from strato.mincost.solver import Solver
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 ROOM = Vector(cpu=8000, ram=8000, net_rx=8000)
 SMALL = Vector(cpu=1000, ram=1000, net_rx=100)
 
 
 def scheduler(model: type[CostModel] = Octopus, machines: int = 3, slots: int = 2, **options: bool) -> FlowScheduler:
-    world = World(preemption=options.pop("preemption", False))
+    world = FlowWorld(preemption=options.pop("preemption", False))
     flow = FlowScheduler(world, model(world, random.Random(1)), Solver(check=True), **options)
     for i in range(machines):
         flow.add_machine(Machine(f"m{i}", slots=slots, capacity=ROOM, rack=f"r{i % 2}"))

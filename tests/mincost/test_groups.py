@@ -16,7 +16,7 @@ from strato.mincost.models import SHIPPED
 from strato.mincost.models.quincy import GB
 from strato.mincost.network import Network
 from strato.mincost.solver import Solver
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 SINK, MACHINE, JOB = 0, 1, 2
 
@@ -128,7 +128,7 @@ def unmerged(network: Network) -> int:
 @settings(max_examples=25, deadline=None)
 @given(st.data(), st.sampled_from(["octopus", "quincy", "cpu", "placement", "coco"]))
 def test_merged_rounds_have_the_optimum_of_single_tasks(preemption: bool, data: st.DataObject, name: str) -> None:
-    world = World(preemption=preemption)
+    world = FlowWorld(preemption=preemption)
     flow = FlowScheduler(world, SHIPPED[name](world, random.Random(1)), Solver(check=True), refresh_seconds=3.0)
     for i in range(4):
         flow.add_machine(Machine(f"m{i}", slots=3, capacity=Vector(cpu=8000, ram=8000), rack=f"r{i % 2}"))
@@ -155,7 +155,7 @@ def test_merged_rounds_have_the_optimum_of_single_tasks(preemption: bool, data: 
 
 
 def test_of_equal_tasks_those_that_came_first_are_placed() -> None:
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, SHIPPED["cpu"](world, random.Random(1)))
     flow.add_machine(Machine("m", slots=3, capacity=Vector(cpu=9000, ram=9000)))
     for number in (91, 7, 55, 3, 12):
@@ -165,7 +165,7 @@ def test_of_equal_tasks_those_that_came_first_are_placed() -> None:
 
 
 def test_classes_nobody_belongs_to_any_more_are_dropped() -> None:
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, SHIPPED["cpu"](world, random.Random(1)))
     flow.add_machine(Machine("m", slots=50, capacity=Vector(cpu=99_000, ram=99_000)))
     for number in range(40):
@@ -175,7 +175,7 @@ def test_classes_nobody_belongs_to_any_more_are_dropped() -> None:
 
 
 def test_equal_running_tasks_stay_when_an_equal_place_appears() -> None:
-    world = World(preemption=True)
+    world = FlowWorld(preemption=True)
     flow = FlowScheduler(world, SHIPPED["octopus"](world, random.Random(1)))
     flow.add_machine(Machine("a", slots=4))
     for number in range(4):

@@ -17,7 +17,7 @@ from strato.mincost.models.cpu import price
 from strato.mincost.models.quincy import GB, OFFSET, QuincySettings
 from strato.mincost.network import NetworkError
 from strato.mincost.stats import FinalReport, Sample
-from strato.mincost.world import Machine, Task, TaskType, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, TaskType, Vector
 
 ROOM = Vector(cpu=8000, ram=8000, net_rx=8000)
 SMALL = Vector(cpu=1000, ram=1000, net_rx=100)
@@ -25,7 +25,7 @@ SMALL = Vector(cpu=1000, ram=1000, net_rx=100)
 
 def engine(name: str) -> FlowScheduler:
     """Three machines of two slots in two racks; task 1 waits since 0, task 9 runs on m1 since 5."""
-    world = World(preemption=True)
+    world = FlowWorld(preemption=True)
     flow = FlowScheduler(world, SHIPPED[name](world, random.Random(1)))
     for i in range(3):
         flow.add_machine(Machine(f"m{i}", slots=2, capacity=ROOM, rack=f"r{i % 2}", kind="k"))
@@ -139,7 +139,7 @@ class Overpriced(SHIPPED["octopus"]):  # type: ignore[misc,name-defined] # a shi
 
 
 def test_a_price_out_of_bounds_names_the_task_and_the_next_round_is_whole() -> None:
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, Overpriced(world, random.Random(1)))
     flow.add_machine(Machine("m", slots=2, capacity=ROOM))
     flow.submit(Task(1, "j", request=SMALL), 0.0)
@@ -170,7 +170,7 @@ class Circular(CostModel):
 
 
 def test_classes_in_a_circle_are_named_and_the_next_round_is_whole() -> None:
-    world = World()
+    world = FlowWorld()
     model = Circular(world, random.Random(1))
     flow = FlowScheduler(world, model)
     flow.add_machine(Machine("m", slots=2, capacity=ROOM))

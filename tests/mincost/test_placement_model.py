@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 from strato.mincost.graph import DeltaType, FlowScheduler
 from strato.mincost.models.placement import EVICTION_GAIN, FAR, PRIORITY_STEP, RARE_EQUIPMENT, Placement
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 ROOM, SMALL = Vector(cpu=4000, ram=4000), Vector(cpu=1000, ram=10)
 
 
 def engine(*machines: Machine, preemption: bool = False) -> FlowScheduler:
-    world = World(preemption=preemption)
+    world = FlowWorld(preemption=preemption)
     flow = FlowScheduler(world, Placement(world, random.Random(1)), check_vectors=True)
     for machine in machines:
         flow.add_machine(machine)

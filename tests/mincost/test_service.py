@@ -20,11 +20,11 @@ from strato.mincost.models.cpu import CpuMemory
 from strato.mincost.service import messages, scheduler
 from strato.mincost.service.codec import WireError, decode, encode
 from strato.mincost.service.scheduler import Service
-from strato.mincost.world import World
+from strato.mincost.world import FlowWorld
 
 
 def service() -> Service:
-    world = World()
+    world = FlowWorld()
     return Service(FlowScheduler(world, CpuMemory(world, random.Random(1)), check_vectors=True), VirtualClock())
 
 

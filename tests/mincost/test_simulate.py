@@ -11,7 +11,7 @@ from strato.errors import InvalidInput
 from strato.mincost.graph import FlowScheduler
 from strato.mincost.models.octopus import Octopus
 from strato.mincost.simulate import Measures, read_trace, replay
-from strato.mincost.world import World
+from strato.mincost.world import FlowWorld
 
 
 def write_trace(folder: Path) -> None:
@@ -23,7 +23,7 @@ def write_trace(folder: Path) -> None:
 
 
 def run(folder: Path) -> Measures:
-    world = World()
+    world = FlowWorld()
     flow = FlowScheduler(world, Octopus(world, random.Random(1)))
     return replay(flow, read_trace(folder, slots=2), lambda: 0.0)
 

@@ -10,14 +10,14 @@ import gc, random
 from numba.core.dispatcher import Dispatcher
 from strato.mincost.graph import FlowScheduler, warm_up
 from strato.mincost.models import load
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import Machine, Task, Vector, FlowWorld
 
 def compiled():
     return {d.__qualname__: len(d.signatures) for d in gc.get_objects() if isinstance(d, Dispatcher)}
 
 warm_up()
 before = compiled()
-world = World(preemption=True)
+world = FlowWorld(preemption=True)
 engine = FlowScheduler(world, load("cpu")(world, random.Random(1)), check_vectors=True)
 engine.round(0.0)
 for i in range(40):
@@ -26,7 +26,7 @@ for now in range(3):
     for i in range(100):
         engine.submit(Task(100 * now + i, f"job-{i % 7}", request=Vector(cpu=500 + i, ram=100)), float(now))
     engine.round(float(now))
-lonely = World()
+lonely = FlowWorld()
 small = FlowScheduler(lonely, load("trivial")(lonely, random.Random(1)))
 small.round(0.0)
 small.submit(Task(1, "job"), 1.0)

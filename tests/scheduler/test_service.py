@@ -141,7 +141,7 @@ def test_scheduler_that_is_stopped_in_the_moment_it_wakes_stops(ticks: int) -> N
             await clock.sleep(10)
             scheduler.wake()  # nothing to place: the status can wait a moment
             await clock.sleep(0.001)
-            scheduler.world.openings += 1
+            scheduler.world.schedulable_generation += 1
             scheduler.wake()
             for _ in range(ticks):
                 await clock.sleep(0)

@@ -36,13 +36,13 @@ def serve(listen: str, model: str, preemption: bool) -> None:
     from strato.mincost.models import load
     from strato.mincost.service.scheduler import Service
     from strato.mincost.service.server import start
-    from strato.mincost.world import World
+    from strato.mincost.world import FlowWorld
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or int(port) > 65535:
         raise UsageError(f"--listen {listen!r} is no address; write HOST:PORT, for example 127.0.0.1:9090")
     configure_logging()
-    world = World(preemption=preemption)
+    world = FlowWorld(preemption=preemption)
     engine = FlowScheduler(world, load(model)(world, make_random()), check_vectors=True)
     warm_up()
 
@@ -137,11 +137,11 @@ def _engine(name: str, model: type, *, preemption: bool, seed: int) -> FlowSched
 
     from strato.mincost.graph import FlowScheduler
     from strato.mincost.greedy import Greedy
-    from strato.mincost.world import World
+    from strato.mincost.world import FlowWorld
 
-    world, rng = World(preemption=preemption), random.Random(seed)
+    world, rng = FlowWorld(preemption=preemption), random.Random(seed)
     if name in ("random", "spread") and name != model.name:  # type: ignore[attr-defined] # a cost model's name
-        return Greedy(World(), rng, spread=name == "spread")
+        return Greedy(FlowWorld(), rng, spread=name == "spread")
     return FlowScheduler(world, model(world, rng))
 
 

@@ -13,12 +13,13 @@ them. Does not: anything of Kubernetes; tasks and machines are plain data (`worl
 from strato.mincost.graph import Delta, DeltaType, FlowScheduler, Round
 from strato.mincost.network import Network, NetworkError
 from strato.mincost.solver import Kernel, Outcome, Solution, Solver
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 __all__ = [
     "Delta",
     "DeltaType",
     "FlowScheduler",
+    "FlowWorld",
     "Kernel",
     "Machine",
     "Network",
@@ -29,5 +30,4 @@ __all__ = [
     "Solver",
     "Task",
     "Vector",
-    "World",
 ]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from strato.mincost.world import World
+from strato.mincost.world import FlowWorld
 
 
-def short_of_minimum(world: World, targets: dict[int, str]) -> set[int]:
+def short_of_minimum(world: FlowWorld, targets: dict[int, str]) -> set[int]:
     """Return the new placements of the gang that is furthest below its minimum; none when all are whole.
 
     Among gangs equally short the one of lowest priority goes first.

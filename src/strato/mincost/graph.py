@@ -1,6 +1,6 @@
 """The graph manager: turns events into network edits, rounds into decisions.
 
-Events (tasks and machines coming, going, failing) change the `World` and mark what has to be re-priced.
+Events (tasks and machines coming, going, failing) change the `FlowWorld` and mark what has to be re-priced.
 A round reconciles the rows of what is marked with what the cost model lists now (arcs that are equal
 stay, flow included), solves warm, and reads the decisions off the flow.
 
@@ -30,7 +30,7 @@ from strato.mincost.network import NetworkError
 from strato.mincost.placementgraph import PlacementGraph
 from strato.mincost.solver import Kernel, Outcome, Solution, Solver
 from strato.mincost.stats import FinalReport
-from strato.mincost.world import Machine, Task, Vector, World
+from strato.mincost.world import FlowWorld, Machine, Task, Vector
 
 PURGE_ROUNDS = 10
 """Rounds after which classes no task leads to any more are dropped."""
@@ -84,7 +84,7 @@ class FlowScheduler(PlacementGraph):
 
     def __init__(
         self,
-        world: World,
+        world: FlowWorld,
         model: CostModel,
         solver: Solver | None = None,
         *,
@@ -113,7 +113,7 @@ class FlowScheduler(PlacementGraph):
         self._dirty.update(dict.fromkeys(self._tasks))
 
     def update_machine(self, name: str) -> None:
-        """Say that a machine's labels, rack, taints or size were changed in the `World`.
+        """Say that a machine's labels, rack, taints or size were changed in the `FlowWorld`.
 
         Models that keep what they learned of a machine by where it stands see it leave and join.
 
@@ -239,7 +239,7 @@ class FlowScheduler(PlacementGraph):
 
         Args:
             now: Seconds; waiting and running times are counted up to it.
-            apply: Carry the decisions out in the `World`; False leaves that to `place` and `evict`.
+            apply: Carry the decisions out in the `FlowWorld`; False leaves that to `place` and `evict`.
         """
         if now - self._refreshed >= self._refresh_seconds:
             self._dirty.update(dict.fromkeys(self._tasks))
@@ -379,7 +379,7 @@ class FlowScheduler(PlacementGraph):
 def warm_up() -> None:
     """Compile the kernels, or load them: most of a minute on a new machine, so nobody's first request should wait."""
     for solver in (Solver(), *(Solver((kernel,)) for kernel in Kernel)):
-        world = World()
+        world = FlowWorld()
         engine = FlowScheduler(world, Trivial(world, Random(0)), solver)
         for name in ("a", "b"):
             engine.add_machine(Machine(name, slots=2))

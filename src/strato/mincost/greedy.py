@@ -7,7 +7,7 @@ import random
 from strato.mincost.graph import Delta, DeltaType, FlowScheduler, Round
 from strato.mincost.models.void import Void
 from strato.mincost.solver import Kernel, Outcome, Solution
-from strato.mincost.world import World
+from strato.mincost.world import FlowWorld
 
 
 class Greedy(FlowScheduler):
@@ -19,7 +19,7 @@ class Greedy(FlowScheduler):
         spread: Take the machine with the fewest tasks instead of a random one with room.
     """
 
-    def __init__(self, world: World, rng: random.Random, *, spread: bool = False) -> None:
+    def __init__(self, world: FlowWorld, rng: random.Random, *, spread: bool = False) -> None:
         super().__init__(world, Void(world, rng))
         self._rng, self._spread = rng, spread
 

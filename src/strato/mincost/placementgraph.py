@@ -13,7 +13,7 @@ from strato.mincost.arrays import Int64s
 from strato.mincost.groups import NOWHERE, Groups
 from strato.mincost.models.base import CostModel
 from strato.mincost.network import Network, NetworkError
-from strato.mincost.world import Machine, Task, World
+from strato.mincost.world import FlowWorld, Machine, Task
 
 
 class PlacementGraph:
@@ -24,7 +24,7 @@ class PlacementGraph:
         model: The policy.
     """
 
-    def __init__(self, world: World, model: CostModel) -> None:
+    def __init__(self, world: FlowWorld, model: CostModel) -> None:
         self.world, self.model = world, model
         self.network = Network()
         self._answers = Answers(model)

@@ -7,7 +7,7 @@ breaks a rule waits for the next round.
 
 from __future__ import annotations
 
-from strato.mincost.world import Beside, Machine, Task, World
+from strato.mincost.world import Beside, FlowWorld, Machine, Task
 
 
 def is_allowed(task: Task, machine: Machine, near: tuple[Beside, ...]) -> bool:
@@ -30,7 +30,7 @@ def are_apart(one: Task, other: Task) -> bool:
     return any(beside.matches(other) for beside in one.apart) or any(beside.matches(one) for beside in other.apart)
 
 
-def binding(task: Task, world: World) -> tuple[Beside, ...]:
+def binding(task: Task, world: FlowWorld) -> tuple[Beside, ...]:
     """Return the conditions on neighbours that bind; the first of a group that wants its own kind may go anywhere."""
     return tuple(
         beside
@@ -43,7 +43,7 @@ def binding(task: Task, world: World) -> tuple[Beside, ...]:
 class Arrivals:
     """Placements of one round, checked against one another."""
 
-    def __init__(self, world: World, placed: list[Task]) -> None:
+    def __init__(self, world: FlowWorld, placed: list[Task]) -> None:
         self._world = world
         self._matter = any(task.near or task.apart for task in placed)
         self._at: dict[str, list[Task]] = {}

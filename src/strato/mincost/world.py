@@ -209,7 +209,7 @@ class Machine:
         return max(0, self.slots - self.others - len(self.tasks))
 
 
-class World:
+class FlowWorld:
     """All tasks and machines. Machines have stable indices; a removed one leaves None.
 
     Attributes:

@@ -120,7 +120,7 @@ class Scheduler:
         self._usage = UsageSource(cluster, clock, self.world.usages, lambda: self.config.metrics, self._on_usage)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
-        self._decided_openings = -1
+        self._decided_generation = -1
         self._decided_version = -1
         self._cycles = 0
         self.eviction_records = EvictionRecords(settled=self._measures.settled, there=self._holds_its_place)
@@ -138,7 +138,7 @@ class Scheduler:
     def wake(self) -> None:
         """Have a cycle run soon; at once when something may be placed that could not before."""
         self._changed.set()
-        if self.world.openings != self._decided_openings:
+        if self.world.schedulable_generation != self._decided_generation:
             self._urgent.set()
 
     def diagnosis(self, key: str) -> Diagnosis | None:
@@ -180,7 +180,7 @@ class Scheduler:
         self.world.when_closed(self._decide_anew)
 
     def _decide_anew(self) -> None:
-        self.world.openings += 1
+        self.world.schedulable_generation += 1
         self.world.version += 1
         self.wake()
 
@@ -199,7 +199,7 @@ class Scheduler:
         while True:
             await self._changed.wait()
             world = self.world
-            if world.openings == self._decided_openings:
+            if world.schedulable_generation == self._decided_generation:
                 gather = throttle.status_seconds(self._clock.monotonic())
                 # not wait_for: before Python 3.12 it loses a cancellation that comes with the event
                 with contextlib.suppress(TimeoutError):
@@ -214,7 +214,7 @@ class Scheduler:
             self._changed.clear()
             self._urgent.clear()
             started = self._clock.monotonic()
-            status_only = world.openings == self._decided_openings
+            status_only = world.schedulable_generation == self._decided_generation
             placed = await self._run_once()
             throttle.ran(started, self._clock.monotonic(), status_only=status_only, placed=placed)
 
@@ -229,7 +229,7 @@ class Scheduler:
             return 0
         started = self._clock.monotonic()
         now = self._clock.now()
-        self._decided_openings = world.openings
+        self._decided_generation = world.schedulable_generation
         self._cycles += 1
         waits = self._may_wait()
         if waits:
@@ -314,7 +314,7 @@ class Scheduler:
             self._reconfigure(config)
         waits = self.world.with_pending or self.world.waiting_for_queue
         if self.config.time_based and (waits or "shuffle" in self.config.actions):
-            self.world.openings += 1
+            self.world.schedulable_generation += 1
             self.wake()
 
     def _reconfigure(self, config: Config) -> None:
@@ -322,7 +322,7 @@ class Scheduler:
         self._source.config = config
         self.world.gangs_are_whole = GANG in self._plugin_names()
         self._placer = self._new_placer()
-        self.world.openings += 1
+        self.world.schedulable_generation += 1
         self.world.version += 1
         if self._feed.attach(self._informers, self._plugin_names()):
             self._informers.start()
@@ -351,7 +351,7 @@ class Scheduler:
         found()
         self.world.version += 1
         if self.world.with_pending:
-            self.world.openings += 1
+            self.world.schedulable_generation += 1
         self.wake()
 
     def _on_bound(self, task: Task) -> None:

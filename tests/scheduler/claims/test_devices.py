@@ -338,10 +338,10 @@ def test_pod_is_looked_at_again_when_its_claim_has_been_made() -> None:
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "ns-p", "controller": True}
     made = claim("p-e-x", meta={"ownerReferences": [owner]})
     world, _ = decided(*NODES, class_(), slice_("a", device("d")), made, waiting)
-    before = world.openings
+    before = world.schedulable_generation
     statuses = {"phase": "Pending", "resourceClaimStatuses": [{"name": "e", "resourceClaimName": "p-e-x"}]}
     worlds.feed(world, {**waiting, "status": statuses})
-    assert world.openings > before
+    assert world.schedulable_generation > before
     assert worlds.binds(worlds.cycle(world)) == {"ns/p": "a"}
 
 

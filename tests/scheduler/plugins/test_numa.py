@@ -46,7 +46,7 @@ TAKEN = [
 ]
 
 
-def layout(free: str, **more: Any) -> cpusets.Layout:
+def layout(free: str, **more: Any) -> cpusets.CpuLayout:
     return cpusets.layout_of(msgspec.convert(numa("n", free, **more), Numatopology))
 
 

@@ -72,9 +72,9 @@ def test_pods_of_incomplete_gangs_open_nothing(whole: bool, there: int, opens: b
     world = worlds.world(worlds.queue(), worlds.group("a", 3))
     world.gangs_are_whole = whole
     worlds.feed(world, *(worlds.pod(f"p{n}", "a") for n in range(there)))
-    openings, version = world.openings, world.version
+    openings, version = world.schedulable_generation, world.version
     worlds.feed(world, worlds.pod("next", "a"))
-    assert (world.openings > openings) == opens
+    assert (world.schedulable_generation > openings) == opens
     assert world.version > version
 
 
@@ -85,6 +85,6 @@ def test_pod_without_a_group_and_pod_that_holds_a_place_open() -> None:
         worlds.pod("alone", scheduler="default-scheduler"),
         worlds.pod("placed", "a", nodeName="n", phase="Running"),
     ):
-        before = world.openings
+        before = world.schedulable_generation
         worlds.feed(world, pod)
-        assert world.openings > before
+        assert world.schedulable_generation > before

@@ -25,7 +25,7 @@ BEGINNING = (
 
 def again(world: World) -> Plan:
     world.version += 1
-    world.openings += 1
+    world.schedulable_generation += 1
     return worlds.cycle(world)
 
 

@@ -1,7 +1,7 @@
 """What a cost model is: prices of arcs, asked for in bulk.
 
 A model sees many tasks, jobs, classes or machines at once and answers with arrays. An arc's target is a
-number: 0 and up is a machine's index in the `World`, below 0 an equivalence class (`World.class_target`).
+number: 0 and up is a machine's index in the `FlowWorld`, below 0 an equivalence class (`FlowWorld.class_target`).
 Costs are integers; cheaper is better; the price of waiting must not fall while a task waits.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from strato.mincost.arrays import Int64s
 from strato.mincost.stats import Statistics
-from strato.mincost.world import Machine, Task, World
+from strato.mincost.world import FlowWorld, Machine, Task
 
 
 class Arcs(NamedTuple):
@@ -91,7 +91,7 @@ class CostModel:
     number: ClassVar[int] = -1
     """Firmament's number of the model; −1: none."""
 
-    def __init__(self, world: World, rng: random.Random, settings: Settings | None = None) -> None:
+    def __init__(self, world: FlowWorld, rng: random.Random, settings: Settings | None = None) -> None:
         self.world = world
         self.rng = rng
         self.settings = settings or Settings()

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from strato.mincost import rules
 from strato.mincost.arrays import Int64s
 from strato.mincost.models.base import Arcs, CostModel, arcs, join
-from strato.mincost.world import Machine, Task, World
+from strato.mincost.world import FlowWorld, Machine, Task
 
 WAITING = 2_560_000
 SCALE = 1000
@@ -175,7 +175,7 @@ class Hosts:
     """The machines with room as columns, read once for all classes.
 
     Attributes:
-        index: Indices in the `World`.
+        index: Indices in the `FlowWorld`.
         machines: The machines.
         free: Slots a class may use: those without a task; with preemption all that are not others'.
         available, capacity: int64[3, hosts]: cpu, memory, ephemeral storage.
@@ -184,7 +184,7 @@ class Hosts:
         soft, avoiding: Positions of machines with soft taints, and of those that somebody's tasks should avoid.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: FlowWorld) -> None:
         self._world = world
         found = [(i, m) for i, m in world.present() if world.capacity_of(m) > 0]
         self.machines = [m for _, m in found]

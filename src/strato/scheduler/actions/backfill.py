@@ -68,7 +68,7 @@ class Backfill(Action):
         single = ssn.one_by_one(task)
         rows = [] if denied else ssn.placer.place(ssn, [task], future=False, one_by_one=single)
         if not rows:
-            notes.errors[task.alike] = denied or ssn.placer.explain(ssn, task, one_by_one=single)
+            notes.errors[task.fit_key] = denied or ssn.placer.explain(ssn, task, one_by_one=single)
             return
         stmt = ssn.statement()
         stmt.placed([task], rows, ALLOCATED)

@@ -164,12 +164,12 @@ class TaskLoop:
     def _masked(self, task: Task) -> bool:
         """Whether a sibling of the same role failed already."""
         if task.role and task.role in self._notes.failed_roles:
-            self._notes.errors.setdefault(task.alike, FitErrors(role=task.role))
+            self._notes.errors.setdefault(task.fit_key, FitErrors(role=task.role))
             return True
         return False
 
     def _fail(self, task: Task, errors: FitErrors) -> None:
-        self._notes.errors[task.alike] = errors
+        self._notes.errors[task.fit_key] = errors
         self._notes.failed_roles.add(task.role)
 
     def _say_share(self, task: Task) -> None:

@@ -24,7 +24,7 @@ from strato.client.writequeue import WriteQueue
 from strato.clock import Clock
 from strato.errors import ApiError, NotFound, StratoError, TooManyRequests, Unavailable
 from strato.scheduler.binding.claimbinder import ClaimBinder
-from strato.scheduler.binding.evictor import Evictor
+from strato.scheduler.binding.evictor import PodEvictor
 from strato.scheduler.cache.ingest import QUEUE_GATE
 from strato.scheduler.cache.world import World
 from strato.scheduler.claims.reservations import stands
@@ -124,7 +124,7 @@ class Binder:
         """By pod, how often in a row it could not be bound."""
         self._choices: dict[str, object] = {}
         self._claims = ClaimBinder(cluster, clock, world)
-        self._evictor = Evictor(cluster, clock, world, recorder, pods, self._on_eviction_refused)
+        self._evictor = PodEvictor(cluster, clock, world, recorder, pods, self._on_eviction_refused)
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -277,7 +277,7 @@ class Binder:
             else:
                 self._world.set_pod(fresh)
                 self._back_off(failed)
-            self._world.openings += 1
+            self._world.schedulable_generation += 1
             self._wake()
         if given is not None and not stands(self._world.tasks.get(task.key), given):
             self._aside(self._claims.undo(task, given), bind)
@@ -331,7 +331,7 @@ class Binder:
     async def _reconsider(self, seconds: float) -> None:
         def reopen() -> None:
             self._world.version += 1
-            self._world.openings += 1
+            self._world.schedulable_generation += 1
             self._wake()
 
         await self._clock.sleep(seconds)

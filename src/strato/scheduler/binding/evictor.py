@@ -39,7 +39,7 @@ class _Tried(NamedTuple):
     """As it was before the first attempt."""
 
 
-class Evictor:
+class PodEvictor:
     """Evicts pods, one call per attempt.
 
     Args:

@@ -88,8 +88,8 @@ class Accounts:
         held: By key, pending tasks left out of decisions for a while: their binds failed.
         waiting_changes: Changes that wait for the end of the session that is under way; None while none is.
         version: Grows with every change.
-        openings: Grows with every change that may let something be placed; a pod that merely goes on (Binding to
-            Bound to Running) does not count, nor one whose gang is still incomplete.
+        schedulable_generation: Grows with every change that may let something be placed; a pod that merely goes on
+            (Binding to Bound to Running) does not count, nor one whose gang is still incomplete.
         gangs_are_whole: Whether no pod of an incomplete gang is placed; it is when the plugin gang is configured.
     """
 
@@ -124,7 +124,7 @@ class Accounts:
         self.held: dict[str, Task] = {}
         self.waiting_changes: list[Callable[[], None]] | None = None
         self.version = 0
-        self.openings = 0
+        self.schedulable_generation = 0
         self.gangs_are_whole = False
         self.pairwise: dict[TaskClass, dict[str, Task]] = {}
         self.namespaces: dict[str, Mapping[str, str]] = {}
@@ -152,9 +152,9 @@ class Accounts:
         """What the group's spec that was read last asks for at least, in vectors of which width."""
         self._width = self.dims.width
 
-    def _open(self) -> None:
+    def _schedulable_changed(self) -> None:
         self.version += 1
-        self.openings += 1
+        self.schedulable_generation += 1
 
     def _note(self, job: Job) -> None:
         self.changed[job.key] = job

@@ -169,7 +169,7 @@ class Audit:
         self._repaired.labels(kind).inc()
         if regarding is not None:
             self._recorder.event(regarding, WARNING, "CacheRepaired", text)
-        self._world.openings += 1
+        self._world.schedulable_generation += 1
         self._wake()
 
     # -- sums ----------------------------------------------------------------------------------------------------------

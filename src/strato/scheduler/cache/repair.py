@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from strato.scheduler.model.counts import Counts
 from strato.scheduler.model.jobs import Job, SubJob, Task
 from strato.scheduler.model.ledger import ABSENT
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Dimensions
-from strato.scheduler.model.tally import Counts
 from strato.scheduler.model.tasks import STATUS_COUNT, TaskClass
 
 

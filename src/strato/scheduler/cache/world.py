@@ -12,7 +12,7 @@ from collections.abc import Callable
 from strato.api.core import Pod
 from strato.scheduler.cache import ingest
 from strato.scheduler.cache.accounts import FLOW_SCHEDULER
-from strato.scheduler.cache.groups import Groups
+from strato.scheduler.cache.jobobjects import JobObjects
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, UNCHARGED
 from strato.scheduler.model.tasks import (
@@ -27,7 +27,7 @@ from strato.scheduler.model.tasks import (
 )
 
 
-class World(Groups):
+class World(JobObjects):
     """Nodes, tasks, jobs and queues, as the API tells of them."""
 
     # -- sessions ------------------------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ class World(Groups):
         if self.tasks.get(task.key) is task:
             task.gated = False
             self._regate(task, -1)
-            self._open()
+            self._schedulable_changed()
 
     def _regate(self, task: Task, number: int) -> None:
         self.version += 1
@@ -109,11 +109,11 @@ class World(Groups):
                 if task.job is not None:
                     self.dirty_jobs[task.job.key] = None
             if pod.status.resource_claim_statuses != old.status.resource_claim_statuses:
-                self._open()  # a claim was made from its template
+                self._schedulable_changed()  # a claim was made from its template
             row = self._row_for(task, node, status)
             if status != task.status or row != task.row:
                 if row != task.row or NODE_MOVES[task.status][status] is not UNCHARGED.node:
-                    self.openings += 1
+                    self.schedulable_generation += 1
                 if status == SUCCEEDED and self.runtimes.on:
                     self.runtimes.note(task)
                 self.move(task, status, row)
@@ -167,7 +167,7 @@ class World(Groups):
         if status == PENDING and row < 0 and self.gangs_are_whole and _lacks_members(task.job):
             self.version += 1
             return
-        self._open()
+        self._schedulable_changed()
 
     def _class_of(self, pod: Pod) -> TaskClass:
         """Return the class of a pod, made when it is new."""
@@ -216,7 +216,7 @@ class World(Groups):
         job = task.job
         if job is not None:
             self._leave(task, job)
-        self._open()
+        self._schedulable_changed()
 
     def begin_eviction(self, task: Task, beneficiary: str) -> None:
         """Note that a leaving task is to be evicted; until the API says so it counts among its neighbours again."""
@@ -232,7 +232,7 @@ class World(Groups):
         self._dirty(self.evictions.refuse(key, uid, now))
         if task.status == RELEASING:
             self.move(task, ingest.status_of(task.pod), task.row)
-        self._open()
+        self._schedulable_changed()
 
     def _join(self, task: Task, job: Job) -> None:
         """Count a new task, which has its status and place, among those of its job."""

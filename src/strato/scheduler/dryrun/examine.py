@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from strato.scheduler.cache.world import World
-from strato.scheduler.dryrun.fixes import Search
+from strato.scheduler.dryrun.fixes import FixSearch
 from strato.scheduler.dryrun.trial import Copy
 from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.plan import Plan, QueueStatus
@@ -38,7 +38,7 @@ def examine(copy: Copy, key: str, *, fix: bool = False) -> Diagnosis | None:
     waits = task.status == PENDING if task is not None else bool(job.pending) or job.is_waiting_for_queue
     if not fix or not waits or found.goes_on:
         return found
-    return replace(found, fixes=Search(copy, job.key, key if task is not None else "").fixes())
+    return replace(found, fixes=FixSearch(copy, job.key, key if task is not None else "").fixes())
 
 
 def _diagnosis(key: str, job: Job, task: Task | None, plan: Plan, world: World) -> Diagnosis:

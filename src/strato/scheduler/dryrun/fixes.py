@@ -30,7 +30,7 @@ class _Exhausted(Exception):
     """The number of trials is used up."""
 
 
-class Search:
+class FixSearch:
     """Looks for changes that start a job.
 
     Args:

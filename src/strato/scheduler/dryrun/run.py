@@ -227,4 +227,4 @@ def settle(plan: Plan, world: World) -> None:
         if status.condition is not None:
             condition = status.condition
             status.job.conditions[condition.type] = (condition.status, condition.reason, condition.message)
-    world.openings += 1
+    world.schedulable_generation += 1

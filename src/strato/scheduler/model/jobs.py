@@ -10,13 +10,13 @@ from typing import Final, NamedTuple
 
 from strato.api.core import Pod
 from strato.api.volcano.scheduling import NetworkTopologySpec, PodGroup
+from strato.scheduler.model.counts import Counts, Growth, RoleCounts, TaskCounts
 from strato.scheduler.model.ledger import ABSENT, JOB_MOVES, UNCHARGED
 from strato.scheduler.model.policies import SubGroupPolicy
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import FitErrors
-from strato.scheduler.model.reservation import Grant, Reservation
+from strato.scheduler.model.reservation import PluginGrant, Reservation
 from strato.scheduler.model.resources import Dimensions, Vector
-from strato.scheduler.model.tally import Counts, Growth, RoleTally, Tally
 from strato.scheduler.model.tasks import PENDING, STATUS_COUNT, STATUS_NAMES, TaskClass
 
 PHASE_PENDING: Final = "Pending"
@@ -77,7 +77,7 @@ class Task:
         self.status = PENDING
         self.row = -1
         self.reservation: Reservation | None = None
-        self.grants: dict[str, Grant] | None = None
+        self.grants: dict[str, PluginGrant] | None = None
         self.priority = 1
         self.role = ""
         self.gated = False
@@ -87,7 +87,7 @@ class Task:
 
     def grant(self, plugin: str, annotations: Mapping[str, str]) -> None:
         """Give it something where it is; the annotations are written with its bind."""
-        self.grants = {**(self.grants or {}), plugin: Grant(self.row, annotations)}
+        self.grants = {**(self.grants or {}), plugin: PluginGrant(self.row, annotations)}
 
     def granted(self, plugin: str) -> Mapping[str, str]:
         """Return what a plugin gave it where it is, as decided here or as its bound pod says."""
@@ -103,7 +103,7 @@ class Task:
         return {k: v for given in self.grants.values() if given.row == self.row for k, v in given.annotations.items()}
 
     @property
-    def alike(self) -> int | str:
+    def fit_key(self) -> int | str:
         """What tasks share that fail for the same reasons: their class, or nothing when they use claims."""
         return self.key if self.cls.uses_claims else self.cls.number
 
@@ -122,7 +122,7 @@ class PodVerdict(NamedTuple):
     nominated: str = ""
 
 
-class SubJob(Tally):
+class SubJob(TaskCounts):
     """A part of a job that is placed whole or not at all.
 
     Attributes:
@@ -293,7 +293,7 @@ class Layout:
         return all(found.get(policy, 0) >= minimum for policy, minimum in self.minimum.items())
 
 
-class Job(RoleTally):
+class Job(RoleCounts):
     """A PodGroup and its tasks; the unit that is placed whole or not at all.
 
     Attributes:

@@ -33,7 +33,7 @@ class Reservation:
         return not (self.volumes or self.provisions or self.claims)
 
 
-class Grant(NamedTuple):
+class PluginGrant(NamedTuple):
     """What a plugin gave a task on a row; it stands while the task is there."""
 
     row: int

@@ -17,7 +17,7 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, FloatArray, Vector
 from strato.scheduler.model.tasks import PENDING
-from strato.scheduler.plugins.capacityshares import Shares, Standing, dense, exceeds, partly_within
+from strato.scheduler.plugins.capacityshares import QueuePosition, Shares, dense, exceeds, partly_within
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
 
@@ -177,11 +177,11 @@ class Capacity(Plugin):
         """Higher priority first; leaves before inner queues; then by share, level by level from the top."""
         mine = self._shares.get(queue.name)
         if mine is None:
-            return -queue.priority, False, Standing(()) if self.hierarchy else ((False, 0.0), True)
+            return -queue.priority, False, QueuePosition(()) if self.hierarchy else ((False, 0.0), True)
         if not self.hierarchy:
             return -queue.priority, False, (mine.rank, not mine.has_deserved)
         path = [(name, self._shares[name].rank) for name in mine.ancestors[1:]]
-        return -queue.priority, bool(mine.children), Standing([*path, (queue.name, mine.rank)])
+        return -queue.priority, bool(mine.children), QueuePosition([*path, (queue.name, mine.rank)])
 
     def victim_queue_order(self, queue: Queue, preemptor: Queue) -> int:
         """Closer relatives of the preemptor's queue give first."""

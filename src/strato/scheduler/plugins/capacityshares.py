@@ -65,7 +65,7 @@ class Shares:
         return any(d >= 0.1 for c, d in enumerate(self.deserved.tolist()) if c != PODS)
 
 
-class Standing:
+class QueuePosition:
     """Where a queue stands among the queues of a tree: compared by the ranks right below what two have in common.
 
     Two that rank the same there are equal: what is below says nothing about how they stand to each other.
@@ -76,16 +76,16 @@ class Standing:
     def __init__(self, path: Sequence[tuple[str, tuple[bool, float]]]) -> None:
         self._path = path
 
-    def _compare(self, other: Standing) -> int:
+    def _compare(self, other: QueuePosition) -> int:
         for (mine, rank), (theirs, other_rank) in zip(self._path, other._path, strict=False):
             if mine != theirs:
                 return (rank > other_rank) - (rank < other_rank)
         return 0
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Standing) and self._compare(other) == 0
+        return isinstance(other, QueuePosition) and self._compare(other) == 0
 
-    def __lt__(self, other: Standing) -> bool:
+    def __lt__(self, other: QueuePosition) -> bool:
         return self._compare(other) < 0
 
     __hash__ = None  # type: ignore[assignment] # equal ones may differ in what they are equal to

@@ -28,7 +28,7 @@ def read_cpus(text: str) -> Cpus:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CpuLayout:
     """A node's CPUs.
 
     Attributes:
@@ -51,7 +51,7 @@ class Layout:
         return counts
 
 
-def layout_of(view: Numatopology) -> Layout:
+def layout_of(view: Numatopology) -> CpuLayout:
     """Return what a Numatopology says; reserved CPUs are not free."""
     spec = view.spec
     cpus = {int(number): info for number, info in spec.cpu_detail.items() if number.isdecimal()}
@@ -59,7 +59,7 @@ def layout_of(view: Numatopology) -> Layout:
     reserved = -(-milli(spec.res_reserved.get("cpu", 0)) // 1000)
     allocatable = read_cpus(reported.allocatable) if reported is not None else frozenset()
     kept = take(cpus, frozenset(cpus), reserved) or frozenset()
-    return Layout(
+    return CpuLayout(
         cpus,
         (allocatable & cpus.keys()) - kept,
         spec.policies.get("CPUManagerPolicy", ""),
@@ -93,7 +93,7 @@ def _groups(cpus: Mapping[int, CPUInfo], free: Cpus, key: Callable[[CPUInfo], tu
     return [members for _, members in sorted(groups.items()) if free.issuperset(members)]
 
 
-def best_mask(layout: Layout, free: Cpus, count: int) -> tuple[tuple[int, ...], bool]:
+def best_mask(layout: CpuLayout, free: Cpus, count: int) -> tuple[tuple[int, ...], bool]:
     """Return the NUMA nodes to prefer for ``count`` CPUs, and whether no smaller set could ever hold them."""
     have, whole = layout.numa_nodes(free), layout.numa_nodes(layout.cpus)
     nodes = sorted(whole)
@@ -115,7 +115,7 @@ def whole_cpus(container: Container) -> int:
     return request // 1000 if request % 1000 == 0 else 0
 
 
-def assign(layout: Layout, free: Cpus, containers: Sequence[Container], policy: str) -> tuple[Cpus, str]:
+def assign(layout: CpuLayout, free: Cpus, containers: Sequence[Container], policy: str) -> tuple[Cpus, str]:
     """Give the containers of a pod their CPUs.
 
     Returns:

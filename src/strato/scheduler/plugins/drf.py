@@ -14,7 +14,7 @@ from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import FloatArray, Vector, share
-from strato.scheduler.plugins.hdrf import Standing, Tree, compare
+from strato.scheduler.plugins.hdrf import ShareTree, Standing, compare
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext
@@ -48,7 +48,7 @@ class Drf(Plugin):
 
     def open(self, ssn: CycleContext) -> None:
         """Note the cluster's totals."""
-        self._tree = Tree(ssn.total, _in_session(ssn.world.jobs.values())) if self.hierarchy else None
+        self._tree = ShareTree(ssn.total, _in_session(ssn.world.jobs.values())) if self.hierarchy else None
         self._totals = [(column, amount) for column, amount in enumerate(ssn.total.tolist()) if amount > 0]
         self._memory = self._remembered(ssn) if self.args.half_life_seconds else None
 

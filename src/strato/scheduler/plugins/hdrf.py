@@ -46,7 +46,7 @@ class Node:
         return self.saturated, self.share / self.weight
 
 
-class Tree:
+class ShareTree:
     """All queues' paths with their jobs.
 
     Args:

@@ -20,7 +20,7 @@ from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import PENDING
-from strato.scheduler.plugins.cpusets import POLICIES, Cpus, Layout, assign, layout_of
+from strato.scheduler.plugins.cpusets import POLICIES, CpuLayout, Cpus, assign, layout_of
 
 if TYPE_CHECKING:
     from strato.scheduler.framework.context import CycleContext
@@ -62,19 +62,19 @@ class NumaAware(Plugin):
         self._ssn = ssn
         self._views = ssn.world.objects.get(Numatopology, {})
         self._pinned: dict[str, Pinned] = ssn.world.memory.setdefault(self.name, {})
-        self._layouts: dict[str, Layout | None] = {}
+        self._layouts: dict[str, CpuLayout | None] = {}
 
     def watches_pods(self, task: Task) -> bool:
         """Whether CPUs would be pinned for the task."""
         return bool(self._views or _policy(task)) and qos_class(task.cls.spec) == "Guaranteed"
 
-    def _layout(self, name: str) -> Layout | None:
+    def _layout(self, name: str) -> CpuLayout | None:
         if name not in self._layouts:
             view = self._views.get(name)
             self._layouts[name] = layout_of(view) if isinstance(view, Numatopology) else None
         return self._layouts[name]
 
-    def _free(self, name: str, layout: Layout) -> Cpus:
+    def _free(self, name: str, layout: CpuLayout) -> Cpus:
         """Return the CPUs of a node nobody was given; what the node reports itself is off its list already."""
         nodes = self._ssn.world.nodes
         view = self._views[name]
@@ -87,7 +87,7 @@ class NumaAware(Plugin):
                 free -= pinned.cpus
         return free
 
-    def _assign(self, task: Task, row: int) -> tuple[Layout | None, Cpus, Reason | None]:
+    def _assign(self, task: Task, row: int) -> tuple[CpuLayout | None, Cpus, Reason | None]:
         """Return what a task would get on a row: the layout looked at, its CPUs, why not."""
         name, wanted = self._ssn.world.nodes.names[row], _policy(task)
         layout = self._layout(name)

@@ -37,7 +37,7 @@ def pod_verdict(ssn: PluginAnswers, job: Job, task: Task, fallback: str) -> PodV
 
 def _why(ssn: PluginAnswers, job: Job, task: Task, fallback: str) -> tuple[str, FitErrors | None]:
     notes = ssn.notes.get(job.key)
-    errors = notes.errors.get(task.alike) if notes is not None and notes.errors else None
+    errors = notes.errors.get(task.fit_key) if notes is not None and notes.errors else None
     message = errors.message(task.name) if errors is not None else fallback
     return message or ALL_UNAVAILABLE, errors
 
@@ -72,10 +72,10 @@ def _origin(ssn: PluginAnswers, job: Job) -> str:
         return f"Origin reason is: {notes.verdicts[0].text}"
     if not notes.errors:
         return ""
-    failed = [t for t in job.pending.values() if t.alike in notes.errors]
-    real = [t for t in failed if notes.errors[t.alike].counts]
+    failed = [t for t in job.pending.values() if t.fit_key in notes.errors]
+    real = [t for t in failed if notes.errors[t.fit_key].counts]
     if not failed:
         return ""
     task = min(real or failed, key=lambda t: t.order)
-    errors: FitErrors = notes.errors[task.alike]
+    errors: FitErrors = notes.errors[task.fit_key]
     return f"Origin reason is {task.name}: {errors.message(task.name)}"

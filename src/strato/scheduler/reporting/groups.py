@@ -12,7 +12,7 @@ from strato.client.events import NORMAL, WARNING, EventRecorder
 from strato.client.statusqueue import Load, StatusQueue, Write
 from strato.clock import Clock, format_time
 from strato.errors import ApiError
-from strato.scheduler.cache.groups import ALLOCATED_HYPERNODE
+from strato.scheduler.cache.jobobjects import ALLOCATED_HYPERNODE
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.jobs import PHASE_COMPLETED, PHASE_INQUEUE, PHASE_RUNNING
 from strato.scheduler.model.plan import Condition, GroupStatus, Plan

@@ -7,8 +7,8 @@ while pods of other gangs come, it may merely have to wait for its turn, so that
 
 from __future__ import annotations
 
+from strato.scheduler.model.counts import Growth
 from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.tally import Growth
 
 _STALL_SECONDS = 2.0
 """A busy API server lets a controller wait this long between two pods."""

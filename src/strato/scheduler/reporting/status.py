@@ -95,7 +95,7 @@ def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVer
     waiting = [task for task in _unplaced(job) if not task.gated]
     if not waiting:
         return ()
-    every = all(task.alike in notes.errors for task in waiting)
+    every = all(task.fit_key in notes.errors for task in waiting)
     fallback = "" if every else notes.fit_error or ssn.fit_error(job)
     verdicts = [pod_verdict(ssn, job, task, fallback) for task in waiting]
     alike = not (notes.errors or job.counts[ALLOCATED] or job.counts[PIPELINED])

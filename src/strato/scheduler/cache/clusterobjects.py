@@ -32,45 +32,45 @@ class ClusterObjects(Accounts):
         _oversubscribe(allocatable, node)
         self._fit_width()
         self.nodes.set_node(node, allocatable)
-        self._open()
+        self._schedulable_changed()
 
     def remove_node(self, name: str) -> None:
         """Forget a node; pods on it keep their place until they go."""
         self.nodes.remove_node(name)
-        self._open()
+        self._schedulable_changed()
 
     # -- claims, namespaces, and what only plugins look at -------------------------------------------------------------
 
     def set_storage(self, view: Object) -> None:
         """Take an object that `strato.scheduler.claims.volumes` keeps as the API has it now."""
         if self.volumes.put(view):
-            self._open_for_claims()
+            self._claims_changed()
 
     def remove_storage(self, view: type[Object], key: str) -> None:
         """Forget an object that `strato.scheduler.claims.volumes` keeps, by name or ``namespace/name``."""
         self.volumes.remove(view, key)
-        self._open_for_claims()
+        self._claims_changed()
 
     def set_device(self, view: Object) -> None:
         """Take an object that `strato.scheduler.claims.devices` keeps as the API has it now."""
         if self.devices.put(view):
-            self._open_for_claims()
+            self._claims_changed()
 
     def remove_device(self, view: type[Object], key: str) -> None:
         """Forget an object that `strato.scheduler.claims.devices` keeps, by name or ``namespace/name``."""
         self.devices.remove(view, key)
-        self._open_for_claims()
+        self._claims_changed()
 
-    def _open_for_claims(self) -> None:
+    def _claims_changed(self) -> None:
         if self._claiming:
-            self._open()
+            self._schedulable_changed()
 
     def set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         """Take a namespace's labels; pod affinity may select by them."""
         if self.namespaces.get(name) != labels:
             self.namespaces[name] = labels
             self.neighbours = Neighbours(self.nodes, self.evictions)
-            self._open()
+            self._schedulable_changed()
 
     def remove_namespace(self, name: str) -> None:
         """Forget a namespace."""
@@ -79,12 +79,12 @@ class ClusterObjects(Accounts):
     def keep(self, view: Object) -> None:
         """Take an object that no part of the world reads, for plugins."""
         self.objects.setdefault(type(view), {})[str(view.key)] = view
-        self._open()
+        self._schedulable_changed()
 
     def unkeep(self, view_type: type[Object], key: str) -> None:
         """Forget such an object."""
         if self.objects.get(view_type, {}).pop(key, None) is not None:
-            self._open()
+            self._schedulable_changed()
 
     def set_hyper_node(self, view: HyperNode) -> None:
         """Take a HyperNode: a network domain.
@@ -93,33 +93,33 @@ class ClusterObjects(Accounts):
             ValueError: A label selector in it cannot be read.
         """
         if self.hyper_nodes.set_view(view):
-            self._open()
+            self._schedulable_changed()
 
     def remove_hyper_node(self, name: str) -> None:
         """Forget a HyperNode."""
         if self.hyper_nodes.remove(name):
-            self._open()
+            self._schedulable_changed()
 
     def set_shard(self, view: NodeShard) -> None:
         """Take a NodeShard: which nodes which scheduler may use."""
         if self.shards.set_shard(view):
-            self._open()
+            self._schedulable_changed()
 
     def remove_shard(self, name: str) -> None:
         """Forget a NodeShard."""
         if self.shards.remove_shard(name):
-            self._open()
+            self._schedulable_changed()
 
     def set_quota(self, quota: ResourceQuota) -> None:
         """Take a ResourceQuota as the API has it now."""
         self.quotas.setdefault(quota.metadata.namespace, NamespaceQuotas()).by_name[quota.metadata.name] = quota
-        self._open()
+        self._schedulable_changed()
 
     def remove_quota(self, namespace: str, name: str) -> None:
         """Forget a ResourceQuota."""
         if namespace in self.quotas:
             self.quotas[namespace].by_name.pop(name, None)
-            self._open()
+            self._schedulable_changed()
 
 
 def _same_to_us(old: Node, new: Node) -> bool:

@@ -41,7 +41,7 @@ class Counted(Protocol):
     role: str
 
 
-class Tally:
+class TaskCounts:
     """Tasks that are placed whole or not at all, counted.
 
     Attributes:
@@ -121,7 +121,7 @@ class Tally:
         return ", ".join(sorted(parts))
 
 
-class RoleTally(Tally):
+class RoleCounts(TaskCounts):
     """Likewise, with minima by role.
 
     Attributes:

@@ -9,7 +9,7 @@ from strato.api.selectors import from_label_selector
 from strato.api.volcano.scheduling import PodGroup, PodGroupSpec
 from strato.api.volcano.scheduling import Queue as QueueView
 from strato.scheduler.cache import ingest
-from strato.scheduler.cache.objects import ClusterObjects
+from strato.scheduler.cache.clusterobjects import ClusterObjects
 from strato.scheduler.model.jobs import PHASE_INQUEUE, PHASE_RUNNING, Job, Layout, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Vector
@@ -21,7 +21,7 @@ ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 _SLA_KEYS = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
 
-class Groups(ClusterObjects):
+class JobObjects(ClusterObjects):
     """Takes what the API says of PodGroups, queues and priority classes."""
 
     def _job(self, key: str) -> Job:
@@ -83,7 +83,7 @@ class Groups(ClusterObjects):
             self._enter_queue(job)
         self.index_phase(job)
         self._note(job)
-        self._open()
+        self._schedulable_changed()
 
     def _minimum_of(self, spec: PodGroupSpec) -> tuple[Vector | None, tuple[int, ...]]:
         """Return what a group needs to begin, and of what; groups of one template are read once.
@@ -145,7 +145,7 @@ class Groups(ClusterObjects):
         self._forget_layout(job)
         self._exit_queue(job)
         self.waiting_for_queue.pop(key, None)
-        self._open()
+        self._schedulable_changed()
         if not job.tasks:
             self._forget_job(job)
 
@@ -223,7 +223,7 @@ class Groups(ClusterObjects):
         if same and old is not None and old.metadata.annotations == view.metadata.annotations:
             return
         queue.capability, queue.deserved, queue.guarantee = capability, deserved, guarantee
-        self._open()
+        self._schedulable_changed()
 
     def remove_queue(self, name: str) -> None:
         """Forget a Queue; jobs that name it wait until it comes back."""
@@ -233,7 +233,7 @@ class Groups(ClusterObjects):
         queue.view = None
         if not queue.jobs:
             del self.queues[name]
-        self._open()
+        self._schedulable_changed()
 
     def set_priority_class(self, view: PriorityClass) -> None:
         """Take a PriorityClass; priorities of jobs follow."""
@@ -250,7 +250,7 @@ class Groups(ClusterObjects):
             if job.group is not None:
                 self._set_priority(job)
                 self.dirty_jobs[job.key] = None
-        self._open()
+        self._schedulable_changed()
 
 
 def _same_group(old: PodGroup | None, new: PodGroup) -> bool:
