@@ -25,7 +25,7 @@ import numpy as np
 
 from strato.api.core import Pod
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, TooManyRequests, Unavailable
-from strato.scheduler.binding.evictor import Evictor
+from strato.scheduler.binding.evictor import PodEvictor
 from strato.scheduler.cache.world import World
 from strato.scheduler.config import EMBEDDED_TEXT, parse_config
 from strato.scheduler.cycle import run_cycle
@@ -260,7 +260,7 @@ class Round:
         clock: Any = self.clock
         self.records = EvictionRecords(there=self._is_there)
         pods: Any = _Conditions(self._write_conditions)
-        self.evictor = Evictor(cluster, clock, self.world, recorder, pods, self._on_refused)
+        self.evictor = PodEvictor(cluster, clock, self.world, recorder, pods, self._on_refused)
         self.calls: list[tuple[_Call, Coroutine[_Call, Any, Any], Eviction | None]] = []
         self.later: list[Eviction] = []
         self.under_way: set[str] = set()
