@@ -105,7 +105,7 @@ def test_searches_from_both_ends_find_the_optimum_cold_and_warm(
 ) -> None:
     node = st.integers(0, network.node_count - 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(solver, "PATIENCE", patience)
+        patch.setattr(solver, "MAX_SEARCH_ARCS", patience)
         for _ in range(3):
             expected = oracle(network)
             found = Solver((Kernel.PATHS,)).solve(network)
@@ -120,7 +120,7 @@ def test_searches_from_both_ends_find_the_optimum_cold_and_warm(
 
 @pytest.mark.parametrize("fill", [0.97, 1.03, 1.3], ids=["nearly full", "oversubscribed", "far oversubscribed"])
 def test_searches_from_both_ends_deal_with_a_crowded_cluster(fill: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solver, "PATIENCE", 20)
+    monkeypatch.setattr(solver, "MAX_SEARCH_ARCS", 20)
     network = quincy_network(Shape(machines=80, tasks=900, fill=fill, running=0.5)).network
     expected = oracle(network)
     assert Solver((Kernel.PATHS,), check=True).solve(network).objective == expected
@@ -159,7 +159,7 @@ def test_edits_keep_every_arc_in_the_list_of_its_head() -> None:
 @pytest.mark.parametrize("patience", [0, 20, 10_000], ids=["all are hard", "many are hard", "few are hard"])
 @pytest.mark.parametrize("fill", [0.97, 1.0, 1.03, 1.3], ids=["97 %", "just full", "oversubscribed", "far over"])
 def test_rounds_of_a_crowded_cluster_stay_optimal(fill: float, patience: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(solver, "PATIENCE", patience)
+    monkeypatch.setattr(solver, "MAX_SEARCH_ARCS", patience)
     synthetic, rng = quincy_network(Shape(machines=80, tasks=900, fill=fill)), np.random.default_rng(1)
     network, warm = synthetic.network, Solver((Kernel.PATHS,), check=True)
     warm.solve(network)

@@ -59,7 +59,7 @@ SIMPLEX_BLOCK = 150
 DENSE_ARCS_PER_NODE = 20
 SMALL = 2000
 """Nodes and arcs up to which a second thread costs more than it saves."""
-PATIENCE = 10_000
+MAX_SEARCH_ARCS = 10_000
 """Arcs a search from one end may look at: nine in ten of an oversubscribed round need fewer, the others 100,000s."""
 FEW_UNITS = 2000
 """Supply up to which local searches run alone: 1,000 waiting tasks take them 2 ms, a second thread as much again."""
@@ -156,7 +156,7 @@ class Solver:
         before = g.flow.copy(), g.potential.copy()
         if not before[0].any() and not before[1].any():
             paths.price_scarcity(g, root)
-        outcome = int(paths.solve(g, root, stop, *scratch, excess, PATIENCE))
+        outcome = int(paths.solve(g, root, stop, *scratch, excess, MAX_SEARCH_ARCS))
         if outcome != OPTIMAL:
             g.flow[:], g.potential[:] = before
         return outcome

@@ -309,7 +309,7 @@ class Scheduler:
     def _on_tick(self, config: Config | InvalidInput | None) -> None:
         if isinstance(config, InvalidInput):
             _log.error("configuration not taken, the one in force stays: %s", config)
-            self._tell("BadConfiguration", f"not taken, the one in force stays: {config}")
+            self._report("BadConfiguration", f"not taken, the one in force stays: {config}")
         elif config is not None:
             self._reconfigure(config)
         waits = self.world.with_pending or self.world.waiting_for_queue
@@ -376,9 +376,9 @@ class Scheduler:
         """Tell and count that a plugin was left out of a cycle."""
         self._measures.failed(failure)
         text = f"plugin {failure.plugin} failed in {failure.point} and is left out of this cycle: {failure.error}"
-        self._tell("PluginFailed", text)
+        self._report("PluginFailed", text)
 
-    def _tell(self, reason: str, text: str) -> None:
+    def _report(self, reason: str, text: str) -> None:
         """Write an event about the scheduler itself; on the default queue, which every scheduler has."""
         queue = self.world.queues.get(self._options.default_queue)
         if queue is not None and queue.view is not None:

@@ -21,9 +21,9 @@ _STATUS_SECONDS = 0.1
 """Gathering when the changes can only alter statuses: as short when cycles are, so that a reader does not wait."""
 _STREAM_SECONDS = 0.4
 """Gathering when such changes keep coming, as while pods of gangs are made: twice as long each time, up to this."""
-_LULL_SECONDS = 1.0
+_STREAM_END_SECONDS = 1.0
 """Without such a cycle for so long, the stream has ended."""
-_BURST_LULL_SECONDS = 0.25
+_BURST_END_SECONDS = 0.25
 """Without a cycle that places many pods for so long, the burst is over."""
 _STATUS_FACTOR = 50.0
 _STATUS_LONGEST_SECONDS = 1.0
@@ -52,7 +52,7 @@ class Throttle:
         self._ended = ended
         gather = max(took, min(_BUSY_SECONDS, _BUSY_FACTOR * took)) if self._spare < 0.0 else 0.0
         if placed >= _MANY_PODS:
-            if started < self._burst + _BURST_LULL_SECONDS:
+            if started < self._burst + _BURST_END_SECONDS:
                 gather = max(gather, _BURST_SECONDS)
             self._burst = ended
         self._busy_until = ended + max(_LEAST_SECONDS, gather)
@@ -67,4 +67,4 @@ class Throttle:
         return min(_STATUS_LONGEST_SECONDS, max(least, _STATUS_FACTOR * self._took))
 
     def _streams(self, now: float) -> bool:
-        return now < self._reported + _LULL_SECONDS
+        return now < self._reported + _STREAM_END_SECONDS

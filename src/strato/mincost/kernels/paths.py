@@ -313,7 +313,7 @@ def _send_directly(g: Arrays, s: Scratch, excess: Int64s, root: Int, source: Int
 
 @numba.njit(cache=True, nogil=True)
 def solve(
-    g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, back: Scratch, excess: Int64s, patience: Int
+    g: Arrays, root: Int, stop: npt.NDArray[np.uint8], s: Scratch, back: Scratch, excess: Int64s, max_search_arcs: Int
 ) -> Int:
     """Make flow and potentials optimal in place.
 
@@ -324,7 +324,7 @@ def solve(
         s: Scratch of at least as many nodes.
         back: Another one, for searches from both ends.
         excess: int64 per node; on return what is still out of balance (zero when optimal).
-        patience: Arcs a search from one end may look at before one from both ends takes its place.
+        max_search_arcs: Arcs a search from one end may look at before one from both ends takes its place.
 
     Returns:
         `OPTIMAL`, `INFEASIBLE` or `STOPPED`.
@@ -366,9 +366,9 @@ def solve(
                 if forward and _send_directly(g, s, excess, root, node):
                     continue
                 if forward:
-                    target = _search_forward(g, s, excess, root, node, number, patience)
+                    target = _search_forward(g, s, excess, root, node, number, max_search_arcs)
                 else:
-                    target = _search_backward(g, s, excess, root, node, number, patience)
+                    target = _search_backward(g, s, excess, root, node, number, max_search_arcs)
                 if target == -1:
                     return INFEASIBLE
                 if target < 0:

@@ -156,10 +156,10 @@ class Service:
         machine, whose = self._flow.world.machine(name), f"node {name!r}"
         slots = resource["max_pods"] or machine.slots
         _check(slots, f"{whose}: max_pods", MOST_SLOTS)
-        told = resource["resource_capacity"]
-        capacity = machine.capacity if told is None else to_vector(told, whose)
-        told = resource["reserved_resources"]
-        reserved = self._reserved[name] if told is None else to_vector(told, whose)
+        given = resource["resource_capacity"]
+        capacity = machine.capacity if given is None else to_vector(given, whose)
+        given = resource["reserved_resources"]
+        reserved = self._reserved[name] if given is None else to_vector(given, whose)
         labels = _labels(resource["labels"])
         machine.used = machine.used - self._reserved[name] + reserved
         self._reserved[name] = reserved

@@ -154,5 +154,5 @@ def gives_way(job: Job) -> bool:
     if job.group is None:
         return True
     meta = job.group.metadata
-    said = meta.annotation(ingest.PREEMPTABLE_KEY) or meta.label(ingest.PREEMPTABLE_KEY)
-    return ingest.go_bool(said) is True if said else True
+    value = meta.annotation(ingest.PREEMPTABLE_KEY) or meta.label(ingest.PREEMPTABLE_KEY)
+    return ingest.go_bool(value) is True if value else True

@@ -158,13 +158,13 @@ class Audit:
         if not now:
             return
         task = self._world.tasks.get(key)
-        told = pod if pod is not None else task.pod if task is not None else None
+        subject = pod if pod is not None else task.pod if task is not None else None
         self._world.remove_pod(key)
         if pod is not None:
             self._world.set_pod(pod)
-        self._tell(now, f"{now}: {key}; the scheduler's view was repaired (first seen as {kind})", told)
+        self._report(now, f"{now}: {key}; the scheduler's view was repaired (first seen as {kind})", subject)
 
-    def _tell(self, kind: str, text: str, regarding: Object | None) -> None:
+    def _report(self, kind: str, text: str, regarding: Object | None) -> None:
         _log.error("self-audit: %s", text)
         self._repaired.labels(kind).inc()
         if regarding is not None:
@@ -222,4 +222,4 @@ class Audit:
     def _mend(self, kind: str, name: str, regarding: Object | None) -> None:
         """Report sums that were wrong and have been computed anew."""
         self._world.version += 1
-        self._tell(kind, f"{kind}: {name}; they were computed anew", regarding)
+        self._report(kind, f"{kind}: {name}; they were computed anew", regarding)

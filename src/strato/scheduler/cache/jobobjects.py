@@ -107,8 +107,8 @@ class JobObjects(ClusterObjects):
     def _take_status(self, job: Job, group: PodGroup) -> None:
         job.group = group
         self.status_dirty[job.key] = None
-        said = group.status.conditions
-        job.conditions = {c.type: (c.status, c.reason, c.message) for c in said} if said else {}
+        found = group.status.conditions
+        job.conditions = {c.type: (c.status, c.reason, c.message) for c in found} if found else {}
 
     def _lay_out(self, job: Job, old: PodGroup | None) -> None:
         """Split a job as its group says; again when the policy or the topology changed."""

@@ -99,12 +99,14 @@ class Shards:
         if own is None or not self.on:
             return None
         desired = frozenset(own.spec.nodes_desired)
-        said = own.status
+        present = own.status
         wanted = ShardStatus(
             tuple(sorted(self.usable)), tuple(sorted(desired - self.usable)), tuple(sorted(self.usable - desired))
         )
         have = ShardStatus(
-            tuple(sorted(said.nodes_in_use)), tuple(sorted(said.nodes_to_add)), tuple(sorted(said.nodes_to_remove))
+            tuple(sorted(present.nodes_in_use)),
+            tuple(sorted(present.nodes_to_add)),
+            tuple(sorted(present.nodes_to_remove)),
         )
         return None if wanted == have else wanted
 

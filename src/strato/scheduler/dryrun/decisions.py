@@ -69,10 +69,10 @@ def _conditions(job: Job, status: GroupStatus | None) -> list[Json]:
 
 def _unschedulable(plan: Plan, world: World) -> Iterator[Json]:
     """Yield every pod that waits and was promised nothing, in the order of their names."""
-    said = {verdict.task.key: verdict for verdict in plan.pods}
+    by_task = {verdict.task.key: verdict for verdict in plan.pods}
     waiting = [t for t in world.tasks.values() if t.status == PENDING and t.row < 0 and t.key not in plan.pipelined]
     for task in sorted(waiting, key=lambda t: t.key):
-        yield {"pod": task.key, "reasons": _reasons(task, said.get(task.key), plan)}
+        yield {"pod": task.key, "reasons": _reasons(task, by_task.get(task.key), plan)}
 
 
 def _reasons(task: Task, verdict: PodVerdict | None, plan: Plan) -> list[Json]:

@@ -83,16 +83,16 @@ def state_of(found: Manifests) -> State:
     return State(found.objects, header, problems)
 
 
-def _header(where: str, said: Json, problems: list[Problem]) -> Header | None:
+def _header(where: str, fields: Json, problems: list[Problem]) -> Header | None:
     wanted: dict[str, Any] = {"config": str, "seed": int, "cycles": int, "now": (int, float)}
     values = {}
     for key, types in wanted.items():
-        value = said.get(key)
+        value = fields.get(key)
         if isinstance(value, bool) or not isinstance(value, types) or (key == "now" and not math.isfinite(value)):
             problems.append(Problem(f"{where}: strato.{key}", f"is not what was saved but {describe(value)}"))
         else:
             values[key] = value
-    sharding = _sharding(where, said.get("sharding"), problems)
+    sharding = _sharding(where, fields.get("sharding"), problems)
     return Header(**values, sharding=sharding) if len(values) == len(wanted) else None
 
 

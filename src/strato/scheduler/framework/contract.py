@@ -170,8 +170,8 @@ def at_least_one(answer: Any, _: Sequence[Any]) -> int:
 
 def victims(answer: Any, args: Sequence[Any]) -> Any:
     """Demand tasks, and a vote."""
-    chosen, said = answer
-    return tasks(chosen, args), vote(said, args)
+    chosen, ballot = answer
+    return tasks(chosen, args), vote(ballot, args)
 
 
 def tasks(answer: Any, _: Sequence[Any]) -> list[Task]:

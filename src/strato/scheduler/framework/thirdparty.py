@@ -50,7 +50,7 @@ def installed(name: str) -> type[Plugin] | None:
     try:
         plugin = found.load()
     except (Exception, SystemExit) as error:
-        raise PluginNotLoaded(f"{found.value} cannot be imported: {_said(error)}") from error
+        raise PluginNotLoaded(f"{found.value} cannot be imported: {_error_text(error)}") from error
     return _plugin(plugin, found.value)
 
 
@@ -72,7 +72,7 @@ def from_file(path: Path, name: str) -> type[Plugin]:
     try:
         exec(code, module.__dict__)
     except (Exception, SystemExit) as error:
-        raise PluginNotLoaded(f"{path}: {_said(error)}") from error
+        raise PluginNotLoaded(f"{path}: {_error_text(error)}") from error
     finally:
         if before is None:
             del sys.modules[module.__name__]
@@ -92,7 +92,7 @@ def _plugin(found: object, where: str) -> type[Plugin]:
     return found
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     line = f" (line {frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {error}{line}"

@@ -381,12 +381,12 @@ def _charge(ssn: Session, stmt: Statement, tasks: list[Task], share: Share, allo
 
 def explain_waiting(ssn: Session, runs: list[Run], plan: FlowPlan) -> None:
     """Record what the first tasks of waiting jobs would pay, by the last network that was solved."""
-    told: set[str] = set()
+    recorded: set[str] = set()
     for ask, run in enumerate(runs):
         job = run.job
-        if job.key in told or not job.pending:
+        if job.key in recorded or not job.pending:
             continue
-        told.add(job.key)
+        recorded.add(job.key)
         cheapest, waiting = plan.cheapest(ask), plan.waiting(ask)
         place = "no node takes it" if cheapest is None else f"its cheapest place costs {cheapest:g}"
         numbers = {"waiting": waiting} | ({} if cheapest is None else {"place": cheapest})

@@ -90,7 +90,7 @@ class Moves:
         self._prices = Prices(ssn.world.nodes, ssn.now)
         self._holders = Holders(ssn, self._prices, preemption=args.preemption, migration=args.migration)
         self._settled: set[str] = set()
-        self._said: dict[str, tuple[Job, Verdict]] = {}
+        self._verdicts: dict[str, tuple[Job, Verdict]] = {}
 
     def run(self) -> None:
         """Serve starving jobs until nothing more is gained."""
@@ -100,7 +100,7 @@ class Moves:
             if not (self._holders.migration and self._args.preemption):
                 break
             self._holders.migration = False  # there may be no places to move to, and yet victims to leave out
-        for job, verdict in self._said.values():
+        for job, verdict in self._verdicts.values():
             self._ssn.say(job, verdict)
 
     def _pass(self) -> bool:
@@ -390,19 +390,19 @@ class Moves:
     # -- why -----------------------------------------------------------------------------------------------------------
 
     def _say(self, job: Job, code: str, text: str, numbers: dict[str, float]) -> None:
-        self._said[job.key] = (job, Verdict("flow", code, text, numbers))
+        self._verdicts[job.key] = (job, Verdict("flow", code, text, numbers))
 
     def _say_done(self, job: Job, victims: Sequence[tuple[Victim, str]], served: int, worth: float) -> None:
         price = sum(victim.price for victim, _ in victims)
-        told = [
+        shown = [
             f"{f'moves {victim.task.key} to {node}' if node else f'evicts {victim.task.key}'} ({victim.price:.4g})"
-            for victim, node in victims[:_TOLD]
+            for victim, node in victims[:_MAX_SHOWN]
         ]
-        if len(victims) > _TOLD:
-            told.append(f"and {len(victims) - _TOLD} more")
+        if len(victims) > _MAX_SHOWN:
+            shown.append(f"and {len(victims) - _MAX_SHOWN} more")
         threshold = self._args.min_gain
         text = (
-            f"{', '.join(told)} for {served} tasks worth {worth:.6g}: "
+            f"{', '.join(shown)} for {served} tasks worth {worth:.6g}: "
             f"gain {worth - price:.6g} node-hours, threshold {threshold:g}"
         )
         self._say(
@@ -431,7 +431,7 @@ class Moves:
         self._say(job, "FlowNoGain", text, {"worth": worth, "price": price, "threshold": threshold})
 
 
-_TOLD = 5
+_MAX_SHOWN = 5
 """Victims a job's record names; the evictions themselves are all told."""
 
 

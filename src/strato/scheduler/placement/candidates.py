@@ -169,8 +169,8 @@ class CandidateCache:
                 continue
             known = [0] + [self._number(found, reason) for reason in verdicts.reasons]
             if verdicts.codes.any():
-                said, numbers = verdicts.codes.astype(np.uint16), np.array(known, np.uint16)
-                codes = np.where((codes == 0) & (said > 0), numbers[said], codes)
+                rejected, numbers = verdicts.codes.astype(np.uint16), np.array(known, np.uint16)
+                codes = np.where((codes == 0) & (rejected > 0), numbers[rejected], codes)
         found.codes[rows] = codes
         found.mask[: table.size] = table.present[: table.size]
         found.mask[: table.size] &= found.codes[: table.size] == 0

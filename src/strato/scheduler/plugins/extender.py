@@ -148,7 +148,7 @@ class Extender(Plugin):
     def close(self, ssn: CycleContext) -> None:
         """Tell the extender that the session is over."""
         if self.args.session_close and not self._refused:
-            self._tell(self.args.session_close, {})
+            self._notify(self.args.session_close, {})
 
     # -- questions -----------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class Extender(Plugin):
 
     def job_enqueued(self, job: Job) -> None:
         """Tell that a job entered its queue."""
-        self._tell(self.args.job_enqueued, {"job": wireforms.job(self._world, job)})
+        self._notify(self.args.job_enqueued, {"job": wireforms.job(self._world, job)})
 
     def job_ready(self, job: Job) -> bool:
         """Ask whether a job's placed tasks may be bound."""
@@ -253,17 +253,17 @@ class Extender(Plugin):
         """Tell that tasks got places."""
         for task in tasks:
             if self._concerns(task):
-                self._tell(self.args.allocate, {"task": wireforms.task(self._world, task)})
+                self._notify(self.args.allocate, {"task": wireforms.task(self._world, task)})
 
     def on_remove(self, job: Job | None, tasks: Sequence[Task]) -> None:
         """Tell that tasks lost their places."""
         for task in tasks:
             if self._concerns(task):
-                self._tell(self.args.deallocate, {"task": wireforms.task(self._world, task)})
+                self._notify(self.args.deallocate, {"task": wireforms.task(self._world, task)})
 
     # -- the wire ------------------------------------------------------------------------------------------------------
 
-    def _tell(self, verb: str, body: Mapping[str, Any]) -> None:
+    def _notify(self, verb: str, body: Mapping[str, Any]) -> None:
         try:
             self._ask(verb, body)
         except ExtenderFailed as error:

@@ -98,8 +98,8 @@ def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVer
     every = all(task.fit_key in notes.errors for task in waiting)
     fallback = "" if every else notes.fit_error or ssn.fit_error(job)
     verdicts = [pod_verdict(ssn, job, task, fallback) for task in waiting]
-    alike = not (notes.errors or job.counts[ALLOCATED] or job.counts[PIPELINED])
-    if alike and not any(task.key in ssn.transactions for task in waiting):
+    is_uniform = not (notes.errors or job.counts[ALLOCATED] or job.counts[PIPELINED])
+    if is_uniform and not any(task.key in ssn.transactions for task in waiting):
         job.last_verdicts = fallback, verdicts
     return verdicts
 
