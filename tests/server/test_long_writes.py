@@ -119,6 +119,82 @@ async def test_what_is_deleted_meanwhile_is_not_written_again() -> None:
     assert (await long).status == 404
 
 
+async def test_a_large_object_is_deleted_in_slices_as_it_is_at_the_end() -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    made = await server.handle(_asked("POST", MAPS, {"metadata": {"name": "large"}, "data": DATA}))
+    revision = msgspec.json.decode(made.body)["metadata"]["resourceVersion"]
+    before = server.state.flows.dispatcher.slices
+    preconditions = {"preconditions": {"resourceVersion": revision}}
+    patch = _asked("PATCH", f"{MAPS}/large", {"metadata": {"labels": {"a": "b"}}}, "application/merge-patch+json")
+    patched, refused = await asyncio.gather(
+        server.handle(patch), server.handle(_asked("DELETE", f"{MAPS}/large", preconditions))
+    )
+    assert (patched.status, refused.status) in ((200, 409), (404, 200))
+    if refused.status == 409:
+        assert (await server.handle(_asked("DELETE", f"{MAPS}/large", {}))).status == 200
+    assert server.state.flows.dispatcher.slices - before > 2
+    assert (await server.handle(_asked("GET", f"{MAPS}/large", None))).status == 404
+
+
+async def _whole(response: Response) -> Any:
+    if response.stream is None:
+        return msgspec.json.decode(response.body)
+    chunks = [chunk async for chunk in response.stream]
+    assert all(chunks), "an empty chunk would end the body"
+    return msgspec.json.decode(b"".join(chunks))
+
+
+@pytest.mark.parametrize("large", [(), (0,), (2,), (1, 2), (0, 1, 2)])
+async def test_tables_of_large_objects_are_made_in_slices_and_look_as_ever(large: tuple[int, ...]) -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    for number in range(3):
+        data = DATA if number in large else {"a": "b"}
+        await server.handle(_asked("POST", MAPS, {"metadata": {"name": f"m{number}"}, "data": data}))
+    accept = {"accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+    before = server.state.flows.dispatcher.slices
+    table = await _whole(await server.handle(Request("GET", MAPS, {}, accept, b"", ADMIN)))
+    rows = [row for row in table["rows"] if row["cells"][0].startswith("m")]
+    assert [row["cells"][:2] for row in rows] == [[f"m{n}", 5000 if n in large else 1] for n in range(3)]
+    assert bool(large) is (server.state.flows.dispatcher.slices > before)
+    for number in range(3):
+        one = await _whole(await server.handle(Request("GET", f"{MAPS}/m{number}", {}, accept, b"", ADMIN)))
+        assert one["rows"] == [rows[number]]
+
+
+TERMS = ",".join(f"k{number}!=v" for number in range(600))
+
+
+@pytest.mark.parametrize("parameter", ["labelSelector", "fieldSelector"])
+async def test_long_selectors_are_read_in_slices_and_select_as_short_ones(parameter: str) -> None:
+    server, _ = open_server(SystemClock(), random.Random(1), None)
+    for name, label in (("a", "x"), ("b", "y"), ("c", "x")):
+        await server.handle(_asked("POST", MAPS, {"metadata": {"name": name, "labels": {"l": label, "k3": "w"}}}))
+    terms = TERMS if parameter == "labelSelector" else ",".join(f"metadata.name!=v{n}" for n in range(300))
+    wanted = "l=x" if parameter == "labelSelector" else "metadata.name!=b,metadata.namespace=default"
+
+    async def ask(method: str, text: str, **more: str) -> Response:
+        query = {parameter: [text]} | {name: [value] for name, value in more.items()}
+        return await server.handle(Request(method, MAPS, query, {}, b"", ADMIN))
+
+    async def names(text: str) -> list[str]:
+        return [item["metadata"]["name"] for item in (await _whole(await ask("GET", text)))["items"]]
+
+    before = server.state.flows.dispatcher.slices
+    short = await names(wanted)
+    assert server.state.flows.dispatcher.slices == before
+    assert "b" not in short
+    assert await names(f"{terms},{wanted}") == short
+    assert server.state.flows.dispatcher.slices > before
+    watch = await ask("GET", f"{terms},{wanted}", watch="true", resourceVersion="0")
+    assert watch.stream is not None
+    seen = (await anext(watch.stream)).count(b"ADDED")
+    await watch.stream.aclose()  # type: ignore[attr-defined]
+    assert seen == len(short)
+    assert (await ask("GET", f"{terms},=")).status == 400
+    assert (await ask("DELETE", f"{terms},{wanted}")).status == 200
+    assert not set(await names(terms)) & set(short)
+
+
 PODS = "/api/v1/namespaces/default/pods"
 MANY = 600
 

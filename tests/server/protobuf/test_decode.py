@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strato.errors import BadRequest
+from strato.errors import ApiError, BadRequest
 from strato.server import bodies, protobuf
 from strato.server.protobuf import messages, special
 
@@ -201,3 +201,27 @@ def _decodes_or_is_refused(body: bytes) -> None:
         return
     assert isinstance(found, dict)
     json.dumps(found, allow_nan=False)  # and it is JSON
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        pytest.param(b'{"a":[' + b",".join([b"[]"] * 200_000) + b"]}", "limit is 100000 values", id="values"),
+        pytest.param(b'{"a":[' + b",".join([b"1" * 500] * 200) + b"]}", "more than 400 characters", id="digits"),
+        pytest.param(b'{"a":' * 200 + b"1" + b"}" * 200, "nested too deeply", id="depth"),
+    ],
+)
+def test_json_in_protobuf_has_the_limits_of_json(text: bytes, said: str) -> None:
+    with pytest.raises(ApiError, match=said):
+        protobuf.decode(_envelope(text))
+
+
+def _envelope(text: bytes) -> bytes:
+    def field(number: int, data: bytes) -> bytes:
+        size, length = len(data), b""
+        while size > 127:
+            length, size = length + bytes((size & 127 | 128,)), size >> 7
+        return bytes((number << 3 | 2,)) + length + bytes((size,)) + data
+
+    kind = field(1, b"v1") + field(2, b"ConfigMap")
+    return b"k8s\0" + field(1, kind) + field(2, text) + field(4, b"application/json")
