@@ -286,6 +286,28 @@ def _built_in() -> Iterator[Kind]:
         {"spec": {"containers": [{"name": "a", "env": [{"name": f"W{n}", "value": "y"} for n in range(20_000)]}]}}
     )
     yield Kind("the same, strategic merge", lambda n: Ask("PATCH", f"{CORE}/pods/pod-{n}", more_env, STRATEGIC), 0)
+    table, watch = {"Accept": TABLE}, "watch=true&timeoutSeconds=1&resourceVersion=0"
+    yield Kind("pods with 33,000 variables, a table", lambda _: Ask("GET", f"{CORE}/pods", more=table), 200)
+    yield Kind("the same, watched", lambda _: Ask("GET", f"{CORE}/pods?{watch}"), 200)
+    yield Kind("the same, watched as a table", lambda _: Ask("GET", f"{CORE}/pods?{watch}", more=table), 200)
+    yield Kind(
+        "pod with 33,000 variables, binding",
+        lambda n: Ask(
+            "POST", f"{CORE}/pods/pod-{n}/binding", encode({"metadata": {"name": f"pod-{n}"}, "target": {"name": "n"}})
+        ),
+        201,
+    )
+    yield Kind(
+        "the same, status",
+        lambda n: Ask("PATCH", f"{CORE}/pods/pod-{n}/status", b'{"status":{"phase":"Running"}}', MERGE),
+        200,
+    )
+    yield Kind(
+        "the same, eviction",
+        lambda n: Ask("POST", f"{CORE}/pods/pod-{n}/eviction", encode({"metadata": {"name": f"pod-{n}"}})),
+        201,
+    )
+    yield Kind("the same, deletecollection", lambda _: Ask("DELETE", f"{CORE}/pods?labelSelector=none!=x"), 200)
     containers = [{"name": f"c{n}", "image": "i"} for n in range(5_000)]
     yield Kind(
         "pod with 5,000 containers, POST",

@@ -6,6 +6,7 @@ import asyncio
 import random
 import threading
 import time
+from collections.abc import Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -16,7 +17,9 @@ from strato.api.wire import Request, Response, User
 from strato.clock import SystemClock
 from strato.server.api import ApiServer
 from strato.server.embedded import open_server
+from strato.server.flowcontrol.dispatch import at_once, divided
 from strato.server.flowcontrol.timeslice import Computation
+from strato.server.jsonbodies import stored_steps
 
 ADMIN = User("admin", ("system:masters", "system:authenticated"))
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -87,6 +90,19 @@ def test_one_that_nobody_waits_for_ends() -> None:
 
 def _asked(method: str, path: str, body: Any, media: str = "application/json") -> Request:
     return Request(method, path, {}, {"content-type": media}, msgspec.json.encode(body), ADMIN)
+
+
+def test_what_is_divisible_is_made_in_one_go_or_in_steps_with_one_result() -> None:
+    body = msgspec.json.encode({"data": {f"key-{number}": [number, str(number)] for number in range(20_000)}})
+    whole = at_once(stored_steps(body))
+    made: list[Any] = []
+
+    def divide() -> Iterator[None]:
+        made.append((yield from divided(stored_steps(body))))
+
+    assert len(list(divide())) > 3
+    assert made == [whole] == [msgspec.json.decode(body)]
+    assert list(stored_steps(b"{}")) == []  # a small one needs no step
 
 
 @pytest.mark.parametrize("media", ["application/merge-patch+json", "application/strategic-merge-patch+json"])

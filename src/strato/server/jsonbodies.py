@@ -12,7 +12,7 @@ from strato.api.yamltext import MAX_DEPTH
 from strato.errors import BadRequest, TooLarge
 from strato.http.parser import MAX_BODY_BYTES, too_large
 from strato.server import incrementaljson
-from strato.server.flowcontrol.dispatch import Steps, at_once
+from strato.server.flowcontrol.dispatch import Divisible, Steps, at_once
 
 MAX_VALUES = 100_000
 """Values a body may hold. Objects of the 1.5 MiB that etcd would store hold fewer."""
@@ -61,7 +61,7 @@ def stored_steps(body: bytes) -> Steps[Any]:
     """Decode an object that was stored, and so within the limits when it came, in steps where it is large."""
     if len(body) <= UNCOUNTED_BYTES:
         return _decode(body)
-    return (yield from incrementaljson.decoded(body, most_depth=2 * MAX_DEPTH))
+    return (yield Divisible(lambda: _decode(body), lambda: incrementaljson.decoded(body, most_depth=2 * MAX_DEPTH)))
 
 
 def _read_small(body: bytes) -> Any:

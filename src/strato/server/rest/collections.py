@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 from strato.api.wire import Response
 from strato.server.fields import Filter
-from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow, Steps
+from strato.server.flowcontrol.dispatch import SLICE_SECONDS, Dispatcher, Flow, Steps, divided
 from strato.server.jsonbodies import UNCOUNTED_BYTES
 
 CHUNK_BYTES = 256 * 1024
@@ -107,7 +107,7 @@ class ListText:
             items.append(made)
         for body in self._bodies:
             if steps is not None and len(body) > UNCOUNTED_BYTES:
-                self._large = steps(body)
+                self._large = divided(steps(body))
                 break
             items.append(body if shown is None else shown(body))
             size = len(body)
@@ -132,9 +132,7 @@ class ListText:
     def _of_large(self, steps: Steps[bytes]) -> bytes | None:
         """Go on with making text of a large object; return it when that is done."""
         try:
-            computation = next(steps)
-            while computation is not None:
-                computation = steps.send(computation())
+            next(steps)
         except StopIteration as end:
             made: bytes = end.value
             return made

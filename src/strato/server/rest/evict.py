@@ -25,6 +25,7 @@ from strato.errors import BadRequest, Cause, TooManyRequests
 from strato.server import preparation
 from strato.server.fields import labels_of
 from strato.server.flowcontrol.dispatch import Steps
+from strato.server.jsonbodies import stored_steps
 from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
@@ -51,12 +52,13 @@ class Evictor:
             TooManyRequests: One is; says what it needs and has.
         """
         budgets = self._state.bucket(catalog.PODDISRUPTIONBUDGET).objects
+        body = self._state.bucket(served.kind).latest(object_key(served.kind, target.namespace, target.name))
         return answered(
             self._state,
             request,
             served,
             target.name,
-            None,
+            body,
             lambda: self._evicting(request, target, served),
             looks_at_many=bool(budgets) and are_many(self._state, served.kind, target.namespace),
         )
@@ -74,7 +76,9 @@ class Evictor:
         elif request.query:
             storing.check_options(request, "CreateOptions")
         body = self._state.bucket(kind).latest(object_key(kind, target.namespace, target.name))
-        pod = self._state.require(kind, target.namespace, target.name)
+        if body is None:
+            raise not_found(kind, target.name)
+        pod = yield from stored_steps(body)
         self._state.rights.check(storing.admission_request(request, target, kind, "CREATE", eviction, pod), target.name)
         phase = pod.get("status", {}).get("phase")
         if phase not in (*FINISHED, "Pending") and not pod["metadata"].get("deletionTimestamp"):
@@ -83,12 +87,12 @@ class Evictor:
             raise Changed
         check_preconditions(kind, target.name, options, pod)
         if pod["spec"].get("nodeName") and phase not in FINISHED:
-            pod = self._mark(request, kind, target, pod)
+            self._mark(request, kind, target, pod)
         self._deleter.remove(request, kind, target, pod, options)
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
         return Response(201, encode(done))
 
-    def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> Json:
+    def _mark(self, request: Request, kind: Kind, target: ResourcePath, pod: Json) -> None:
         """Say on the pod why it will be gone: its owner may treat disruptions unlike failures."""
         status = pod.setdefault("status", {})
         conditions = [c for c in status.get("conditions") or () if c.get("type") != "DisruptionTarget"]
@@ -105,12 +109,6 @@ class Evictor:
         status["conditions"] = conditions
         key = object_key(kind, target.namespace, target.name)
         storing.store(self._state, request, kind, key, pod)
-        if storing.is_dry_run(request):
-            return pod
-        latest = self._state.require(kind, target.namespace, target.name)
-        if latest["metadata"]["uid"] != pod["metadata"]["uid"]:
-            raise not_found(kind, target.name)
-        return latest
 
     def _check_budgets(self, namespace: str, pod: Json) -> Steps[None]:
         labels = pod["metadata"].get("labels") or {}
