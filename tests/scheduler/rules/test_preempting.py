@@ -184,6 +184,38 @@ CHEAPEST = [
 ]  # fmt: skip
 
 
+SPARED = [
+    pytest.param(
+        (node("n1", cpu="4"), running("small", "l", priority=1), running("large", "l", cpu="3", priority=2)),
+        "3", ["large"], id="who went first and whose room was not needed is spared",
+    ),
+    pytest.param(
+        (node("n1", cpu="4"), running("small", "l", priority=1), running("large", "l", cpu="3", priority=2)),
+        "4", ["large", "small"], id="both have to go",
+    ),
+    pytest.param(
+        (node("n1", cpu="6"), *many(3, "l", "l", priority=1), running("large", "l", cpu="3", priority=2)),
+        "4", ["large", "l"], id="one of three that went first has to go after all",
+    ),
+    pytest.param(
+        (node("n1", cpu="3"), *many(3, "l", "l", priority=1)), "2", ["l", "l"], id="two victims on a node",
+    ),
+    pytest.param(
+        (node("n1", cpu="2"), node("n2", cpu="2"), running("a", "l", cpu="2", priority=3), running("b", "l", "n2"),
+        running("c", "l", "n2")), "2", ["b", "c"], id="two of no priority cost less than one",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("objects", "cpu", "evicted"), SPARED)
+def test_topology_aware_preempt_spares_whom_it_can(objects: tuple[Json, ...], cpu: str, evicted: list[str]) -> None:
+    arguments = {"enableTopologyAwarePreemption": True, "minCandidateNodesPercentage": 100}
+    groups = (queue(), HIGH, LOW, low(0), high(1))
+    found = decided("preempt", RANKED, *groups, *objects, pod("h", "h", cpu=cpu), preempt=arguments)
+    assert sorted(name.rstrip("123") for name in found.evicted) == sorted(evicted)
+    assert list(found.pipelined) == ["h"]
+
+
 @pytest.mark.parametrize(("objects", "expected"), CHEAPEST)
 def test_topology_aware_preempt(objects: tuple[Json, ...], expected: int | list[str]) -> None:
     arguments = {"enableTopologyAwarePreemption": True, "minCandidateNodesPercentage": 100}
