@@ -126,7 +126,7 @@ def _nested(values: Iterable[Any]) -> list[Any]:
 
 
 _NESTED = (dict, list)
-_AT_ONCE = 8192
+_AT_ONCE = 1024
 
 
 def _check_size(body: bytes, most: int) -> Steps[None]:

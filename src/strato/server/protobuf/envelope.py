@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 from strato.errors import BadRequest
+from strato.server.flowcontrol.timeslice import current
 from strato.server.protobuf import messages
 from strato.server.protobuf.scalars import text
 from strato.server.protobuf.special import raw_json
@@ -39,7 +41,9 @@ def decode(body: bytes) -> dict[str, Any]:
         if not isinstance(obj, dict):
             raise broken("its JSON is no object")
     elif content_type in ("", MEDIA_TYPE):
-        obj = _message(api_version, kind).decode(raw)
+        message, computation = _message(api_version, kind), current()
+        with nullcontext() if computation is None else computation.pausing_itself():
+            obj = message.decode(raw)
     else:
         raise broken(f"its content is of type {content_type!r}")
     return {"apiVersion": api_version, "kind": kind, **obj}

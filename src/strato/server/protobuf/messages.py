@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from strato.server.flowcontrol.timeslice import current
 from strato.server.protobuf.scalars import SCALARS, Scalar
 from strato.server.protobuf.special import RAW, STRUCTURED, raw_json
 from strato.server.protobuf.wire import BYTES, VARINT, blobs, broken, payload, varint
@@ -30,6 +31,27 @@ _KEPT_AT_ZERO = frozenset(("apimachinery.pkg.api.resource.Quantity",))
 
 MAX_DEPTH = 100
 """Messages within messages; the deepest real ones, schemas of custom resources, stay well below."""
+
+
+class _Pace:
+    """Pauses every so many fields where the decoding is a `Computation` that pauses itself."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = _FIELDS_AT_ONCE
+
+    def pause(self) -> None:
+        self.left = _FIELDS_AT_ONCE
+        computation = current()
+        if computation is not None:
+            computation.pause()
+
+
+_FIELDS_AT_ONCE = 128
+"""About 0.3 ms."""
+_PACE = _Pace()
+"""One for all: who counts when matters little."""
 
 
 class Message:
@@ -57,7 +79,11 @@ class Message:
         stores = self._stores or self._prepare()
         out = self._template.copy()
         at, size = 0, len(data)
+        pace = _PACE
         while at < size:
+            pace.left -= 1
+            if pace.left < 0:
+                pace.pause()
             tag = data[at]
             if tag < 0x80:
                 at += 1
