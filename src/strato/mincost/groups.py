@@ -5,7 +5,8 @@ are interchangeable: any integral flow of their common source splits into one pa
 same arcs then has the same optimum (in units of one task), and a round's solution costs by such groups, not by tasks.
 
 Arcs of a source have room for any supply, so that a group that grows or shrinks keeps its row. When prices change for
-all of a group alike, as those of waiting do with time, it keeps its node and its flow; who changes alone moves.
+all of a group in the same way, as those of waiting do with time, it keeps its node and its flow; a task that changes
+alone moves.
 """
 
 from __future__ import annotations

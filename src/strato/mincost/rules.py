@@ -49,7 +49,7 @@ class Arrivals:
         self._at: dict[str, list[Task]] = {}
 
     def admit(self, task: Task, machine: Machine) -> bool:
-        """Take a placement over, or tell that an earlier one does not go with it."""
+        """Take a placement over, or return that an earlier one excludes it."""
         if not self._matter:
             return True
         here = self._at.setdefault(machine.id, [])

@@ -160,7 +160,7 @@ def replay(flow: FlowScheduler, events: Iterable[Event], measure: Callable[[], f
     while queue:
         now = max(now, queue[0].seconds)
         while queue and queue[0].seconds <= now:
-            _happen(flow, heapq.heappop(queue), now, runtimes, found)
+            _apply_event(flow, heapq.heappop(queue), now, runtimes, found)
         since = {t.id: t.waiting_since for t in flow.world.tasks.values() if t.machine is None}
         if not since:
             continue
@@ -188,7 +188,7 @@ def replay(flow: FlowScheduler, events: Iterable[Event], measure: Callable[[], f
     return found
 
 
-def _happen(flow: FlowScheduler, event: Event, now: float, runtimes: dict[int, float], found: Measures) -> None:
+def _apply_event(flow: FlowScheduler, event: Event, now: float, runtimes: dict[int, float], found: Measures) -> None:
     if event.kind == "machine" and event.machine is not None:
         if event.name not in flow.world.machine_index:
             flow.add_machine(event.machine)

@@ -52,7 +52,7 @@ class ConfigFile:
         return config
 
     def _read_stamps(self, config: Config) -> dict[Path, _Stamp | None]:
-        """Return what tells whether the configuration file, or a file a plugin comes from, has changed."""
+        """Return stamps that show whether the configuration file, or a file a plugin comes from, has changed."""
         files = config.files if self.path is None else (self.path, *config.files)
         return {file: _stamp(file) for file in files}
 

@@ -86,7 +86,7 @@ def decide(
             if name == "allocate" and world.for_flow and "flow" not in config.actions:
                 Flow().place_by_flow(ssn, only=world.for_flow)
             ACTIONS[name](config.action_args.get(name)).execute(ssn)
-        except Exception as error:  # a fault of ours must not stop scheduling; it is logged, counted and told
+        except Exception as error:  # a fault of ours must not stop scheduling; it is logged, counted and reported
             ssn.recover(0, f"action {name}", error)
         if observe is not None:
             observe("action", name, perf_counter() - began)

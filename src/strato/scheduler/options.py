@@ -1,4 +1,4 @@
-"""`SchedulerOptions`: what a scheduler is told besides its configuration; from flags and the environment."""
+"""`SchedulerOptions`: what a scheduler needs besides its configuration; from flags and the environment."""
 
 from __future__ import annotations
 

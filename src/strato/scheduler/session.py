@@ -40,7 +40,7 @@ class _Isolated:
             return False
         text = f"an error while scheduling it: {type(error).__name__}: {error}"
         self._ssn.recover(self._before, "job", error)
-        self._ssn.say(self._job, Verdict("core", "Error", text))
+        self._ssn.record_verdict(self._job, Verdict("core", "Error", text))
         return True
 
 
@@ -53,7 +53,7 @@ class Session(PluginAnswers):
         placer: Caches of the configuration, kept between sessions.
 
     Attributes:
-        job_classes: Which jobs are the same to all plugins and actions, and what they were told.
+        job_classes: Which jobs are the same to all plugins and actions, and which verdicts they were given.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Session(PluginAnswers):
 
     @cached_property
     def kernel_flags(self) -> int:
-        """What the kernels that place tasks are told whatever they place."""
+        """Flags of the kernels that hold for whatever they place."""
         return kernels.LIMIT_PODS if any(plugin.limits_pods for plugin in self._asked("filter")) else 0
 
     def usable_rows(self, task: Task) -> Mask:
@@ -81,7 +81,7 @@ class Session(PluginAnswers):
         return in_order(self, victims, preemptor)
 
     def fit_error(self, job: Job) -> str:
-        """Return why a job does not fit, in the words of spec scheduler-core 7.4."""
+        """Return why a job does not fit, as worded in spec scheduler-core 7.4."""
         return diagnostics.fit_error(self, job)
 
     def statement(self) -> Statement:

@@ -37,7 +37,7 @@ class OneByOne(victims.Attempts):
     """The reference: nothing is remembered; every task has all rows ranked anew."""
 
     def turn_to(self, ssn: Session, task: Task) -> None:
-        self.spent = set()
+        self.exhausted = set()
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
         groups = victims.by_shard(ssn, victims.candidate_rows(ssn, task))

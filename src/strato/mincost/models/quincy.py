@@ -25,7 +25,7 @@ Inputs = tuple[tuple[int, tuple[str, ...]], ...]
 
 @dataclass(frozen=True, slots=True)
 class QuincySettings:
-    """What Quincy can be told.
+    """Parameters of Quincy.
 
     Attributes:
         wait_factor: Price of a second's wait.

@@ -9,7 +9,7 @@ from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.batches import Batches
 from strato.scheduler.actions.gangsearch import GangSearch, from_nomination
 from strato.scheduler.actions.placing import TaskLoop, Work
-from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.cache.ingest import waits_for_queue
 from strato.scheduler.model.jobs import PHASE_INQUEUE, Job, Task
 from strato.scheduler.model.queues import Queue
@@ -30,11 +30,11 @@ class Allocate(Action):
 
     def execute(self, ssn: Session) -> None:
         """Visit queues in order; each visit places one job up to its minimum, or one task of a ready job."""
-        work: dict[str, Work | Sheet] = {}
+        work: dict[str, Work | SubJobQueue] = {}
         queues, batches = self.queues(ssn), Batches(ssn)
         while (queue := queues.pop()) is not None:
             if ssn.overused(queue.queue):
-                _say_overused(ssn, queue)
+                _record_overused(ssn, queue)
                 continue
             moved = False
             # a visit that moved nothing leaves this queue the first, and no more used
@@ -60,15 +60,15 @@ class Allocate(Action):
             if job.group is not None and job.queue is not None and job.queue.view is not None:
                 ssn.world.set_phase(job, PHASE_INQUEUE)
 
-    def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | Sheet]) -> bool:
+    def _visit(self, ssn: Session, job: Job, queue: Queue, work: dict[str, Work | SubJobQueue]) -> bool:
         """Place what one visit may of a job; return whether to come back for more."""
         todo = work.get(job.key)
         if todo is None:
             todo = work[job.key] = self.work_of(ssn, job)
-        if isinstance(todo, Sheet):
+        if isinstance(todo, SubJobQueue):
             search = GangSearch(ssn, job, queue, todo)
             found = search.run()
-            work[job.key] = todo = search.sheet
+            work[job.key] = todo = search.sub_jobs
             if found is None or not ssn.job_ready(job):
                 return False
             found.commit()
@@ -104,28 +104,28 @@ class Allocate(Action):
         return None
 
     @staticmethod
-    def work_of(ssn: Session, job: Job) -> Work | Sheet:
+    def work_of(ssn: Session, job: Job) -> Work | SubJobQueue:
         """Return the tasks of a job that may be placed."""
         if job.layout is not None and (job.layout.split or ssn.domains.limit(job) is not None):
-            return Sheet(ssn, job, _placeable)
+            return SubJobQueue(ssn, job, _placeable)
         tasks: Iterable[Task] = job.pending.values()
         if job.gated or job.pending_best_effort:
             tasks = [task for task in tasks if _placeable(task)]
         return Work(ssn.sorted_tasks(tasks))
 
 
-def _say_overused(ssn: Session, queue: JobQueue) -> None:
+def _record_overused(ssn: Session, queue: JobQueue) -> None:
     name = queue.queue.name
     numbers = ssn.world.dims.describe(queue.queue.used)
     verdict = Verdict("proportion", "QueueOverused", f"queue {name} has all it deserves", numbers)
     for job in queue.visits():
-        ssn.say(job, verdict)
+        ssn.record_verdict(job, verdict)
 
 
 def has_work(ssn: Session, job: Job) -> bool:
     """Whether a job has tasks to place, and knows where it may look for places."""
     if job.layout is not None and job.layout.topological and ssn.tree.problem:
-        ssn.say(job, Verdict("core", "Topology", f"the network topology cannot be used: {ssn.tree.problem}"))
+        ssn.record_verdict(job, Verdict("core", "Topology", f"the network topology cannot be used: {ssn.tree.problem}"))
         return False
     if job.gated or job.pending_best_effort:
         return any(_placeable(task) for task in job.pending.values())

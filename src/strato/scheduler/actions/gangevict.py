@@ -17,7 +17,7 @@ from strato.scheduler.actions import bundles
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import Work
-from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.framework.arguments import arg
 from strato.scheduler.framework.plugin import EVICT, GANG_PREEMPT, GANG_RECLAIM
 from strato.scheduler.model.answers import Evictor
@@ -256,10 +256,10 @@ def parts_of(ssn: Session, job: Job) -> list[Part]:
     if job.layout is None:
         tasks = [task for task in job.pending.values() if wanted(task)]
         return [(None, ssn.sorted_tasks(tasks))] if tasks else []
-    sheet, out = Sheet(ssn, job, wanted), list[Part]()
-    while sheet:
-        sub = sheet.pop()
-        out.append((sub, sheet.work[sub.key].tasks))
+    sub_jobs, out = SubJobQueue(ssn, job, wanted), list[Part]()
+    while sub_jobs:
+        sub = sub_jobs.pop()
+        out.append((sub, sub_jobs.work[sub.key].tasks))
     return out
 
 

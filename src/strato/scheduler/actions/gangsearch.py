@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from strato.scheduler.actions.placing import TaskLoop, Work, place_nominated
-from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.framework.plugin import ALLOCATE
 from strato.scheduler.model.jobs import Job, SubJob
 from strato.scheduler.model.nodes import Mask
@@ -30,7 +30,7 @@ class _Trial(NamedTuple):
     """What placing a job within one domain came to."""
 
     saved: list[Saved]
-    sheet: Sheet
+    sub_jobs: SubJobQueue
     score: float
     decided: dict[str, int]
 
@@ -42,17 +42,17 @@ class GangSearch:
         ssn: The session.
         job: The job; has a layout.
         queue: Its queue.
-        sheet: What of it is to be placed.
+        sub_jobs: What of it is to be placed.
 
     Attributes:
-        sheet: What is left after `run` found a place; unchanged when it did not.
+        sub_jobs: What is left after `run` found a place; unchanged when it did not.
     """
 
-    def __init__(self, ssn: Session, job: Job, queue: Queue, sheet: Sheet) -> None:
+    def __init__(self, ssn: Session, job: Job, queue: Queue, sub_jobs: SubJobQueue) -> None:
         self._ssn = ssn
         self._job = job
         self._queue = queue
-        self.sheet = sheet
+        self.sub_jobs = sub_jobs
         self._domain = -1
         self._decided: dict[str, int] = {}
         self._errors: dict[int | str, FitErrors] = {}
@@ -70,7 +70,7 @@ class GangSearch:
                 return found
         ssn.note(self._job).errors.update(self._errors)
         if ssn.domains.limit(self._job) is not None:
-            self._say_why()
+            self._record_why()
         return None
 
     def remember(self) -> None:
@@ -117,7 +117,7 @@ class GangSearch:
             return None
         self._domain, trial = best
         stmt.replay(trial.saved)
-        self.sheet, self._decided = trial.sheet, trial.decided
+        self.sub_jobs, self._decided = trial.sub_jobs, trial.decided
         return stmt
 
     def _single_file(self, group: Sequence[int]) -> list[int] | None:
@@ -144,17 +144,17 @@ class GangSearch:
         assert job.layout is not None
         before = {sub.key: sub.allocated for sub in job.layout.subs.values()}
         statements: list[Statement] = []
-        sheet, score = self.sheet.copy(), 0.0
+        sub_jobs, score = self.sub_jobs.copy(), 0.0
         self._decided = {}
         self._errors = {}
-        while sheet:
-            sub = sheet.pop()
-            found = self._place_part(sub, sheet, domain)
+        while sub_jobs:
+            sub = sub_jobs.pop()
+            found = self._place_part(sub, sub_jobs, domain)
             if found is not None:
                 statements.append(found[0])
                 score += found[1]
-                if sheet.work[sub.key]:
-                    sheet.push(sub)
+                if sub_jobs.work[sub.key]:
+                    sub_jobs.push(sub)
                 if ssn.job_ready(job):
                     break
         runs = ssn.job_ready(job) or ssn.job_pipelined(job)
@@ -170,13 +170,13 @@ class GangSearch:
         if works and keep is not None:
             for stmt in statements:
                 keep.merge(stmt)
-        return _Trial(saved, sheet, score, self._decided) if works else None
+        return _Trial(saved, sub_jobs, score, self._decided) if works else None
 
     # -- domains for a sub-job -----------------------------------------------------------------------------------------
 
-    def _place_part(self, sub: SubJob, sheet: Sheet, within: int) -> tuple[Statement, float] | None:
+    def _place_part(self, sub: SubJob, sub_jobs: SubJobQueue, within: int) -> tuple[Statement, float] | None:
         """Place a sub-job in its best domain; None when it fits in none."""
-        ssn, work = self._ssn, sheet.work[sub.key]
+        ssn, work = self._ssn, sub_jobs.work[sub.key]
         nominated = ssn.nominations.get(sub.key)
         if nominated is not None:
             stmt = from_nomination(ssn, self._queue, work, nominated)
@@ -193,7 +193,7 @@ class GangSearch:
                 todo = work.copy()
                 found = self._place_tasks(sub, todo, domain)
                 if found is not None:
-                    sheet.work[sub.key] = todo
+                    sub_jobs.work[sub.key] = todo
                     self._decide(sub, domain)
                     return found, score
         return None
@@ -226,7 +226,7 @@ class GangSearch:
         if placed >= self._reached.get(tier, (0, ""))[0]:
             self._reached[tier] = placed, tree.names[domain]
 
-    def _say_why(self) -> None:
+    def _record_why(self) -> None:
         """Record, tier by tier, how far the job came."""
         ssn, job = self._ssn, self._job
         limit = ssn.domains.limit(job)
@@ -243,7 +243,7 @@ class GangSearch:
             parts.append(f"tier {tier}: {tried} of {every} tried, {name} takes {most} of {lacking} tasks")
             numbers[f"tier {tier} most"] = most
         text = f"no HyperNode up to tier {limit} holds the job: {'; '.join(parts) or 'there is none'}"
-        ssn.say(job, Verdict("network-topology-aware", "Topology", text, numbers))
+        ssn.record_verdict(job, Verdict("network-topology-aware", "Topology", text, numbers))
 
 
 def from_nomination(ssn: Session, queue: Queue, work: Work, domain: int) -> Statement | None:

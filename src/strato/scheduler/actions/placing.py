@@ -101,7 +101,7 @@ class TaskLoop:
             run = work.run_length(ssn, single)
             allowed = ssn.allocatable(self._queue, first, run)
             if allowed < run:
-                self._say_share(first)
+                self._record_share(first)
             if allowed == 0 or self._masked(first):
                 work.take(run)
                 continue
@@ -172,10 +172,10 @@ class TaskLoop:
         self._notes.errors[task.fit_key] = errors
         self._notes.failed_roles.add(task.role)
 
-    def _say_share(self, task: Task) -> None:
+    def _record_share(self, task: Task) -> None:
         text = f"queue {self._queue.name} has no share left for {task.key}"
         numbers = self._ssn.share_numbers(self._queue, task.cls)
-        self._ssn.say(self._job, Verdict("proportion", QUEUE_SHARE, text, numbers))
+        self._ssn.record_verdict(self._job, Verdict("proportion", QUEUE_SHARE, text, numbers))
 
 
 def admit(ssn: Session, queue: Queue, task: Task) -> None:

@@ -120,23 +120,23 @@ class Preempt(Action):
         attempts.turn_to(ssn, task)
 
         def serves(row: int) -> bool:
-            return self._on_row(ssn, stmt, queue, task, row, wanted, attempts.spent)
+            return self._on_row(ssn, stmt, queue, task, row, wanted, attempts.exhausted)
 
         return attempts.best_first(ssn, task, serves, neighbours=True)
 
     @staticmethod
     def _on_row(
-        ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible, spent: set[int]
+        ssn: Session, stmt: Statement, queue: Queue, task: Task, row: int, wanted: Eligible, exhausted: set[int]
     ) -> bool:
         """Evict from one node until the task fits; nothing is left behind when it does not.
 
-        A row whose victims all together make too little room is added to ``spent``.
+        A row whose victims all together make too little room is added to ``exhausted``.
         """
         nodes = ssn.world.nodes
         candidates = [t for t in nodes.tasks[row].values() if t.status in _EVICTABLE and wanted(t)]
         victims = ssn.preemptable(task, candidates) if candidates else []
         if not choice.suffices(task, nodes.free(row), victims):
-            spent.add(row)
+            exhausted.add(row)
             return False
         trial = ssn.statement()
         order = ssn.victims_in_order(victims, task)

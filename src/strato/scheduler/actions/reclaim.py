@@ -56,19 +56,19 @@ class Reclaim(Action):
 
     @staticmethod
     def _reclaim(ssn: Session, stmt: Statement, queue: Queue, task: Task, attempts: choice.Attempts) -> None:
-        """Make room for a task on the first node that can; rows that offer too little are noted as spent."""
-        nodes, spent = ssn.world.nodes, attempts.spent
+        """Make room for a task on the first node that can; rows that offer too little are noted as exhausted."""
+        nodes, exhausted = ssn.world.nodes, attempts.exhausted
         for row in attempts.rows(ssn, task):
-            if row in spent:
+            if row in exhausted:
                 continue
             candidates = [t for t in nodes.tasks[row].values() if t.status == RUNNING and _is_borrowed(ssn, t, queue)]
             if not candidates:
-                spent.add(row)
+                exhausted.add(row)
                 continue
             victims = ssn.reclaimable(task, candidates)
             free = nodes.free(row)
             if not choice.suffices(task, free, victims):
-                spent.add(row)
+                exhausted.add(row)
                 continue
             trial = ssn.statement()
             evicted: list[Task] = []

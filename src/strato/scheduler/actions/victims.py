@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from strato.scheduler.cache.ingest import says_preemptable
+from strato.scheduler.cache.ingest import is_marked_preemptable
 from strato.scheduler.cache.shards import SOFT
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Rows
@@ -31,7 +31,7 @@ def may_be_reclaimed(ssn: Session, task: Task) -> bool:
     job = task.job
     if task.status != RUNNING or job is None or not may_go(ssn, task):
         return False
-    return not job.solo or says_preemptable(task.pod)
+    return not job.solo or is_marked_preemptable(task.pod)
 
 
 def keeps_room(ssn: Session, task: Task) -> bool:
@@ -56,24 +56,24 @@ class Attempts:
         nobody: Whether there is nobody who could be evicted: only rows that have room as it is are worth a look.
 
     Attributes:
-        spent: The rows to pass over; gains those that turn out to offer too little.
+        exhausted: The rows to pass over; gains those that turn out to offer too little.
     """
 
-    __slots__ = ("_equals", "_nobody", "_ranking", "_rows", "spent")
+    __slots__ = ("_equals", "_nobody", "_ranking", "_rows", "exhausted")
 
     def __init__(self, *, nobody: bool = False) -> None:
         self._nobody = nobody
         self._equals: tuple[object, ...] = ()
         self._rows: list[int] | None = None
         self._ranking: Ranking | None = None
-        self.spent: set[int] = set()
+        self.exhausted: set[int] = set()
 
     def turn_to(self, ssn: Session, task: Task) -> None:
         """Serve a task: forget everything unless it equals the one before."""
         equals = (task.cls, task.priority, task.role, task.preemptable, ssn.facet(task))
         if task.cls.uses_claims or equals != self._equals:
             self._equals, self._rows, self._ranking = equals, None, None
-            self.spent = rows_without_room(ssn, task) if self._nobody else set()
+            self.exhausted = rows_without_room(ssn, task) if self._nobody else set()
 
     def rows(self, ssn: Session, task: Task) -> list[int]:
         """Return rows that evictions may open for the task, in the nodes' order."""
@@ -90,16 +90,16 @@ class Attempts:
             serves: Tries a row; leaves nothing behind on one that it refuses.
             neighbours: Whether rules about other pods hold as things stand.
         """
-        if len(self.spent) == ssn.world.nodes.size:
+        if len(self.exhausted) == ssn.world.nodes.size:
             return False
         if ssn.one_by_one(task):
             rows = candidate_rows(ssn, task)
             rows = ssn.neighbours_allow(task, rows) if neighbours else rows
-            return any(serves(row) for row in scored_order(ssn, task, rows) if row not in self.spent)
+            return any(serves(row) for row in scored_order(ssn, task, rows) if row not in self.exhausted)
         if self._ranking is None:
             rows = candidate_rows(ssn, task)
             self._ranking = Ranking(ssn, task, ssn.neighbours_allow(task, rows) if neighbours else rows)
-        return self._ranking.offer(ssn, task, self.spent, serves)
+        return self._ranking.offer(ssn, task, self.exhausted, serves)
 
 
 class Ranking:
@@ -132,15 +132,15 @@ class Ranking:
                     heappush(self._heap, (-score, row))
         self._at = int(nodes.cursor[0])
 
-    def offer(self, ssn: Session, task: Task, spent: set[int], serves: Callable[[int], bool]) -> bool:
-        """Offer row after row, but those that are spent, until one serves; return whether one did."""
+    def offer(self, ssn: Session, task: Task, exhausted: set[int], serves: Callable[[int], bool]) -> bool:
+        """Offer row after row, but those that are exhausted, until one serves; return whether one did."""
         self._catch_up(ssn, task)
         heap, scores = self._heap, self._scores
         offered: dict[int, float] = {}
         try:
             while heap:
                 lost, row = heappop(heap)
-                if row in spent or row in offered or -lost != scores[row]:
+                if row in exhausted or row in offered or -lost != scores[row]:
                     continue  # never again, twice the same, or from before it was written
                 offered[row] = lost
                 if serves(row):

@@ -263,7 +263,7 @@ class Binder:
         self._give_up(failed, fresh)
 
     def _give_up(self, failed: _Failed, fresh: Pod | None) -> None:
-        """Free the place of a pod, tell it why, and have it decided about again after a while."""
+        """Free the place of a pod, write why into its condition, and have it decided about again after a while."""
         bind, error = failed.bind, failed.error
         task = bind.task
         given = task.reservation

@@ -143,8 +143,8 @@ class PodEvictor:
         if ready is None:
             conditions.append({"$patch": "delete", "type": "Ready"})
         else:
-            words = {"status": ready.status, "reason": ready.reason or None, "message": ready.message or None}
-            conditions.append({"type": "Ready", "lastTransitionTime": now} | words)
+            content = {"status": ready.status, "reason": ready.reason or None, "message": ready.message or None}
+            conditions.append({"type": "Ready", "lastTransitionTime": now} | content)
         self._pods.stays(task, conditions)
 
     def _give_back(self, eviction: Eviction) -> None:

@@ -1,8 +1,8 @@
 """A continuous self-audit: what the scheduler believes against what the API says, a page at a time.
 
 Every period one page of pods is read and compared. What differs may just be under way, so it is only a suspicion; it is
-looked at again, alone and fresh, a period later. What still differs then is repaired, counted and told as an event. The
-sums of some nodes, of some jobs and of one queue are computed from scratch too: memory only, so a difference is a
+looked at again, alone and fresh, a period later. What still differs then is repaired, counted and reported by an event.
+The sums of some nodes, of some jobs and of one queue are computed from scratch too: memory only, so a difference is a
 certainty. The cost is bounded by pages, but for what one job and one queue have: a sum over so many tasks, or jobs.
 """
 

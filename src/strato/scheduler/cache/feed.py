@@ -25,7 +25,7 @@ _MANY = 256
 """From so many pods at once, as in a first list, nodes are accounted once for all of them."""
 _Handler = Callable[[Sequence[Change[Any]]], None]
 Refused = Callable[[Object, str], None]
-"""Called with an object that cannot be used and why, so that its owner can be told."""
+"""Called with an object that cannot be used and why, so that its owner can be notified."""
 
 
 class Feed:

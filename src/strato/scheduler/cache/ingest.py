@@ -98,7 +98,7 @@ def fill_task(task: Task, pod: Pod) -> None:
         task.preemptable = False  # a static pod: its kubelet would start it again
 
 
-def says_preemptable(pod: Pod) -> bool:
+def is_marked_preemptable(pod: Pod) -> bool:
     """Whether a pod offers its place, by annotation or label."""
     meta = pod.metadata
     return go_bool((meta.annotations or {}).get(PREEMPTABLE_KEY, meta.label(PREEMPTABLE_KEY))) is True

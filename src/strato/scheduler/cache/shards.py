@@ -1,7 +1,7 @@
 """Which nodes are ours when several schedulers share a cluster (spec scheduler-core 8, NodeShard).
 
-Under ``hard`` only nodes of the own shard may be used, under ``soft`` they come before all others. Both are said as the
-plugins say theirs, a filter and a static score per node, so that they cost nothing once known: rows are looked at again
+Under ``hard`` only nodes of the own shard may be used, under ``soft`` they come before all others. Both are a
+filter and a static score per node, as plugins have them, so that they cost nothing once known: rows are looked at again
 only when the shard gained or lost them.
 """
 
@@ -45,7 +45,7 @@ class Shards:
     """The NodeShards and what follows for this scheduler.
 
     Args:
-        nodes: The nodes; told when the shard gains or loses some.
+        nodes: The nodes; notified when the shard gains or loses some.
         mode: One of `MODES`.
         name: Name of the own NodeShard.
 

@@ -1,6 +1,6 @@
 """Asks a metrics system how busy nodes are (spec volcano-plugins 22), beside the cycle and never within it.
 
-One request a poll and metric covers all nodes. A source that does not answer is told about once, until it answers
+One request a poll and metric covers all nodes. A source that does not answer is reported once, until it answers
 again; meanwhile the last values grow old, and plugins stop trusting them.
 """
 
@@ -89,7 +89,7 @@ class UsageSource:
             async with asyncio.timeout(self._timeout):
                 cpu, memory = await ask(metrics)
         except (StratoError, OSError, ValueError, KeyError, TypeError, TimeoutError, msgspec.MsgspecError) as error:
-            self._say(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            self._report(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
             return
         self._failing = ""
         at = self._clock.now()
@@ -97,7 +97,7 @@ class UsageSource:
         usages = {n: NodeUsage({WINDOW: cpu[n]}, {WINDOW: memory[n]}, at) for n in names}
         self._found(lambda: self._usages.take(usages))
 
-    def _say(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         """Tell once that the source fails, until it works again."""
         if not self._failing:
             _log.warning("node usage not read: source=%s: %s", self._metrics().get("type", ""), problem)

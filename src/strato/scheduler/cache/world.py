@@ -28,7 +28,7 @@ from strato.scheduler.model.tasks import (
 
 
 class World(JobObjects):
-    """Nodes, tasks, jobs and queues, as the API tells of them."""
+    """Nodes, tasks, jobs and queues, as the API has them."""
 
     # -- sessions ------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What queues hold of claimed devices, in the words of their capability and status (core 9.5, plugins 6.6)."""
+"""What queues hold of claimed devices, in the units of their capability and status (core 9.5, plugins 6.6)."""
 
 from __future__ import annotations
 

@@ -252,9 +252,9 @@ def rules_dropped(world: World, job: Job) -> list[Change]:
     for label in dict.fromkeys(label for spec in specs for label in spec.node_selector.items()):
         drop(f"drop the node selector {label[0]}={label[1]}", _without_label(label[0]))
     affinities = [spec.affinity for spec in specs if spec.affinity is not None]
-    for field, words in _AFFINITIES.items():
+    for field, called in _AFFINITIES.items():
         if any(part is not None and part.required for part in (getattr(a, field) for a in affinities)):
-            drop(f"drop the required {words}", _without_affinity(field))
+            drop(f"drop the required {called}", _without_affinity(field))
     if any(c.when_unsatisfiable == "DoNotSchedule" for spec in specs for c in spec.topology_spread_constraints):
         drop("drop the topology spread constraints", lambda s: structs.replace(s, topology_spread_constraints=()))
     for key in _taints(world):
@@ -317,13 +317,13 @@ def nodes_added(world: World, job: Job) -> list[Callable[[int], Change | None]]:
     return makers
 
 
-def _clones(node: Node, words: str) -> Callable[[int], Change | None]:
+def _clones(node: Node, label: str) -> Callable[[int], Change | None]:
     sizes = ", ".join(f"{name} {node.status.allocatable[name]}" for name in node.status.allocatable)
 
     def make(count: int) -> Change | None:
         more = [Decoded("added", _NODE, _clone(node, number)) for number in range(1, count + 1)]
         noun = "node" if count == 1 else "nodes"
-        return Change("nodes", f"{count} more {noun} {words} ({sizes})", (), more)
+        return Change("nodes", f"{count} more {noun} {label} ({sizes})", (), more)
 
     return make
 

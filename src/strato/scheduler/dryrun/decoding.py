@@ -114,8 +114,8 @@ def _union(types: tuple[inspect.Type, ...], value: Any, path: str) -> Iterator[t
     if len(members) == 1:
         yield from _walk(members[0], value, path)
     elif not any(_is(member, value) for member in members):
-        words = " or ".join(_KINDS.get(type(member), "an object") for member in members)
-        yield path, f"must be {words}, not {describe(value)}"
+        expected = " or ".join(_KINDS.get(type(member), "an object") for member in members)
+        yield path, f"must be {expected}, not {describe(value)}"
 
 
 def _is(wanted: inspect.Type, value: Any) -> bool:

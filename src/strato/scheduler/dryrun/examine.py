@@ -1,4 +1,4 @@
-"""Why something waits, asked of the engine: one cycle on a copy of the state, and what it said."""
+"""Why something waits, asked of the engine: one cycle on a copy of the state, and its verdicts."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ def _identity(kind: Kind, obj: Json, where: str, seen: dict[tuple[str, str, str]
 def _version(kind: Kind, obj: Json, where: str) -> list[Problem]:
     given = obj.get("apiVersion")
     if not given or given == kind.api_version:
-        return []  # that a file leaves it out was said when it was read
+        return []  # that a file leaves it out was reported when it was read
     return [Problem(f"{where}: apiVersion", f"is {describe(given)}; the scheduler reads {kind.api_version}")]
 
 

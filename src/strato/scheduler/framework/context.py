@@ -122,11 +122,11 @@ class CycleContext(ABC):
         return self.world.version - self.undone
 
     def nearly_placed(self, job: Job) -> bool:
-        """Whether a discarded statement had a place for a pending task of a job: its pods are told of that."""
+        """Whether a discarded statement had a place for a pending task of a job: its pods' conditions say so."""
         transactions = self.transactions
         return bool(transactions) and not transactions.keys().isdisjoint(job.pending)
 
-    def say(self, job: Job, verdict: Verdict) -> None:
+    def record_verdict(self, job: Job, verdict: Verdict) -> None:
         """Record what holds a job back."""
         self.note(job).verdicts.append(verdict)
 
@@ -144,7 +144,7 @@ class CycleContext(ABC):
 
     @abstractmethod
     def facet(self, task: Task) -> tuple[Hashable, ...]:
-        """Return what tells a task from others of its class, by all plugins; nothing when none asks."""
+        """Return what distinguishes a task from others of its class, by all plugins; nothing when none asks."""
 
     @abstractmethod
     def sorted_tasks(self, tasks: Iterable[Task]) -> list[Task]:
@@ -160,4 +160,4 @@ class CycleContext(ABC):
 
     @abstractmethod
     def fit_error(self, job: Job) -> str:
-        """Return why a job does not fit, in the words of spec scheduler-core 7.4."""
+        """Return why a job does not fit, as worded in spec scheduler-core 7.4."""

@@ -46,7 +46,7 @@ def point(*toggles: str, check: Check | None = None, left_out: Fn | None = None)
 
 
 def order(*toggles: str) -> Callable[[_Method], _Method]:
-    """Declare a method as an extension point that returns sort keys; a plugin that failed tells nobody apart."""
+    """Declare a method as an extension point that returns sort keys; a plugin that failed finds all equal."""
     return _declare(Point(toggles, None, lambda *_: EQUAL, orders=True))
 
 

@@ -83,7 +83,7 @@ class Guard:
     def wrap_each(self, plugin: Plugin, point: str) -> Callable[[Sequence[Any]], list[Any]]:
         """Return an extension point of one argument as a function of many such arguments; it never raises.
 
-        A plugin that fails at one of them has said nothing about any.
+        A plugin that fails at one of them has no answer about any.
         """
         fn, out = _answering(plugin, point), self._out
 

@@ -125,7 +125,7 @@ class PluginAnswers(CycleContext):
     @property
     @abstractmethod
     def kernel_flags(self) -> int:
-        """What the kernels that place tasks are told whatever they place."""
+        """Flags of the kernels that hold for whatever they place."""
 
     @cached_property
     def terms(self) -> tuple[ResourceTerm, ...]:
@@ -191,7 +191,7 @@ class PluginAnswers(CycleContext):
         return None
 
     def facet(self, task: Task) -> tuple[Hashable, ...]:
-        """Return what tells a task from others of its class, by all plugins; nothing when none asks."""
+        """Return what distinguishes a task from others of its class, by all plugins; nothing when none asks."""
         facets = self.answers["facet"]
         return tuple([fn(task) for fn in facets]) if facets else ()
 
@@ -261,7 +261,7 @@ class PluginAnswers(CycleContext):
         if len(tasks) < 2:
             return tasks
         keys = [column for column in (fn(tasks) for fn in self._task_keys) if column.count(column[0]) < len(tasks)]
-        if not keys:  # nobody tells them apart
+        if not keys:  # no plugin orders them
             return sorted(tasks, key=_BY_DEFAULT)
         ranked = zip(zip(*keys, map(_BY_DEFAULT, tasks), strict=True), tasks, strict=True)
         return [task for _, task in sorted(ranked, key=_BY_KEY)]

@@ -204,7 +204,7 @@ class Layout:
         network: The whole job's topology, None without one.
         minimum: By policy key, how many of its sub-jobs must be ready.
         allocated: Name of the domain the job's placed tasks lie in; empty when unknown.
-        written: The domain as the group's annotation last said it.
+        written: The domain as the group's annotation has it.
 
     Raises:
         ValueError: A label selector cannot be read.

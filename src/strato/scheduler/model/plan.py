@@ -53,8 +53,8 @@ class Condition:
     message: str
 
     @property
-    def words(self) -> tuple[str, str, str]:
-        """What a condition of its type says: status, reason and message."""
+    def content(self) -> tuple[str, str, str]:
+        """What is compared with the condition of its type: status, reason and message."""
         return self.status, self.reason, self.message
 
 
@@ -84,7 +84,7 @@ class GroupStatus(NamedTuple):
             return True
         if self.hyper_node is not None and job.layout is not None and self.hyper_node != job.layout.written:
             return True
-        return wanted is not None and job.conditions.get(wanted.type) != wanted.words
+        return wanted is not None and job.conditions.get(wanted.type) != wanted.content
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Plan:
         queues: Status of every queue that has jobs or is known.
         choices: By pod key, why a bound pod goes where it goes, as something that prints as a sentence.
         failures: What raised, and was left out for the rest of the cycle.
-        quiet_pods: Pods of jobs that were refused just as before: nothing is said of them or their jobs again.
+        quiet_pods: Pods of jobs that were refused just as before: neither they nor their jobs are reported again.
     """
 
     session: str = ""
@@ -148,7 +148,7 @@ class Notes:
         failed_roles: Roles of such classes.
         verdicts: What held the job back.
         condition: The PodGroup condition to set.
-        fit_error: Why the job does not fit, in words, once the session's end has found them.
+        fit_error: Why the job does not fit, as text, once the session's end has found them.
     """
 
     __slots__ = ("condition", "errors", "failed_roles", "fit_error", "verdicts")

@@ -13,7 +13,7 @@ class Reason:
 
     Attributes:
         plugin: Who says so; ``core`` for the scheduler itself.
-        text: The words users see, as Kubernetes and Volcano word them.
+        text: The text users see, as Kubernetes and Volcano word them.
         curable: Whether evicting pods may cure it (Unschedulable); otherwise nothing done to pods helps
             (UnschedulableAndUnresolvable).
     """
@@ -48,7 +48,7 @@ class FitErrors:
     plugin: str = "core"
     domain: str = ""
     role: str = ""
-    _words: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    _text: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def message(self, task: str) -> str:
         """Return why the task of that name fits nowhere: ``0/3 nodes are unavailable: 2 …, 1 ….``.
@@ -59,9 +59,9 @@ class FitErrors:
             return f"Task {task} with role spec {self.role} has already predicated failed, skip"
         if self.note:
             return self.note
-        if not self._words:  # a long backlog of one class says the same words a thousand times
-            self._words.append(self._message())
-        return self._words[0]
+        if not self._text:  # a thousand waiting pods of one class share this text
+            self._text.append(self._message())
+        return self._text[0]
 
     def _message(self) -> str:
         by_text: Counter[str] = Counter()

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from strato.scheduler.actions.allocate import Allocate, has_work
 from strato.scheduler.actions.placing import Work
-from strato.scheduler.actions.sheets import Sheet
+from strato.scheduler.actions.subjobqueue import SubJobQueue
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import HELD
 from strato.scheduler.model.reasons import Verdict
@@ -127,7 +127,7 @@ class Flow(Allocate):
             if not runs or not self._pass(ssn, runs, work):
                 break
 
-    def _keep_promise(self, ssn: Session, job: Job, work: dict[str, Work | Sheet]) -> None:
+    def _keep_promise(self, ssn: Session, job: Job, work: dict[str, Work | SubJobQueue]) -> None:
         """Give a job for which others had to go its places, before others take them."""
         if job.queue is not None and not ssn.overused(job.queue):
             while self._visit(ssn, job, job.queue, work):
@@ -390,4 +390,4 @@ def explain_waiting(ssn: Session, runs: list[Run], plan: FlowPlan) -> None:
         cheapest, waiting = plan.cheapest(ask), plan.waiting(ask)
         place = "no node takes it" if cheapest is None else f"its cheapest place costs {cheapest:g}"
         numbers = {"waiting": waiting} | ({} if cheapest is None else {"place": cheapest})
-        ssn.say(job, Verdict("flow", "FlowPrice", f"by price: {place}, waiting costs {waiting:g}", numbers))
+        ssn.record_verdict(job, Verdict("flow", "FlowPrice", f"by price: {place}, waiting costs {waiting:g}", numbers))

@@ -101,7 +101,7 @@ class Moves:
                 break
             self._holders.migration = False  # there may be no places to move to, and yet victims to leave out
         for job, verdict in self._verdicts.values():
-            self._ssn.say(job, verdict)
+            self._ssn.record_verdict(job, verdict)
 
     def _pass(self) -> bool:
         """Solve one network and prove what it proposes; return whether to look again: something has changed."""
@@ -127,7 +127,7 @@ class Moves:
                 with self._ssn.isolated(job):
                     progress = self._prove(job, parts) or progress
             else:
-                self._say_dear(job, parts, [seekers[i] for i in mine])
+                self._record_too_dear(job, parts, [seekers[i] for i in mine])
                 if len(jobs) == _MOST_JOBS:  # it is the turn of others
                     self._settled.add(job.key)
                     progress = True
@@ -299,7 +299,7 @@ class Moves:
         except Refused as refused:
             stmt.discard(remember=False)
             self._holds.undo(mark)
-            self._say(job, "FlowNoGain", f"nobody is evicted: {refused}", {"threshold": threshold})
+            self._record(job, "FlowNoGain", f"nobody is evicted: {refused}", {"threshold": threshold})
             return job.key in self._settled
         except Exception:
             self._holds.undo(mark)  # the session undoes the rest
@@ -311,7 +311,7 @@ class Moves:
         if victims[0][0].task.key not in {eviction.task.key for eviction in ssn.plan.evictions}:
             self._holds.undo(mark)  # the statement's own check refused it
             return False
-        self._say_done(job, victims, served, worth)
+        self._record_done(job, victims, served, worth)
         return True
 
     def _take(
@@ -389,10 +389,10 @@ class Moves:
 
     # -- why -----------------------------------------------------------------------------------------------------------
 
-    def _say(self, job: Job, code: str, text: str, numbers: dict[str, float]) -> None:
+    def _record(self, job: Job, code: str, text: str, numbers: dict[str, float]) -> None:
         self._verdicts[job.key] = (job, Verdict("flow", code, text, numbers))
 
-    def _say_done(self, job: Job, victims: Sequence[tuple[Victim, str]], served: int, worth: float) -> None:
+    def _record_done(self, job: Job, victims: Sequence[tuple[Victim, str]], served: int, worth: float) -> None:
         price = sum(victim.price for victim, _ in victims)
         shown = [
             f"{f'moves {victim.task.key} to {node}' if node else f'evicts {victim.task.key}'} ({victim.price:.4g})"
@@ -405,11 +405,11 @@ class Moves:
             f"{', '.join(shown)} for {served} tasks worth {worth:.6g}: "
             f"gain {worth - price:.6g} node-hours, threshold {threshold:g}"
         )
-        self._say(
+        self._record(
             job, "FlowGain", text, {"worth": worth, "price": price, "gain": worth - price, "threshold": threshold}
         )
 
-    def _say_dear(
+    def _record_too_dear(
         self, job: Job, parts: Sequence[tuple[Group, list[tuple[Place, int]]]], seekers: Sequence[Seeker]
     ) -> None:
         """Say why the network leaves a job waiting: too few places, or too dear ones."""
@@ -421,14 +421,14 @@ class Moves:
             lacking += max(0, seeker.units - len(prices))
         if lacking:
             text = f"nobody is evicted: no eviction that is allowed makes room for {lacking} of its tasks"
-            self._say(job, "FlowNoPlace", text, {"lacking": lacking})
+            self._record(job, "FlowNoPlace", text, {"lacking": lacking})
             return
         threshold = self._args.min_gain
         text = (
             f"nobody is evicted: its cheapest places cost {price:.6g} node-hours and it is worth {worth:.6g}, "
             f"or others gain more by them; threshold {threshold:g}"
         )
-        self._say(job, "FlowNoGain", text, {"worth": worth, "price": price, "threshold": threshold})
+        self._record(job, "FlowNoGain", text, {"worth": worth, "price": price, "threshold": threshold})
 
 
 _MAX_SHOWN = 5

@@ -130,7 +130,7 @@ class FlowPlan:
     # -- building ------------------------------------------------------------------------------------------------------
 
     def _merge(self, load: Load, slots: Int64s) -> None:
-        """Merge rows that no price and no room tells apart."""
+        """Merge rows that have equal prices and equal room."""
         rows = np.unique(np.concatenate([offer.rows for offer in self._offers]))
         price = np.zeros((len(self._offers), len(rows)), np.int64)
         room = np.zeros_like(price)

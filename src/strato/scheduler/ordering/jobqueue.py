@@ -271,7 +271,7 @@ def can_try(ssn: PluginAnswers, job: Job) -> bool:
         return True
     verdict = Verdict("gang", validity.reason, validity.message)
     if verdict not in ssn.note(job).verdicts:
-        ssn.say(job, verdict)
+        ssn.record_verdict(job, verdict)
     return False
 
 

@@ -40,7 +40,7 @@ class Placer:
     Args:
         table: The nodes.
         seed: Decides where among equals the search begins.
-        job_classes: Which jobs are the same to plugins and actions, and what they were told; made when absent.
+        job_classes: Which jobs are the same to plugins and actions, with their verdicts; made when absent.
 
     Attributes:
         known: Which rows classes may use, and their scores.

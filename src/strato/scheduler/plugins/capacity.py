@@ -256,7 +256,9 @@ class Capacity(Plugin):
             return REJECT
         if not queue.is_open:
             state = queue.state or "unknown"
-            self._ssn.say(job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}"))
+            self._ssn.record_verdict(
+                job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}")
+            )
             return REJECT
         if job.min_resources is None:
             return PERMIT
@@ -267,12 +269,12 @@ class Capacity(Plugin):
                 verdict = quota_verdict(
                     self.name, mine.queue, lacking, want, mine.real_capability, self._ssn.world.dims
                 )
-                self._ssn.say(job, verdict)
+                self._ssn.record_verdict(job, verdict)
                 return REJECT
         lacking_devices = self._claims.admits(job) if self._claims is not None else ""
         if lacking_devices:
             text = f"queue resource quota insufficient: insufficient {lacking_devices}"
-            self._ssn.say(job, Verdict(self.name, "QueueQuota", text))
+            self._ssn.record_verdict(job, Verdict(self.name, "QueueQuota", text))
             return REJECT
         return PERMIT
 

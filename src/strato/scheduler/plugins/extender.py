@@ -267,7 +267,7 @@ class Extender(Plugin):
         try:
             self._ask(verb, body)
         except ExtenderFailed as error:
-            _log.debug("extender not told: verb=%s: %s", verb, error)
+            _log.debug("extender not notified: verb=%s: %s", verb, error)
 
     def _ask(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """Post a question.

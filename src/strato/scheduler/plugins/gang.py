@@ -102,7 +102,7 @@ class Gang(Plugin):
                 continue
             notes = ssn.notes.get(job.key)
             if notes is not None and notes.condition is not None and job.is_waiting_for_queue:
-                continue  # enqueue refused it and said why
+                continue  # enqueue refused it and recorded why
             condition = self._condition(ssn, job)
             if condition is not None:
                 ssn.note(job).condition = condition
@@ -120,11 +120,11 @@ class Gang(Plugin):
         lacking = job.min_available - job.ready - _almost(ssn, job)
         notes = ssn.note(job)
         why = ssn.fit_error(job)
-        if notes.verdicts or notes.errors:  # else this verdict becomes the origin of the words
+        if notes.verdicts or notes.errors:  # else this verdict becomes the origin of the message
             notes.fit_error = why
         text = f"{lacking}/{len(job.tasks)} tasks in gang unschedulable: {why}"
         numbers = {"ready": job.ready, "min_available": job.min_available, "tasks": len(job.tasks)}
-        ssn.say(job, Verdict("gang", NOT_ENOUGH_RESOURCES, text, numbers))
+        ssn.record_verdict(job, Verdict("gang", NOT_ENOUGH_RESOURCES, text, numbers))
         return Condition("Unschedulable", "True", NOT_ENOUGH_RESOURCES, text)
 
 

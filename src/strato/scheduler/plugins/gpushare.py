@@ -82,5 +82,5 @@ def ids_of(annotations: Mapping[str, str]) -> tuple[int, ...]:
 
 
 def annotations_for(cards: Iterable[int], now: float) -> dict[str, str]:
-    """Return what tells the device plugin which cards to hand over."""
+    """Return the annotations from which the device plugin reads which cards to hand over."""
     return {INDEX: ",".join(str(card) for card in cards), TIME: str(int(now * 1e9))}

@@ -63,7 +63,7 @@ class Overcommit(Plugin):
         text = "resource in cluster is overused: " + ", ".join(f"overused {name}" for name in names)
         numbers = {f"wanted {n}": float(want[c]) for n, c in zip(names, lacking, strict=True)}
         numbers |= {f"available {n}": float(np.floor(idle[c])) for n, c in zip(names, lacking, strict=True)}
-        self._ssn.say(job, Verdict(self.name, "Overcommit", text, numbers))
+        self._ssn.record_verdict(job, Verdict(self.name, "Overcommit", text, numbers))
         return REJECT
 
     def job_enqueued(self, job: Job) -> None:

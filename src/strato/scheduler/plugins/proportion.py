@@ -169,7 +169,9 @@ class Proportion(Plugin):
             return PERMIT
         if not queue.is_open:
             state = queue.state or "unknown"
-            self._ssn.say(job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}"))
+            self._ssn.record_verdict(
+                job, Verdict(self.name, "QueueClosed", f"queue {queue.name} is not open, it is {state}")
+            )
             return REJECT
         if job.min_resources is None:
             return PERMIT
@@ -177,7 +179,9 @@ class Proportion(Plugin):
         lacking = [c for c in job.min_columns if c != PODS and want[c] > mine.real_capability[c]]
         if not lacking:
             return PERMIT
-        self._ssn.say(job, quota_verdict(self.name, queue, lacking, want, mine.real_capability, self._ssn.world.dims))
+        self._ssn.record_verdict(
+            job, quota_verdict(self.name, queue, lacking, want, mine.real_capability, self._ssn.world.dims)
+        )
         return REJECT
 
     def job_enqueued(self, job: Job) -> None:

@@ -41,10 +41,10 @@ class ResourceQuota(Plugin):
             if all(used.get(n, 0) + pending.get(n, 0) + amount <= hard[n] for n, amount in asked.items()):
                 continue
             text = (
-                f"resource quota insufficient, requested: {_words(asked)}, "
-                f"used: {_words({n: used.get(n, 0) for n in hard})}, limited: {_words(hard)}"
+                f"resource quota insufficient, requested: {_text(asked)}, "
+                f"used: {_text({n: used.get(n, 0) for n in hard})}, limited: {_text(hard)}"
             )
-            self._ssn.say(job, Verdict(self.name, "NamespaceQuota", text))
+            self._ssn.record_verdict(job, Verdict(self.name, "NamespaceQuota", text))
             return REJECT
         return PERMIT
 
@@ -71,5 +71,5 @@ def amounts(resources: Mapping[str, str | int | float]) -> dict[str, int]:
     return out
 
 
-def _words(amounts: Amounts) -> str:
+def _text(amounts: Amounts) -> str:
     return ",".join(f"{n}={a // 1000}" if a % 1000 == 0 else f"{n}={a}m" for n, a in sorted(amounts.items()))

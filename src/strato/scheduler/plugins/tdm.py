@@ -135,7 +135,7 @@ class Tdm(Plugin):
 
     def preemptable(self, preemptor: Task, candidates: Sequence[Task]) -> tuple[Sequence[Task], int]:
         """Preemptable tasks on ordinary nodes, as many as their jobs' budgets allow."""
-        if says_preemptable(preemptor) or is_revocable(preemptor):
+        if is_marked_preemptable(preemptor) or is_revocable(preemptor):
             return (), REJECT
         nodes = self._ssn.world.nodes
         chosen = [t for t in candidates if t.status == RUNNING and t.preemptable and not zone_of(nodes, t.row)]
@@ -162,7 +162,7 @@ def zone_of(nodes: NodeTable, row: int) -> str:
     return node.metadata.label(ZONE_KEY) if node is not None else ""
 
 
-def says_preemptable(task: Task) -> bool:
+def is_marked_preemptable(task: Task) -> bool:
     """Whether a pod's annotation says that it may be preempted."""
     return go_bool(task.pod.metadata.annotation(PREEMPTABLE_KEY)) is True
 
@@ -172,7 +172,7 @@ def is_revocable(task: Task) -> bool:
     annotations = task.pod.metadata.annotations or {}
     if ZONE_KEY in annotations:
         return annotations[ZONE_KEY] == "*"
-    return says_preemptable(task)
+    return is_marked_preemptable(task)
 
 
 def within_budgets(tasks: Sequence[Task]) -> list[Task]:

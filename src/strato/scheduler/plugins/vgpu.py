@@ -211,7 +211,7 @@ def _matches(rule: Mapping[str, str], labels: Mapping[str, str]) -> bool:
 
 
 def annotations_for(given: Sequence[Sequence[Piece]], node: str, now: float) -> dict[str, str]:
-    """Return what tells the device plugin which parts to hand over."""
+    """Return the annotations from which the device plugin reads which parts to hand over."""
     pieces, seconds = write_pieces(given), str(int(now))
     return {
         "volcano.sh/vgpu-node": node,

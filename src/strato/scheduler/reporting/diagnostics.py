@@ -1,4 +1,4 @@
-"""The words of spec scheduler-core 7.4: why a job does not fit, and what to tell each of its pods."""
+"""Messages of spec scheduler-core 7.4: why a job does not fit, and the reason for each of its pods."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEDULABLE = "Schedulable"
 
 
 def pod_verdict(ssn: PluginAnswers, job: Job, task: Task, fallback: str) -> PodVerdict:
-    """Return what to tell a pod that was not placed; ``fallback`` is the job's own reason."""
+    """Return the verdict on a pod that was not placed; ``fallback`` is the job's own reason."""
     last = ssn.transactions.get(task.key)
     if last is None and task.status == PENDING:
         return PodVerdict(task, UNSCHEDULABLE, *_why(ssn, job, task, fallback))

@@ -1,8 +1,8 @@
-"""Explanations: from the scheduler's records to words; pure.
+"""Explanations: from the scheduler's records to text; pure.
 
 The record of why something waits is the last `Plan`, with numbers; the PodGroup's condition ``Unschedulable`` and each
 pod's condition ``PodScheduled`` say the same. `diagnosis` answers from what a running scheduler remembers,
-`strato.scheduler.dryrun.examine` from one cycle on a copy of any state; both render alike.
+`strato.scheduler.dryrun.examine` from one cycle on a copy of any state; both render the same way.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _CODE_ORDER = (
     "NotEnoughTasks",
     "NotEnoughPodsOfTask",
 )
-"""What is said first when several things hold a job back: the one that must be cured before the others matter."""
+"""Named first when several things hold a job back: the one that must be cured before the others matter."""
 
 _LAST_CODES = ("NodeFit", "NotEnoughResources", "FlowPrice")
-"""What is said last: consequences of what else there is to say, or nothing else held the job back."""
+"""Named last: consequences of other verdicts, or nothing else held the job back."""
 
 
 @dataclass(frozen=True, slots=True)

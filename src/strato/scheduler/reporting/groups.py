@@ -87,7 +87,7 @@ class GroupReports:
         if not _has_trouble(status):
             return max(now + self._period, self.queue.confirmed_at(status.job.key) + _COUNT_SECONDS)
         at = now + SETTLE_SECONDS
-        return max(at, self._growth.stalled_at(status.job)) if _only_says_why(status) else at
+        return max(at, self._growth.stalled_at(status.job)) if _only_gives_reasons(status) else at
 
     def _build(self, key: str, desired: GroupStatus) -> Write[_Request] | float | None:
         """Return the patch that brings a group from what the API has to what its job is by now."""
@@ -98,7 +98,7 @@ class GroupReports:
         status = group_status(job, condition)
         if not status.is_news:
             return None
-        if _only_says_why(status):
+        if _only_gives_reasons(status):
             stalled_at = self._growth.stalled_at(job)
             if self._clock.monotonic() < stalled_at:
                 return stalled_at
@@ -108,7 +108,7 @@ class GroupReports:
             "succeeded": status.succeeded,
             "failed": status.failed,
         }
-        is_news = condition is not None and job.conditions.get(condition.type) != condition.words
+        is_news = condition is not None and job.conditions.get(condition.type) != condition.content
         if condition is not None and is_news:
             news = PodGroupCondition(
                 type=condition.type,
@@ -156,7 +156,7 @@ def _has_trouble(status: GroupStatus) -> bool:
     return status.condition is not None and status.condition.type == "Unschedulable"
 
 
-def _only_says_why(status: GroupStatus) -> bool:
+def _only_gives_reasons(status: GroupStatus) -> bool:
     """Whether a group's phase and counters are written, and what is left is why it waits."""
     group = status.job.group
     if not _has_trouble(status) or group is None:

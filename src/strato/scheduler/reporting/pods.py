@@ -33,7 +33,7 @@ class PodConditions(NamedTuple):
 
 
 class _TemplateEntry(NamedTuple):
-    """What a pod's condition says; a pod made anew under its name was told nothing."""
+    """What a pod's condition says; a pod made anew under its name was given none."""
 
     uid: str
     reason: str
@@ -69,7 +69,7 @@ class PodReports:
         )
 
     def take(self, verdict: PodVerdict, now: float) -> None:
-        """Take why a pod was not placed; in a long backlog most pods have been told just that."""
+        """Take why a pod was not placed; in a long queue most pods have that condition already."""
         task = verdict.task
         if self.queue.stamp(task.key) == _text(verdict) and task.key not in self.queue:
             return

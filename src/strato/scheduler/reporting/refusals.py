@@ -27,7 +27,7 @@ def refusal(ssn: PluginAnswers, job: Job) -> Condition:
     parts = [f"not admitted to queue {job.queue_name}: {text}"]
     if job.min_resources is not None:
         asked = ssn.world.dims.to_wire(job.min_resources.tolist())
-        parts.append(f"the group asks for {_words(asked, job, ssn)} in all, the cluster has {_total(job, ssn)}")
+        parts.append(f"the group asks for {_text(asked, job, ssn)} in all, the cluster has {_total(job, ssn)}")
         parts += too_big(ssn, job)
     return Condition("Unschedulable", "True", reason, "; ".join(parts))
 
@@ -54,9 +54,9 @@ def too_big(ssn: PluginAnswers, job: Job) -> list[str]:
 
 
 def _total(job: Job, ssn: PluginAnswers) -> str:
-    return _words(ssn.world.dims.to_wire(ssn.total.tolist()), job, ssn)
+    return _text(ssn.world.dims.to_wire(ssn.total.tolist()), job, ssn)
 
 
-def _words(amounts: dict[str, str], job: Job, ssn: PluginAnswers) -> str:
+def _text(amounts: dict[str, str], job: Job, ssn: PluginAnswers) -> str:
     names = [ssn.world.dims.names[c] for c in job.min_columns if c != PODS]
     return ", ".join(f"{name} {amounts.get(name, '0')}" for name in names)

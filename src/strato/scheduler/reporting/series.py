@@ -31,7 +31,7 @@ class _Times:
 
 
 class Series:
-    """What is told of queues and jobs.
+    """Metrics of queues and jobs.
 
     Args:
         world: What is known.
@@ -48,7 +48,7 @@ class Series:
         registry.collect(self._counters)
 
     def cycle(self, plan: Plan) -> None:
-        """Take what a cycle said of queues, and count the jobs that did not come about."""
+        """Take the statuses of queues from a cycle, and count the jobs that did not come about."""
         self._statuses = plan.queues
         for status in plan.groups:
             if status.condition is not None and status.condition.type == "Unschedulable":

@@ -81,12 +81,12 @@ def _close_job(ssn: PluginAnswers, classes: JobClasses, job: Job) -> None:
     counts = job.counts
     if not (job.pending or counts[ALLOCATED] or counts[PIPELINED]):
         job.last_verdicts = None
-        return  # nobody is left to be told anything
+        return  # no pod waits for a place any more
     ssn.plan.pods.extend(_pod_verdicts(ssn, job, notes))
 
 
 def _pod_verdicts(ssn: PluginAnswers, job: Job, notes: Notes) -> Sequence[PodVerdict]:
-    """Return what to tell a job's unplaced pods; the very same as before when neither job nor words changed."""
+    """Return the verdicts on a job's unplaced pods; the same objects as before when neither job nor message changed."""
     if not notes.errors and job.last_verdicts is not None and job.key not in ssn.world.changed:
         fallback = notes.fit_error or ssn.fit_error(job)
         if job.last_verdicts[0] == fallback:

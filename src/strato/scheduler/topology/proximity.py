@@ -28,7 +28,7 @@ class Proximity:
     Attributes:
         tree: The domains.
         weight: Factor; the score of a row is 100 times it times a number in [0, 2].
-        near: Domain the gang lies in, `NOWHERE` when it has no place yet (then all rows are alike), or `FILL`.
+        near: Domain the gang lies in, `NOWHERE` when it has no place yet (then all rows are equal), or `FILL`.
         closeness: float64[domains], how good it is when this is the lowest domain common to a row and the gang.
         members: int64[domains], tasks of the gang inside.
         total: Tasks of the gang.
@@ -53,7 +53,7 @@ class Proximity:
 
 
 def indifferent(tree: Tree) -> Proximity:
-    """Return a proximity that scores all rows alike."""
+    """Return a proximity that scores all rows equally."""
     domains = len(tree.names)
     none, empty, flat = np.zeros(domains), np.zeros(0), np.zeros((domains, 0))
     return Proximity(

@@ -1,4 +1,4 @@
-"""Worksheets: what of a job that has parts is still to be placed, part by part in order (spec volcano-actions 2.1)."""
+"""The queue of a job's sub-jobs: what is still to be placed, part by part in order (spec volcano-actions 2.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _Entry = tuple[bool, Any, SubJob]
 
 
-class Sheet:
+class SubJobQueue:
     """The sub-jobs of a job that have tasks to place, those the job cannot do without first.
 
     Args:
@@ -51,9 +51,9 @@ class Sheet:
         """Put a sub-job back that has tasks left."""
         heappush(self._heap, self._entry(sub))
 
-    def copy(self) -> Sheet:
+    def copy(self) -> SubJobQueue:
         """Return the same worksheet, to be worked off independently."""
-        twin = object.__new__(Sheet)
+        twin = object.__new__(SubJobQueue)
         twin._ssn, twin._required = self._ssn, self._required
         twin._heap = list(self._heap)
         twin.work = {key: work.copy() for key, work in self.work.items()}
