@@ -42,7 +42,7 @@ lint: $(VENV)/.dev ## Check format, lint, types and the direction of imports.
 	$(BIN)/lint-imports
 
 test-long: $(VENV)/.dev ## Run the tests that compare two ways of deciding with 1,000 examples each.
-	$(BIN)/python -m pytest --hypothesis-profile=long tests/scheduler/ordering
+	$(BIN)/python -m pytest --hypothesis-profile=long -o timeout=7200 -m 'hypothesis and not e2e and not kube and not attack'
 
 e2e: $(VENV)/.dev ## Drive the embedded cluster with kubectl, real processes and kill -9.
 	$(BIN)/python -m pytest -o timeout=600 -m e2e tests/e2e

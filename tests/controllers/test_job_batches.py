@@ -18,6 +18,7 @@ from strato.client.cluster import Cluster
 from strato.errors import ApiError
 from tests.controllers.faults import FaultyCluster
 from tests.controllers.world import ADMIN, DyingCluster, MeddlingCluster, World, play, task, vcjob
+from tests.profiles import examples
 
 ENABLED = ("job-controller",)
 
@@ -125,7 +126,7 @@ def live(jobs: list[Any], cluster: type[MeddlingCluster]) -> dict[str, Any]:
     return play(scenario, enabled=ENABLED)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(JOBS, min_size=1, max_size=4))
 @example([PLAIN, ([task("w", 2), task("v", 1)], {"minAvailable": 2}, {}, 2)])
 def test_jobs_together_end_where_each_alone_ends(jobs: list[Any]) -> None:

@@ -21,6 +21,7 @@ from strato.api.volcano.scheduling import PodGroup
 from strato.client.cluster import PatchType
 from tests.controllers.faults import FaultyCluster
 from tests.controllers.world import World, born_without_status, play, task, vcjob
+from tests.profiles import examples
 
 MAX_RETRY = 4
 FINAL = ("Completed", "Terminated", "Failed")
@@ -126,7 +127,7 @@ async def follow(world: World, steps: Sequence[Step], seconds: float, controller
         assert await look(world) == want, f"after {step} of {steps}"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=8), st.booleans())
 def test_the_controller_does_what_the_model_says(steps: list[Step], plain: bool) -> None:
     async def scenario(world: World) -> None:
@@ -136,7 +137,7 @@ def test_the_controller_does_what_the_model_says(steps: list[Step], plain: bool)
         play(scenario, enabled=ENABLED)
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(STEPS, max_size=5), st.integers(0, 1 << 16), st.booleans())
 @example([("RestartJob", 0)], 18744, True)  # the answers to two writes are lost: it was carried out twice
 def test_faults_change_the_way_and_not_the_end(steps: list[Step], seed: int, plain: bool) -> None:

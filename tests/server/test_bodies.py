@@ -18,6 +18,7 @@ from strato.server import bodies, protobuf
 from strato.server.bodies import MAX_DEPTH, MAX_VALUES, read_body
 from strato.server.flowcontrol.dispatch import at_once
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
+from tests.profiles import examples
 
 GOLDEN = Path(__file__).parent / "protobuf/golden/data"
 YAML = "application/yaml"
@@ -110,7 +111,7 @@ BROKEN_JSON = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(body=BROKEN_JSON, media=st.sampled_from(["", "application/json", YAML, protobuf.MEDIA_TYPE, "x/y"]))
 def test_any_bytes_are_read_or_refused(body: bytes, media: str) -> None:
     with contextlib.suppress(ApiError):
@@ -120,7 +121,7 @@ def test_any_bytes_are_read_or_refused(body: bytes, media: str) -> None:
 PACKED = sorted(GOLDEN.glob("*.pb"))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     which=st.sampled_from(PACKED),
     cuts=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 3), st.binary(max_size=4)), max_size=5),
@@ -208,7 +209,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["a", "items", "b"]), VALUES, max_size=3)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     target=OBJECTS, patch=st.dictionaries(st.sampled_from(["a", "items", "$setElementOrder/items", "$patch"]), VALUES)
 )

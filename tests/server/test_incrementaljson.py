@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from strato.server import incrementaljson
 from strato.server.flowcontrol.dispatch import at_once
+from tests.profiles import examples
 
 BLANKS = st.sampled_from(["", "", "", " ", "\n\t", "  "])
 TEXTS = st.one_of(
@@ -41,14 +42,14 @@ def _outcome(read: object, body: bytes, **options: int) -> tuple[str, object]:
     return "read", msgspec.json.encode(value)  # which shows the order of keys too
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(document=DOCUMENTS, piece=st.integers(0, 40))
 def test_pieces_are_put_together_as_they_stood(document: str, piece: int) -> None:
     body = document.encode()
     assert _outcome(None, body, chunk_bytes=piece) == _outcome(msgspec.json.decode, body)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(document=DOCUMENTS, piece=st.integers(0, 40), data=st.data())
 def test_what_is_not_json_is_refused_wherever_it_is_cut(document: str, piece: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, len(document)))
@@ -110,7 +111,7 @@ UNITS = st.sampled_from(
 LONG_TEXTS = st.lists(st.tuples(UNITS, st.integers(1, 90)).map(lambda one: one[0] * one[1]), max_size=12).map("".join)
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(
     texts=st.lists(LONG_TEXTS, min_size=1, max_size=3),
     template=st.sampled_from(["%s", " %s ", "[%s]", '{"a":%s}', '[[1],{"b":[2,%s,3]},%s]']),

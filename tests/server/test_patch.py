@@ -14,6 +14,7 @@ from strato.api import catalog
 from strato.errors import BadRequest, Invalid, TooLarge
 from strato.server.patch import apply_json_patch, apply_merge_patch, apply_strategic_patch
 from strato.server.schema import builtin
+from tests.profiles import examples
 
 TEXTS = st.text("ab", max_size=2)
 VALUES = st.recursive(
@@ -55,14 +56,14 @@ def test_merge_patch_does_what_the_standard_shows(target: Any, patch: Any, want:
     assert (target, patch) == before
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(target=VALUES, patch=st.dictionaries(TEXTS, VALUES))
 def test_merge_patch_twice_is_once(target: Any, patch: Any) -> None:
     once = apply_merge_patch(target, patch)
     assert apply_merge_patch(once, patch) == once
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(target=st.dictionaries(TEXTS, VALUES), wanted=st.dictionaries(TEXTS, VALUES))
 def test_merge_patch_reaches_every_object_without_nulls(target: Any, wanted: Any) -> None:
     target, wanted = without_nulls(target), without_nulls(wanted)
@@ -133,7 +134,7 @@ OPERATIONS = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(target=st.dictionaries(TEXTS, VALUES), operations=st.lists(OPERATIONS, max_size=5))
 def test_json_patch_answers_or_refuses_and_nothing_else(target: Any, operations: Any) -> None:
     with contextlib.suppress(BadRequest, Invalid):
@@ -241,7 +242,7 @@ def test_strategic_patch_that_makes_no_sense_is_refused(patch: dict[str, Any]) -
 NAMES = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(old=NAMES, patched=NAMES)
 def test_strategic_patch_keeps_both_orders(old: list[str], patched: list[str]) -> None:
     """Items of the patch are in its order, the others in theirs, and no item is lost or made up."""

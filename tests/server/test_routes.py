@@ -17,6 +17,7 @@ from strato.server.embedded import open_server
 from strato.server.path import parse_path
 from strato.server.registry import Served
 from strato.server.routes import Route, Routes
+from tests.profiles import examples
 
 ADMIN = User("admin", ("system:masters",))
 JANE, JOE = User("jane"), User("joe")
@@ -114,7 +115,7 @@ async def _answers(steps: list[Step]) -> list[tuple[int, bytes]]:
     return answers
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.one_of(writes, writes, writes, st.sampled_from(WORLD)), max_size=40))
 @example([(method, path, ADMIN, {"metadata": {"name": "a"}}) for method in ("PATCH", "POST", "PUT") for path in PATHS])
 @example([("PATCH", f"{PODS}/{name}", user, {}) for user in (JANE, JOE) for name in ("a", "b")])

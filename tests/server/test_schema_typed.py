@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from strato.api import catalog
 from strato.server.schema import builtin, shapes, typed
+from tests.profiles import examples
 
 _TIME = "2026-08-01T12:00:00Z"
 _FITTING: dict[str, st.SearchStrategy[Any]] = {
@@ -74,7 +75,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_what_the_quick_check_accepts_is_left_as_it_is(kind: str, data: st.DataObject) -> None:
     shape = shapes.load().kinds[kind]

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from strato.errors import ApiError, Gone, Unavailable
 from strato.server import store as stores
 from strato.server.store import Change, Store
+from tests.profiles import examples
 
 T = TypeVar("T")
 KEYS = st.sampled_from([f"{namespace}/{name}" for namespace in "xy" for name in "abc"])
@@ -219,7 +220,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestStoreMachine.settings = settings(max_examples=examples(50), stateful_step_count=40, deadline=None)
 
 
 async def test_a_watcher_that_does_not_read_is_cut_off_and_let_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from strato.scheduler.model.tasks import (
 )
 from strato.scheduler.placement.placer import Placer
 from strato.scheduler.session import Session
+from tests.profiles import examples
 from tests.scheduler import worlds
 
 Json = dict[str, Any]
@@ -288,7 +289,7 @@ HAPPENINGS: list[Callable[[Life], None]] = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(rng=st.randoms(use_true_random=False), what=st.lists(st.sampled_from(HAPPENINGS), min_size=1, max_size=12))
 def test_sums_follow_whatever_happens(rng: random.Random, what: list[Callable[[Life], None]]) -> None:
     life = Life(rng)

@@ -17,6 +17,7 @@ from strato.server.embedded import in_memory_server
 from strato.server.rest import create
 from strato.server.rest.metadatatemplate import metadata_template
 from strato.server.store import Change
+from tests.profiles import examples
 
 ADMIN = User("admin", ("system:masters",))
 PODS = "/api/v1/namespaces/default/pods"
@@ -232,7 +233,7 @@ async def _answered_alike(sides: tuple[Side, Side], steps: list[tuple[Any, Any, 
         assert short.server.store.bucket(bucket.resource).objects == bucket.objects
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(steps)
 @example([*plain(4), *WORLD, *plain(4)])
 @example([("Job", 0, {"name": "x" * 57}), *plain(3), ("Job", 0, {"name": "x" * 61}), ("Pod", 0, {"name": "n9"})])
@@ -279,7 +280,7 @@ EVERY = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(
     st.sampled_from([(",", ":"), (", ", ": "), (",", ": ")]),
     st.lists(st.one_of(formed, formed, st.sampled_from(WORLD))),
@@ -332,7 +333,7 @@ class Delayed(Side):
         return Response(200)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.one_of(formed, formed, st.sampled_from(WORLD), st.just(COMMIT))))
 @example([step for world in WORLD for step in (world, *plain(3), COMMIT, *learned(1), *plain(3), *learned(2))])
 @example(

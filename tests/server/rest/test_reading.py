@@ -14,6 +14,7 @@ from strato.api.wire import Request, Response, User
 from strato.clock import VirtualClock, VirtualTimeLoop
 from strato.server import store as stores
 from strato.server.embedded import in_memory_server
+from tests.profiles import examples
 
 NAMES = st.sampled_from("abcdef")
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -151,4 +152,4 @@ class ReadingMachine(RuleBasedStateMachine):
 
 
 TestReadingMachine = ReadingMachine.TestCase
-TestReadingMachine.settings = settings(max_examples=20, stateful_step_count=40, deadline=None)
+TestReadingMachine.settings = settings(max_examples=examples(20), stateful_step_count=40, deadline=None)

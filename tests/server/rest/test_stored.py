@@ -15,6 +15,7 @@ from strato.clock import VirtualClock
 from strato.server.api import ApiServer
 from strato.server.embedded import in_memory_server
 from strato.server.rest.stored import STATUS, RecentObjects, split
+from tests.profiles import examples
 
 ADMIN = User("admin", ("system:masters",))
 CORE, BATCH, GROUP = "/api/v1", "/apis/batch.volcano.sh/v1alpha1", "/apis/scheduling.volcano.sh/v1beta1"
@@ -133,7 +134,7 @@ def _check_recent(server: ApiServer) -> None:
             assert known is None or known.encode(row.revision) == row.body
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(steps, max_size=25))
 @example([("merge", "PodGroup", name, STATUSES["PodGroup"][0]) for name in NAMES])
 @example([("merge", "PodGroup", "a", status) for status in STATUSES["PodGroup"]] * 2)
