@@ -109,8 +109,9 @@ class JobRecord:
         known = self.job
         revision = revision_of(job.metadata.resource_version)
         same_incarnation = known is not None and known.metadata.uid == job.metadata.uid
-        if same_incarnation and (revision < self.revision or (revision == self.revision and revision)):
-            return False  # older, or the result of our own write
+        is_own_write = same_incarnation and revision == self.revision and revision
+        if known is not None and (revision < self.revision or is_own_write):
+            return False  # also older: the answer to a write on the job that this one replaced
         self.revision = revision
         if not same_incarnation:
             self._reset()
@@ -134,9 +135,10 @@ class JobRecord:
         self.is_unwritten = True
 
     def take_status(self, job: Job, status: JobStatus) -> None:
-        """Take a status that we wrote, unless the watch has shown it or a newer one."""
-        if self.job is not None and self.job.status is job.status:
-            self.job = msgspec.structs.replace(self.job, status=status)
+        """Take a status that we wrote, unless the watch has shown it, a newer one, or another job of that name."""
+        known = self.job  # jobs without a status share an empty one
+        if known is not None and known.metadata.uid == job.metadata.uid and known.status is job.status:
+            self.job = msgspec.structs.replace(known, status=status)
 
     def drop_job(self) -> None:
         """Forget the job; its pods stay known until they are gone."""

@@ -69,7 +69,7 @@ class StatusCache:
 def to_json(status: JobStatus) -> Status:
     """Return a status that was read as JSON, without empty members."""
     built: Status = msgspec.to_builtins(status)
-    return {name: value for name, value in built.items() if value not in (0, None, "") and value != {}}
+    return {name: value for name, value in built.items() if value not in ("", {})}
 
 
 def counts_same(

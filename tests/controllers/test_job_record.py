@@ -1,0 +1,129 @@
+"""What a record of a job takes in: newer, older, its own writes, a job of the same name that replaced it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from strato.api.volcano.batch import Job, JobStatus
+from strato.client.informer import Key
+from strato.controllers.job.compiledspec import CompiledSpecs
+from strato.controllers.job.plan import Planner
+from strato.controllers.job.record import JobRecord
+from strato.controllers.job.status import written
+from tests.controllers.world import task, vcjob
+
+Json = dict[str, Any]
+
+
+def job(revision: int, uid: str = "a", phase: str = "", generation: int = 1, **more: Any) -> Job:
+    made = vcjob("j", task(replicas=2))
+    mine = {"namespace": "ns", "uid": uid, "resourceVersion": str(revision), "generation": generation}
+    status = {"status": {"state": {"phase": phase}}} if phase else {}
+    return msgspec.convert({**made, "metadata": {**made["metadata"], **mine, **more}, **status}, Job)
+
+
+def record(*states: Job) -> JobRecord:
+    made = JobRecord(Key("ns", "j"), CompiledSpecs())
+    for state in states:
+        made.set_job(state)
+    return made
+
+
+def shown(of: JobRecord) -> tuple[str, str, str]:
+    assert of.job is not None
+    return of.job.metadata.uid, of.job.metadata.resource_version, of.job.status.state.phase
+
+
+TAKEN = [
+    pytest.param(job(5), job(6, phase="Running"), True, ("a", "6", "Running"), id="a new phase"),
+    pytest.param(job(5, phase="Running"), job(6, phase="Running"), False, ("a", "6", "Running"), id="the same phase"),
+    pytest.param(
+        job(5, phase="Running"), job(6, phase="Running", generation=2), True, ("a", "6", "Running"), id="a new spec"
+    ),
+    pytest.param(
+        job(5), job(6, deletionTimestamp="2026-01-01T00:00:00Z"), True, ("a", "6", ""), id="it is being deleted"
+    ),
+    pytest.param(job(5, phase="Running"), job(4, phase="Pending"), False, ("a", "5", "Running"), id="an older state"),
+    pytest.param(job(5, phase="Running"), job(5, phase="Pending"), False, ("a", "5", "Running"), id="the same state"),
+    pytest.param(job(5, phase="Running"), job(6, uid="b"), True, ("b", "6", ""), id="another job of its name"),
+    pytest.param(job(6, uid="b"), job(5, uid="a", phase="Running"), False, ("b", "6", ""), id="the job before it"),
+]
+
+
+@pytest.mark.parametrize(("known", "new", "news", "want"), TAKEN)
+def test_what_is_newer_is_taken(known: Job, new: Job, news: bool, want: tuple[str, str, str]) -> None:
+    made = record(known)
+    assert made.set_job(new) is news
+    assert shown(made) == want
+
+
+def test_another_job_of_its_name_starts_from_nothing() -> None:
+    made = record(job(5, phase="Running"))
+    made.failures, made.recovered, made.group_warning, made.moving_to = 3, True, "x", "Completed"
+    made.set_job(job(6, uid="b", phase="Completed"))
+    assert (made.failures, made.recovered, made.group_warning, made.moving_to) == (0, False, "", None)
+
+
+def test_a_phase_that_we_are_writing_is_no_news() -> None:
+    made = record(job(5, phase="Pending"))
+    made.moving_to = "Running"
+    assert made.set_job(job(6, phase="Running")) is False
+    assert made.set_job(job(7, phase="Failed")) is True
+
+
+def writing(of: JobRecord, phase: str) -> Any:
+    """Begin a write of a status; return the plan, whose call waits for its answer."""
+    planner = Planner.__new__(Planner)
+    plan = planner._write_status(of, written({"state": {"phase": phase}, "running": 7}), ends=True)
+    (call,) = next(plan)
+    assert b'"/metadata/uid","value":"a"' in call.body
+    return plan
+
+
+def answer(plan: Any, value: Any) -> None:
+    with pytest.raises(StopIteration):
+        plan.send((value,))
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Failed"])
+def test_a_job_that_was_replaced_during_its_status_write_keeps_the_status_it_has(phase: str) -> None:
+    made = record(job(5, phase="Pending"))
+    plan = writing(made, phase)
+    made.set_job(job(9, uid="b", phase="Restarting"))
+    answer(plan, job(6, phase=phase))
+    assert shown(made) == ("b", "9", "Restarting")
+    assert made.job is not None
+    assert made.job.status.running == 0
+
+
+def test_the_status_of_a_job_without_one_is_not_that_of_the_job_that_replaced_it() -> None:
+    made = record(job(5))
+    plan = writing(made, "")
+    made.set_job(job(9, uid="b"))
+    answer(plan, None)
+    assert made.job is not None
+    assert (made.job.metadata.uid, made.job.status.running) == ("b", 0)
+
+
+def test_what_was_written_is_known_unless_something_newer_is() -> None:
+    made = record(job(5, phase="Pending"))
+    answer(writing(made, "Running"), None)
+    assert made.job is not None
+    assert (made.job.status.state.phase, made.job.status.running) == ("Running", 7)
+    plan = writing(made, "Running")
+    made.set_job(job(8, phase="Running"))
+    answer(plan, None)
+    assert made.job.status.running == 0
+
+
+def test_a_status_that_began_here_stays_until_the_server_has_one() -> None:
+    made = record(job(5))
+    made.begin_status(JobStatus(running=3))
+    made.set_job(job(6))
+    assert made.job is not None
+    assert (made.job.status.running, made.is_unwritten) == (3, True)
+    made.set_job(job(7, phase="Pending"))
+    assert (made.job.status.running, made.is_unwritten) == (0, False)
