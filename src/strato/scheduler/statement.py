@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import NODE_MOVES
 from strato.scheduler.model.plan import Eviction, Transaction, binds
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, PENDING, PIPELINED, RELEASING, RUNNING, TaskClass
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 
 class _Op(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -26,12 +26,10 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import BOUND, PIPELINED, RUNNING
 from strato.scheduler.ordering.jobqueue import starving_jobs
+from strato.scheduler.session import Session
+from strato.scheduler.statement import Statement
 from strato.scheduler.topology.domains import Search
 from strato.scheduler.topology.hypernodes import NOWHERE
-
-if TYPE_CHECKING:
-    from strato.scheduler.session import Session
-    from strato.scheduler.statement import Statement
 
 _MAX_DOMAINS = 8
 

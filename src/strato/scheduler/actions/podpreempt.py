@@ -9,7 +9,7 @@ Source: kube-scheduler's plugin DefaultPreemption.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from strato.scheduler.cache.budgets import Budgets
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING
-
-if TYPE_CHECKING:
-    from strato.scheduler.session import Session
-    from strato.scheduler.statement import Statement
+from strato.scheduler.session import Session
+from strato.scheduler.statement import Statement
 
 _EVICTABLE = frozenset((BOUND, RUNNING))
 _MIN_CANDIDATES = 100

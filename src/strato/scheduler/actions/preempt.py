@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
@@ -15,10 +14,8 @@ from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import BOUND, RUNNING
 from strato.scheduler.ordering.jobqueue import starving_jobs
-
-if TYPE_CHECKING:
-    from strato.scheduler.session import Session
-    from strato.scheduler.statement import Statement
+from strato.scheduler.session import Session
+from strato.scheduler.statement import Statement
 
 Eligible = Callable[[Task], bool]
 _EVICTABLE = frozenset((BOUND, RUNNING))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from strato.scheduler.actions import victims as choice
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.placing import promise
@@ -12,10 +10,8 @@ from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.tasks import RUNNING
 from strato.scheduler.ordering.jobqueue import starving_jobs
-
-if TYPE_CHECKING:
-    from strato.scheduler.session import Session
-    from strato.scheduler.statement import Statement
+from strato.scheduler.session import Session
+from strato.scheduler.statement import Statement
 
 
 class Reclaim(Action):

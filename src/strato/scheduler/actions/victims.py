@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from strato.scheduler.model.nodes import Rows
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import RUNNING
 from strato.scheduler.placement import kernels
-
-if TYPE_CHECKING:
-    from strato.scheduler.session import Session
+from strato.scheduler.session import Session
 
 
 def may_go(ssn: Session, task: Task) -> bool:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from strato.api.policy import PodDisruptionBudget
 from strato.api.selectors import InvalidSelector, Selector, from_label_selector
-
-if TYPE_CHECKING:
-    from strato.scheduler.cache.world import World
-    from strato.scheduler.model.jobs import Task
+from strato.scheduler.cache.world import World
+from strato.scheduler.model.jobs import Task
 
 
 class Budgets:

@@ -8,10 +8,9 @@ it, until the API confirms (it has a deletion timestamp, has ended, is gone) or 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.jobs import Task
 
 _SPARED_SECONDS = 1.0
 _LONGEST_SPARED_SECONDS = 300.0

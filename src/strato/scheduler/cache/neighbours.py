@@ -7,7 +7,6 @@ per node are cached per question and brought up to date only for rows that chang
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,8 @@ from strato.lru import LruCache
 from strato.scheduler.cache.evictions import Evictions
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable
+from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import RELEASING, TaskClass
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.resources import FloatArray
 
 Counts = npt.NDArray[np.int64]
 Matches = Callable[[Task], bool]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strato.clock import parse_time
 from strato.lru import LruCache
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.jobs import Task
 
 EXPECTED: Final = "strato.dev/expected-seconds"
 """Annotation of pods or PodGroups: how long a pod will run, in seconds."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from strato.api.volcano.shard import NodeShard
 from strato.scheduler.model.answers import StaticScore, Verdicts
+from strato.scheduler.model.nodes import Mask, NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.nodes import Mask, NodeTable, Rows
-    from strato.scheduler.model.tasks import TaskClass
+from strato.scheduler.model.tasks import TaskClass
 
 NONE: Final = "none"
 HARD: Final = "hard"

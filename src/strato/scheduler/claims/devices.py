@@ -7,7 +7,7 @@ nothing while nobody has resource claims.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from strato.api import cel
 from strato.api.core import NodeSelector
@@ -15,10 +15,8 @@ from strato.api.meta import Object
 from strato.api.resource import Device, DeviceClass, DeviceSelector, DeviceToleration, ResourceClaim, ResourceSlice
 from strato.lru import memoised
 from strato.scheduler.claims.reservations import Reservations
+from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodelabels import NodeLabels
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.jobs import Task
 
 
 class DeviceId(NamedTuple):

@@ -7,16 +7,14 @@ has claims.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from strato.api.core import PersistentVolume, PersistentVolumeClaim
 from strato.api.meta import Object
 from strato.api.quantity import InvalidQuantity, value
 from strato.api.storage import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from strato.scheduler.claims.reservations import Reservations
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.jobs import Task
 
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"

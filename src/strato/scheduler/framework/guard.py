@@ -11,14 +11,12 @@ import functools
 import logging
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from strato.scheduler.framework.contract import POINTS, Fn, checked
+from strato.scheduler.framework.options import PluginOption
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.plan import Failure
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.options import PluginOption
 
 _log = logging.getLogger(__name__)
 

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from strato.scheduler.framework import contract
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.contract import order, point
 from strato.scheduler.model.answers import Evictor, ResourceTerm, StaticScore, Validity, Verdicts
+from strato.scheduler.model.jobs import Job, SubJob, Task
+from strato.scheduler.model.nodes import NodeTable, Rows
+from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
-from strato.scheduler.model.resources import FloatArray
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
-    from strato.scheduler.model.jobs import Job, SubJob, Task
-    from strato.scheduler.model.nodes import NodeTable, Rows
-    from strato.scheduler.model.queues import Queue
-    from strato.scheduler.model.resources import Vector
-    from strato.scheduler.model.tasks import TaskClass
-    from strato.scheduler.topology.proximity import Proximity
+from strato.scheduler.model.resources import FloatArray, Vector
+from strato.scheduler.model.tasks import TaskClass
+from strato.scheduler.topology.proximity import Proximity
 
 POINTS = contract.POINTS
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +16,8 @@ import numpy.typing as npt
 from strato.api.core import Node
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import ABSENT, NODE_MOVES, UNCHARGED, NodeCharge
-from strato.scheduler.model.resources import PODS, Vector, fit_width
+from strato.scheduler.model.resources import PODS, Dimensions, Vector, fit_width
 from strato.scheduler.model.tasks import TaskClass
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.resources import Dimensions
 
 Rows = npt.NDArray[np.int64]
 """Row numbers."""

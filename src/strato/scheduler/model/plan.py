@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.reasons import FitErrors, Verdict
-from strato.scheduler.model.resources import Vector
-
-if TYPE_CHECKING:
-    from strato.scheduler.model.resources import FloatArray
+from strato.scheduler.model.resources import FloatArray, Vector
 
 
 class Bind(NamedTuple):

@@ -16,17 +16,14 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from strato.scheduler.cache.world import World
+from strato.scheduler.framework.options import Config
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job
-from strato.scheduler.model.plan import Condition, GroupStatus, Plan
+from strato.scheduler.model.plan import Condition, GroupStatus, Notes, Plan, Transaction
 from strato.scheduler.model.reasons import QUEUE_SHARE, FitErrors, Verdict
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.options import Config
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
-    from strato.scheduler.model.plan import Notes, Transaction
 
 Order = tuple[str, str]
 """When a job was made, and its key."""

@@ -11,15 +11,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.ordering.jobclasses import PENDING, JobClass, JobClasses, Judged, Member, Nearly, Pass, nearly_of
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 _Key = tuple[Any, ...]
 

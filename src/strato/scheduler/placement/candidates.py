@@ -6,11 +6,11 @@ Filters and static scores are asked only about rows whose node object changed; t
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.answers import ResourceTerm, StaticScore
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
@@ -19,9 +19,6 @@ from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.placement import kernels
 from strato.scheduler.placement.scoring import stretched
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 NOWHERE = -np.inf
 _CACHE_BYTES = 256 << 20

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.answers import ResourceTerm
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.ledger import HELD, PROMISED, NodeCharge
@@ -26,9 +27,6 @@ from strato.scheduler.placement.candidates import NOWHERE, CandidateCache, Candi
 from strato.scheduler.placement.scoring import term_arrays
 from strato.scheduler.topology.hypernodes import HyperNodes
 from strato.scheduler.topology.proximity import FILL, Proximity, indifferent
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 _KERNEL_CHARGES: Final = {by: np.array(by, np.int64) for by in (HELD, PROMISED)}
 """Charges as kernels take them: to hand over an array costs a call half of what a tuple does."""

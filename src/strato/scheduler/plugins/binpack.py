@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import PACK, ResourceTerm
 from strato.scheduler.model.resources import CPU, MEMORY, counts
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import GANG_PREEMPT, PERMIT, REJECT, Plugin, how_many_fit
 from strato.scheduler.model.answers import Evictor
 from strato.scheduler.model.jobs import Job, Task
@@ -20,9 +20,6 @@ from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.plugins.capacityshares import QueuePosition, Shares, dense, exceeds, partly_within
 from strato.scheduler.plugins.claimquota import ClaimQuota
 from strato.scheduler.plugins.proportion import QueueFacts, quota_verdict
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 ROOT = "root"
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strato.clock import parse_time
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.jobs import Task
 from strato.units import duration_seconds
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 COOLDOWN: Final = "volcano.sh/cooldown-time"
 """Pod label, or else annotation, with a Go duration."""

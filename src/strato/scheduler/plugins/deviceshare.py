@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from strato.scheduler.cache.ingest import group_of
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job, Task
@@ -19,9 +20,6 @@ from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import PENDING, RELEASING
 from strato.scheduler.plugins import gpushare, vgpu
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 NO_MEMORY = Reason("deviceshare", "GpuShare no enough gpu memory on node")
 NO_NUMBER = Reason("deviceshare", "GpuNumber no enough gpu number on node")

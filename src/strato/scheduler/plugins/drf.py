@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.cache.memory import UsageMemory
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, Plugin
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.resources import FloatArray, Vector, share
 from strato.scheduler.plugins.hdrf import ShareTree, Standing, compare
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 _SHARE_DELTA = 1e-6
 

@@ -20,12 +20,12 @@ import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.clock import parse_time
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job, Task
@@ -33,9 +33,6 @@ from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import Vector
 from strato.scheduler.model.tasks import RELEASING
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,13 +15,14 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from strato.api.core import PodSpec
 from strato.http.fetch import fetch
 from strato.scheduler.framework.arguments import arg, seconds
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, REJECT, Plugin
 from strato.scheduler.framework.suspension import wait_for
 from strato.scheduler.model.answers import Verdicts
@@ -31,9 +32,6 @@ from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.plugins import wireforms
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 _log = logging.getLogger(__name__)
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.answers import Evictor, Validity
 from strato.scheduler.model.jobs import Job, SubJob, Task
 from strato.scheduler.model.plan import Condition
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.tasks import ALLOCATED_SET, PENDING, PIPELINED, RELEASING
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 GANG = "gang"
 NOT_ENOUGH_PODS_OF_TASK = "NotEnoughPodsOfTask"

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import EVICT, Plugin
 from strato.scheduler.model.jobs import Job, SubJob, Task
 from strato.scheduler.model.nodes import Mask, NodeTable, Rows
@@ -18,9 +18,6 @@ from strato.scheduler.model.tasks import RELEASING
 from strato.scheduler.topology import domains as network
 from strato.scheduler.topology.hypernodes import NOWHERE
 from strato.scheduler.topology.proximity import FILL, Proximity, fill_of, scores
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 _MAX_EVICT_DOMAINS = 8
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from strato.api.volcano.scheduling import NodeGroupAffinity, QueueAffinity
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import StaticScore, Verdicts
 from strato.scheduler.model.jobs import Job, Task
@@ -19,9 +20,6 @@ from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import Dimensions, Vector
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 GROUP_LABEL: Final = "volcano.sh/nodegroup-name"
 LIMITS_ANNOTATION: Final = "volcano.sh/nodegroup-resource-limits"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import BALANCED, LEAST, MOST, ResourceTerm, StaticScore
 from strato.scheduler.model.jobs import Task
@@ -17,9 +17,6 @@ from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.selection import matches_term, tolerates
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.plugins import neighbourly
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 GPU = "nvidia.com/gpu"
 _MIB = 1024 * 1024

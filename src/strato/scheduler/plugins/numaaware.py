@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from strato.api.pods import qos_class
 from strato.api.volcano.nodeinfo import Numatopology
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job, Task
@@ -21,9 +22,6 @@ from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import FloatArray
 from strato.scheduler.model.tasks import PENDING
 from strato.scheduler.plugins.cpusets import POLICIES, CpuLayout, Cpus, assign, layout_of
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 POLICY: Final = "volcano.sh/numa-topology-policy"
 DECISION: Final = "volcano.sh/topology-decision"

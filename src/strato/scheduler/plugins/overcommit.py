@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import PODS, FloatArray
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from strato.scheduler.cache.budgets import Budgets
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, Plugin
-from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.tasks import RELEASING
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
-    from strato.scheduler.model.jobs import Job
 
 
 class Pdb(Plugin):

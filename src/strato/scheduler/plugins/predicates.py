@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from strato.api.core import Node
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
-from strato.scheduler.model.jobs import Task
+from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.reservation import Reservation
 from strato.scheduler.model.selection import CORDON, HARD_EFFECTS, matches_node, tolerates
 from strato.scheduler.model.tasks import TaskClass, host_ports
 from strato.scheduler.plugins import devicebinding, neighbourly, volumebinding
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
-    from strato.scheduler.model.jobs import Job
 
 UNSCHEDULABLE = Reason("predicates", "node(s) were unschedulable", curable=False)
 AFFINITY = Reason("predicates", "node(s) didn't match Pod's node affinity/selector", curable=False)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.cache.memory import UsageMemory, boost
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin, how_many_fit
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.queues import Queue
 from strato.scheduler.model.reasons import Verdict
 from strato.scheduler.model.resources import CPU, MEMORY, PODS, Dimensions, FloatArray, Vector, share
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(slots=True)

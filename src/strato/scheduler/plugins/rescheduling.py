@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from strato.api.pods import qos_class
 from strato.scheduler.framework.arguments import arg, seconds, structured
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.jobs import Task
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 LOW_NODE_UTILIZATION: Final = "lowNodeUtilization"
 _QOS: Final = ("BestEffort", "Burstable", "Guaranteed")

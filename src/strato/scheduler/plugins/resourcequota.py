@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from strato.api.quantity import milli
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.reasons import Verdict
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 Amounts = Mapping[str, int]
 """Thousandths by resource name as written."""

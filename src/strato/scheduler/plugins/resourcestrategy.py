@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg, numbers, structured
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import PACK, ResourceTerm, StaticScore, Verdicts
 from strato.scheduler.model.jobs import Task
@@ -18,9 +19,6 @@ from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray, counts
 from strato.scheduler.model.tasks import TaskClass
 from strato.scheduler.placement.scoring import packed
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 TYPE_ANNOTATION: Final = "volcano.sh/resource-strategy-scoring-type"
 WEIGHT_ANNOTATION: Final = "volcano.sh/resource-strategy-weight"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from strato.clock import parse_time
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import ABSTAIN, PERMIT, Plugin
 from strato.scheduler.model.jobs import Job
 from strato.units import duration_seconds
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 _NEVER = float("inf")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from strato.scheduler.framework.arguments import arg
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
@@ -21,9 +21,6 @@ from strato.scheduler.plugins.buckets import (
     JobTopology,
     read_topology,
 )
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,21 +6,19 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
 from strato.scheduler.cache.ingest import PREEMPTABLE_KEY, go_bool
 from strato.scheduler.framework.arguments import arg, seconds
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import PERMIT, REJECT, Plugin
 from strato.scheduler.model.answers import StaticScore, Verdicts
 from strato.scheduler.model.jobs import Job, Task
 from strato.scheduler.model.nodes import NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.tasks import FAILED, PENDING, RUNNING, SUCCEEDED
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 ZONE_KEY: Final = "volcano.sh/revocable-zone"
 """Label of nodes with the name of their zone; annotation of pods with ``*``."""

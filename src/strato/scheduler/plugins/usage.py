@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from strato.api.quantity import milli, value
 from strato.clock import parse_time
 from strato.scheduler.cache.usage import WINDOW, Usages
 from strato.scheduler.framework.arguments import arg, structured
+from strato.scheduler.framework.context import CycleContext
 from strato.scheduler.framework.plugin import Plugin
 from strato.scheduler.model.answers import Verdicts
 from strato.scheduler.model.jobs import Job, Task
@@ -20,9 +21,6 @@ from strato.scheduler.model.nodes import JOURNAL_SIZE, NodeTable, Rows
 from strato.scheduler.model.reasons import Reason
 from strato.scheduler.model.resources import CPU, MEMORY, FloatArray
 from strato.scheduler.model.tasks import ALLOCATED, BINDING, BOUND, RUNNING
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.context import CycleContext
 
 FRESH_SECONDS: Final = 300.0
 """Older metrics are not believed."""

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job, PodVerdict, Task
 from strato.scheduler.model.reasons import ALL_UNAVAILABLE, FitErrors
 from strato.scheduler.model.tasks import ALLOCATED, PENDING, PIPELINED
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 UNSCHEDULABLE = "Unschedulable"
 SCHEDULABLE = "Schedulable"

@@ -6,14 +6,12 @@ backlog would otherwise be written again whenever anything started or ended.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import Job
 from strato.scheduler.model.plan import Condition
 from strato.scheduler.model.resources import PODS
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
 
 _RESOURCE_CODES: Final = frozenset(("Overcommit", "QueueQuota"))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from strato.scheduler.claims.holdings import amounts_in, claims_by_queue
+from strato.scheduler.framework.pluginanswers import PluginAnswers
 from strato.scheduler.model.jobs import (
     PHASE_COMPLETED,
     PHASE_INQUEUE,
@@ -16,14 +16,10 @@ from strato.scheduler.model.jobs import (
     PodVerdict,
     Task,
 )
-from strato.scheduler.model.plan import Condition, GroupStatus, QueueStatus
+from strato.scheduler.model.plan import Condition, GroupStatus, Notes, QueueStatus
 from strato.scheduler.model.tasks import ALLOCATED, BOUND, FAILED, PENDING, PIPELINED, RELEASING, RUNNING, SUCCEEDED
 from strato.scheduler.ordering.jobclasses import JobClasses
 from strato.scheduler.reporting.diagnostics import pod_verdict
-
-if TYPE_CHECKING:
-    from strato.scheduler.framework.pluginanswers import PluginAnswers
-    from strato.scheduler.model.plan import Notes
 
 
 def decide_phase(job: Job, *, unschedulable: bool) -> str:
