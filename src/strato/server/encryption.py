@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from strato.api import yamltext
 from strato.errors import InvalidInput, Problem, UsageError, one_line
 
 _PREFIX = b"strato:enc:aesgcm:v1:"
@@ -130,15 +131,13 @@ def load_encryption(path: Path) -> Encryption:
     Raises:
         UsageError: It cannot be read, others can read it, or something in it is wrong; every problem is listed.
     """
-    import yaml
-
     try:
         if path.stat().st_mode & 0o077:
             raise UsageError(f"{path} can be read by others; make it yours alone: chmod 600 {path}")
-        content: Any = yaml.safe_load(path.read_text())
+        content: Any = yamltext.load(path.read_text())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yamltext.InvalidYaml, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is no key file: {one_line(error)}") from error
     problems: list[Problem] = []
     if not isinstance(content, dict) or not content:

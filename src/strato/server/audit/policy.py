@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from strato.api import yamltext
 from strato.api.wire import User
 from strato.errors import UsageError
 from strato.server.rest.rights import Attributes
@@ -152,10 +153,10 @@ def load(path: Path) -> Policy:
         UsageError: It cannot be read, or is none; every problem is listed.
     """
     try:
-        policy = msgspec.yaml.decode(path.read_bytes(), type=_Policy)
+        policy = msgspec.convert(yamltext.load(path.read_bytes()), type=_Policy)
     except OSError as error:
         raise UsageError(f"--audit-policy-file {path}: {error.strerror}") from error
-    except (msgspec.ValidationError, msgspec.DecodeError) as error:
+    except (msgspec.ValidationError, yamltext.InvalidYaml) as error:
         raise UsageError(f"--audit-policy-file {path}: no audit policy: {error}") from error
     problems = list(_problems(policy))
     if problems:
