@@ -243,14 +243,9 @@ def test_a_node_that_cannot_be_is_refused(
 
 def test_a_machine_is_one_node_of_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     home = Home(tmp_path)
-    command = [sys.executable, "-c", "print('strato runs', flush=True); input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cluster:
-        assert cluster.stdout is not None
-        assert cluster.stdout.readline()  # from here on /proc shows its words
-        home.pid_file.write_text(f"{cluster.pid}\n")
-        home.ready_file.write_text('{"node": {"name": "here"}}')
+    with home.held("up"):
+        home.write_ready({"node": {"name": "here"}})
         with pytest.raises(SystemExit) as ended:
             main(["--home", str(tmp_path), "run", "node", "--sandbox"])
         assert ended.value.code == 2
         assert f"this machine is a node of the cluster of {tmp_path} already" in capsys.readouterr().err
-        cluster.communicate(b"\n")

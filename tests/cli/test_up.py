@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from strato.cli.apiserver import open_api, purge
+from strato.cli.embedded.background import full_disks
 from strato.cli.embedded.serve import end_a_start_that_cannot_write
 from strato.cli.home import Home
 from strato.cli.main import main
-from strato.cli.up import full_disks
 from strato.clock import SystemClock
 from strato.errors import Unavailable
 from strato.metrics import Registry
@@ -116,7 +116,9 @@ def test_a_start_without_room_names_the_disk(tmp_path: Path, monkeypatch: pytest
     """The log, where the reason should be, may have been the first to find no room."""
     room = {tmp_path: 0, tmp_path / "data": 1 << 30}
     (tmp_path / "data").mkdir()
-    monkeypatch.setattr("strato.cli.up.shutil.disk_usage", lambda path: SimpleNamespace(free=room[path]))
+    monkeypatch.setattr(
+        "strato.cli.embedded.background.shutil.disk_usage", lambda path: SimpleNamespace(free=room[path])
+    )
     assert full_disks(*room, tmp_path / "not-there") == f"\n  {tmp_path}: no space left on this disk"
 
 

@@ -167,7 +167,10 @@ class EmbeddedWorld(World):
         starting.wait()
 
     def _pid_text(self) -> str:
-        return (self.home / "strato.pid").read_text().strip()
+        try:
+            return (self.home / "strato.pid").read_text().strip()
+        except FileNotFoundError:  # who starts the cluster clears away what a killed one left
+            return ""
 
     def stop(self) -> None:
         self.own("down", check=False)

@@ -25,6 +25,7 @@ class FakeMachine:
     isolation = "plain"
     ip = "127.0.0.9"
     has_payloads = True
+    is_unknown = False
 
     def __init__(self, clock: VirtualClock, plans: dict[str, list[tuple[float, int]]]) -> None:
         self.clock = clock

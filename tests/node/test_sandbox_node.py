@@ -81,10 +81,10 @@ async def test_logs_outlive_strato_down_until_the_pod_is_gone(tmp_path: Path) ->
             **go,
         )
         await until(lambda: world.api.phase("busy") == "Running")
-    teardown(tmp_path / "node")
+    teardown(tmp_path / "node", anew=True)
     del api.objects["/api/v1/namespaces/default/pods/gone"]
     homes = tmp_path / "node" / "pods"
-    assert {path.name for home in homes.iterdir() for path in home.iterdir()} == {"logs"}
+    assert {path.name for home in homes.iterdir() for path in home.iterdir()} == {"logs", "anew"}
     (tmp_path / "go" / "on").touch()
     async with running(tmp_path / "node", api) as world:
         assert await world.log("done", follow=True) == "done\n"

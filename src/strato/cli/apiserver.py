@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import socket
 from collections.abc import Awaitable, Callable
@@ -19,6 +18,7 @@ from strato.api.defaults.queues import initial_queues
 from strato.api.wire import Handler, User
 from strato.cli.auditing import AuditOptions
 from strato.cli.home import Home, node_name
+from strato.cli.logrotation import logs_of
 from strato.cli.storage import StorageOptions
 from strato.client.local import LocalCluster
 from strato.clock import Clock
@@ -93,7 +93,6 @@ class Api:
             self.journal.close()
         if self.auditing is not None:
             await asyncio.to_thread(self.auditing.log.close)
-        self.home.pid_file.unlink(missing_ok=True)
 
 
 async def open_api(
@@ -130,7 +129,6 @@ async def open_api(
     encryption = load_encryption(Path(storage.encryption_key_file)) if storage.encryption_key_file else None
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     home.path.chmod(0o700)  # one that somebody else made, too: it holds the cluster's keys
-    home.pid_file.write_text(f"{os.getpid()}\n")
     tokens = Tokens(home.tokens)
     identities = kubeconfigs(home)
     tokens.ensure(identities.values())
@@ -222,7 +220,8 @@ def purge(home: Home) -> None:
     """Delete all that a cluster made, its keys and kubeconfigs included; what else lies in its directory stays."""
     for folder in (home.data, home.node, home.pki):
         shutil.rmtree(folder, ignore_errors=True)
-    for file in (*kubeconfigs(home), home.tokens, home.log, home.pid_file, home.ready_file):
+    home.clear_run_files()
+    for file in (*kubeconfigs(home), home.tokens, *logs_of(home.log), home.lock):
         file.unlink(missing_ok=True)
     with suppress(OSError):  # not empty, or never made
         home.path.rmdir()

@@ -164,7 +164,7 @@ def _salvage(home: Home, journal: Path) -> None:
         raise UsageError(f"the cluster of {home.path} runs (process {pid}); stop it with 'strato down'")
     if not any(journal.parent.glob(f"{journal.name}*")):
         raise UsageError(f"there is no journal in {journal.parent}; name it with --data-dir")
-    with locked(journal):
+    with home.held("doctor --salvage"), locked(journal):
         try:
             count, revision = check_journal(journal)
         except StratoError as error:

@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
 import socket
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from strato.cli.homelock import HomeLock, Owner, owner_of
+from strato.errors import UsageError
+
+GRACE_SECONDS = 5.0
+"""What pods have by default when the cluster is stopped; somebody waits at a terminal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """How the cluster is to stop, and then what became of its pods."""
+
+    keep_pods: bool = False
+    """Whether the next start runs the pods anew, whatever their restart policy says; they do not fail."""
+    grace_seconds: float = GRACE_SECONDS
+    """What a pod has between SIGTERM and SIGKILL at most."""
+    by_command: bool = False
+    """Whether somebody waits for what came of it."""
+    ended: int = 0
+    """How many pods were ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +88,16 @@ class Home:
         return self.path / "strato.pid"
 
     @property
+    def lock(self) -> Path:
+        """Locked by the cluster as long as it lives."""
+        return self.path / "strato.lock"
+
+    @property
+    def stop_file(self) -> Path:
+        """Exists while somebody stops the cluster: how, and what came of it."""
+        return self.path / "stop.json"
+
+    @property
     def ready_file(self) -> Path:
         """Exists, with the server's address, while the cluster serves."""
         return self.path / "ready.json"
@@ -79,28 +110,66 @@ class Home:
             return {}
         return found
 
+    def write_ready(self, facts: dict[str, Any]) -> None:
+        """Say that the cluster serves; from now on others connect."""
+        draft = self.ready_file.with_suffix(".new")
+        draft.write_text(json.dumps(facts | {"pid": os.getpid()}))
+        draft.replace(self.ready_file)
+
+    def write_pid(self) -> None:
+        """Say which process the cluster is, for those who look at files."""
+        self.pid_file.write_text(f"{os.getpid()}\n")
+
+    def owner(self) -> Owner | None:
+        """Return the process that owns the directory, None when there is none."""
+        return owner_of(self.lock)
+
     def running_pid(self) -> int | None:
         """Return the process id of the running cluster, or None."""
+        owner = self.owner()
+        return owner.pid or None if owner is not None and owner.serves else None
+
+    @contextlib.contextmanager
+    def held(self, activity: str) -> Iterator[HomeLock]:
+        """Own the directory for the length of the block.
+
+        Raises:
+            UsageError: Another process owns it.
+        """
+        lock = HomeLock.take(self.lock)
+        if lock is None:
+            raise self.in_use(self.owner())
         try:
-            pid = int(self.pid_file.read_text().split()[0])
-            os.kill(pid, 0)
-        except (OSError, ValueError, IndexError):
-            return None
-        return pid if _is_ours(pid) else None
+            lock.note(activity)
+            yield lock
+        finally:
+            lock.release()
 
-    def stop_signal(self, pid: int) -> None:
-        """Ask the cluster to stop."""
-        os.kill(pid, signal.SIGTERM)
+    def in_use(self, owner: Owner | None) -> UsageError:
+        """Return the error of a directory that another process owns."""
+        if owner is not None and owner.serves:
+            return UsageError(
+                f"the cluster of {self.path} already runs (process {owner.pid}); stop it with 'strato down', "
+                "or name another --home"
+            )
+        what = f"process {owner.pid} (strato {owner.activity})" if owner is not None and owner.pid else "a process"
+        return UsageError(f"{what} works in {self.path}; wait for it, or name another --home")
 
+    def read_stop(self) -> Stop:
+        """Return how the cluster is to stop; nobody has to say."""
+        try:
+            return Stop(**json.loads(self.stop_file.read_text()))
+        except (OSError, ValueError, TypeError):
+            return Stop()
 
-def _is_ours(pid: int) -> bool:
-    """Guard against a reused process id: the process must be one of ours, and no zombie."""
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return False
-    return b"strato" in command and state != "Z"
+    def write_stop(self, stop: Stop) -> None:
+        """Say how the cluster is to stop, or what came of it."""
+        self.stop_file.write_text(json.dumps(asdict(stop)))
+
+    def clear_run_files(self) -> None:
+        """Remove the files of a cluster that has ended; the caller owns the directory."""
+        for file in (self.pid_file, self.ready_file, self.ready_file.with_suffix(".new"), self.stop_file):
+            file.unlink(missing_ok=True)
 
 
 def node_name() -> str:

@@ -36,6 +36,7 @@ def restore(ctx: click.Context, file: Path, data_dir: Path | None, force: bool) 
     home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
     journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (
+        home.held("restore"),
         tempfile.TemporaryDirectory(dir=journal.parent, prefix=".strato-restore-") as scratch,
         opened_backup(file, Path(scratch)) as opened,
         locked(journal),

@@ -10,10 +10,14 @@ import random
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import TypeVar
 
+from strato.cli.homelock import Interruption
 from strato.cli.memory import give_back
 from strato.clock import SystemClock
 from strato.errors import StratoError
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -60,17 +64,32 @@ async def run_together(components: Sequence[tuple[str, Awaitable[object]]], stop
 
 
 @contextlib.contextmanager
-def stop_on_signals(stop: asyncio.Event) -> Iterator[None]:
-    """Set ``stop`` on SIGTERM and SIGINT for the length of the block."""
+def stop_on_signals(stop: asyncio.Event, interruption: Interruption | None = None) -> Iterator[None]:
+    """Set ``stop`` on a signal that asks the process to end, for the length of the block.
+
+    Args:
+        stop: What is set, at once if such a signal came before.
+        interruption: What notes signals before the block and after it; None is none.
+    """
     loop = asyncio.get_running_loop()
-    signals = (signal.SIGTERM, signal.SIGINT)
+    signals = interruption.signals if interruption is not None else (signal.SIGTERM, signal.SIGINT)
+
+    def begin(number: int) -> None:
+        if interruption is not None:
+            interruption.note(number)
+        stop.set()
+
     for number in signals:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, begin, number)
+    if interruption is not None and interruption.signal:
+        stop.set()
     try:
         yield
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+        if interruption is not None:
+            interruption.listen()
 
 
 def collect_rarely() -> None:
@@ -99,17 +118,17 @@ def settle() -> None:
     collect_rarely()
 
 
-def run_loop(main: Callable[[], Awaitable[None]]) -> None:
-    """Run on uvloop, the event loop of everything that serves."""
+def run_loop(main: Callable[[], Awaitable[T]]) -> T:
+    """Run on uvloop, the event loop of everything that serves; return what the program does."""
     import uvloop
 
     collect_rarely()
 
-    async def entry() -> None:
+    async def entry() -> T:
         giving_back = asyncio.create_task(give_back(SystemClock()), name="memory")
         try:
-            await main()
+            return await main()
         finally:
             giving_back.cancel()
 
-    uvloop.run(entry())
+    return uvloop.run(entry())

@@ -2,35 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import signal
-import subprocess
 import sys
-import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
-from strato.cli.home import Home
+from strato.cli.home import GRACE_SECONDS, Stop
+from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.machine import machine_options
 from strato.cli.quantities import QUANTITY
 from strato.cli.storage import StorageOptions, storage_options
-from strato.errors import StratoError, UsageError
-
-START_TIMEOUT_SECONDS = 600.0
-"""A start that fails ends by itself; this bounds one that hangs. The first ever compiles, maybe for minutes."""
-STOP_TIMEOUT_SECONDS = 40.0
-_POLL_SECONDS = 0.02
-_ROOM_BYTES = 64 << 10
-"""Less than this is a full disk: no journal begins in it."""
-
-
-class StartFailed(StratoError):
-    """The background process ended or did not become ready; carries the end of its log."""
+from strato.errors import UsageError
 
 
 @click.command()
@@ -57,6 +42,7 @@ class StartFailed(StratoError):
     help="1: all in one process; 2: the API server in one of its own. By default as many as there are cpus for.",
 )
 @click.option("--foreground", is_flag=True, help="Stay in the terminal until interrupted.")
+@click.option("--lock-descriptor", type=int, default=None, hidden=True)
 @click.pass_context
 def up(
     ctx: click.Context,
@@ -79,117 +65,96 @@ def up(
     config: Path | None,
     processes: int | None,
     foreground: bool,
+    lock_descriptor: int | None,
 ) -> None:
     """Start the embedded cluster: a Kubernetes API, controllers, the scheduler and this machine as a node."""
     home = home_of(ctx)
-    pid = home.running_pid()
-    if pid is not None:
-        raise UsageError(f"the cluster of {home.path} already runs (process {pid}); stop it with 'strato down'")
     if not sandbox and hollow_nodes == 0:
         raise UsageError("no nodes: with --no-sandbox give --hollow-nodes N")
+    interruption = Interruption()
     if foreground:
         from strato.cli.serving import collect_rarely
 
         collect_rarely()
-        from strato.cli.embedded.options import EmbeddedOptions, default_processes
+    from strato.cli.embedded.background import own_home, print_ready, start_in_background
+    from strato.cli.embedded.options import EmbeddedOptions, default_processes
+
+    journal = (data_dir or home.data).absolute()
+    options = EmbeddedOptions(
+        home_path=str(home.path),
+        hollow_nodes=hollow_nodes,
+        hollow_cpu=cpu,
+        hollow_memory=memory,
+        sandbox=sandbox,
+        sandbox_cpus=cpus,
+        sandbox_memory=node_memory,
+        strict_images=strict_images,
+        pod_network=pod_network,
+        pod_users=pod_users,
+        gpus=gpus,
+        host=host,
+        port=port,
+        data_dir=str(journal),
+        in_memory=in_memory,
+        storage=storage,
+        audit=audit,
+        scheduler_config=str(config.absolute()) if config is not None else "",
+        processes=processes or default_processes(),
+    )
+    if lock_descriptor is not None:
+        lock: HomeLock | None = HomeLock.inherit(home.lock, lock_descriptor)
+    else:
+        lock = own_home(options, interruption, foreground=foreground)
+    if lock is None:
+        return
+    if foreground:
         from strato.cli.embedded.start import run_embedded
 
-        options = EmbeddedOptions(
-            home_path=str(home.path),
-            hollow_nodes=hollow_nodes,
-            hollow_cpu=cpu,
-            hollow_memory=memory,
-            sandbox=sandbox,
-            sandbox_cpus=cpus,
-            sandbox_memory=node_memory,
-            strict_images=strict_images,
-            pod_network=pod_network,
-            pod_users=pod_users,
-            gpus=gpus,
-            host=host,
-            port=port,
-            data_dir=str(data_dir or home.data),
-            in_memory=in_memory,
-            storage=storage,
-            audit=audit,
-            scheduler_config=str(config or ""),
-            processes=processes or default_processes(),
-        )
-        run_embedded(options)
+        run_embedded(options, lock, interruption, background=lock_descriptor is not None)
         return
-    ready = _start_in_background(home, sys.argv[1:], data_dir or home.data)
-    click.echo(f"cluster is up at {ready['address']}")
-    for warning in (ready["node"] or {}).get("warnings", ()):
-        click.echo(f"warning: {warning}", err=True)
-    click.echo(f"  export KUBECONFIG={home.kubeconfig}    # or use 'strato kubectl …'")
-
-
-def _start_in_background(home: Home, arguments: list[str], data_dir: Path) -> dict[str, Any]:
-    """Run this same command with ``--foreground``, detached, wait until it serves and return what it says of itself."""
-    home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    home.ready_file.unlink(missing_ok=True)
-    # -P: what lies in the directory of the user is data, not modules
-    command = [sys.executable, "-P", "-m", "strato.cli.main", *arguments, "--foreground"]
-    with home.log.open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-    deadline = time.monotonic() + START_TIMEOUT_SECONDS
-    has_announced = False
-    started = time.monotonic()
-    while time.monotonic() < deadline:
-        if ready := home.ready():
-            return ready
-        if process.poll() is not None:
-            raise StartFailed(f"the cluster did not start:\n{_log_tail(home)}{full_disks(home.path, data_dir)}")
-        if not has_announced and time.monotonic() - started > 3:
-            has_announced = True
-            click.echo("still starting; the very first start compiles the scheduler's kernels (up to 20 s) …", err=True)
-        time.sleep(_POLL_SECONDS)
-    os.killpg(process.pid, signal.SIGKILL)
-    raise StartFailed(f"the cluster was not ready after {START_TIMEOUT_SECONDS:g} s:\n{_log_tail(home)}")
-
-
-def _log_tail(home: Home, lines: int = 15) -> str:
-    text = home.log.read_text(errors="replace").strip().splitlines()[-lines:]
-    return "\n".join(f"  {line}" for line in text) or "  (it printed nothing)"
-
-
-def full_disks(*places: Path) -> str:
-    """Return a line for each place whose disk has no room left; the log may have had none to say so."""
-    full = [path for path in places if path.exists() and shutil.disk_usage(path).free < _ROOM_BYTES]
-    return "".join(f"\n  {path}: no space left on this disk" for path in full)
-
-
-def _stop_pods(home: Home) -> None:
-    """Stop the containers, which outlive the process that started them."""
-    if home.node.exists():
-        from strato.node.sandbox.cleanup import teardown
-
-        teardown(home.node, lambda text: click.echo(text, err=True))
+    print_ready(home, start_in_background(home, lock, interruption, sys.argv[1:], journal))
 
 
 @click.command()
 @click.option("--purge", is_flag=True, help="Also delete everything it made: data, images, keys, kubeconfigs.")
+@click.option("--keep-pods", is_flag=True, help="Do not fail the pods: the next 'up' starts them anew, all of them.")
+@click.option(
+    "--grace-period",
+    "grace_seconds",
+    default=GRACE_SECONDS,
+    show_default=True,
+    type=click.FloatRange(0, 3600),
+    metavar="SECONDS",
+    help="What pods have at most between SIGTERM and SIGKILL.",
+)
 @click.pass_context
-def down(ctx: click.Context, purge: bool) -> None:
-    """Stop the embedded cluster and the processes of its pods; what it stored stays for the next 'up'."""
+def down(ctx: click.Context, purge: bool, keep_pods: bool, grace_seconds: float) -> None:
+    """Stop the embedded cluster and its pods; what it stored stays for the next 'up'.
+
+    Pods end as when a node is shut down: Failed, with reason Terminated; their logs stay. Their controllers replace
+    them after the next 'up'. Pods whose containers never started, and those of hollow nodes, stay as they are.
+    """
+    from strato.cli.embedded.stopping import clear_machine, end_cluster, told
+
     home = home_of(ctx)
-    pid = home.running_pid()
-    if pid is None:
+    if not home.path.exists():
         click.echo(f"no cluster runs in {home.path}")
-        _stop_pods(home)  # of a cluster that was killed
-    else:
-        home.stop_signal(pid)
-        deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
-        while home.running_pid() == pid:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                click.echo(f"process {pid} did not stop within {STOP_TIMEOUT_SECONDS:g} s and was killed", err=True)
-                break
-            time.sleep(_POLL_SECONDS)
-        _stop_pods(home)
-        click.echo("cluster is down")
+        return
+    stop = Stop(keep_pods=keep_pods, grace_seconds=grace_seconds, by_command=True)
+    lock, was_up = end_cluster(home, stop)
+    if lock is None:
+        click.echo("cluster is down, but somebody has started it again")
+        return
+    lock.note(STOPPING)
+    stop = replace(stop, ended=home.read_stop().ended)
+    killed = clear_machine(home, stop)  # of a cluster that was killed
+    home.clear_run_files()
+    click.echo(told(stop) if was_up else f"no cluster runs in {home.path}")
+    if killed and not was_up:
+        click.echo(f"  containers that were left of one are ended: {killed}")
     if purge:
         from strato.cli.apiserver import purge as delete
 
         delete(home)
         click.echo("its data is deleted, its keys and kubeconfigs too")
+    lock.release()

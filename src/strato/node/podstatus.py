@@ -18,6 +18,9 @@ State = Literal["waiting", "running", "terminated"]
 
 CREATING, INITIALIZING, CRASH_LOOP = "ContainerCreating", "PodInitializing", "CrashLoopBackOff"
 COMPLETED, ERROR, OOM_KILLED = "Completed", "Error", "OOMKilled"
+STATUS_UNKNOWN = "ContainerStatusUnknown"
+NOT_LOCATED = "The container could not be located when the pod was terminated"
+TERMINATED, NODE_SHUTDOWN = "Terminated", "Pod was terminated in response to imminent node shutdown."
 
 _time_cache: tuple[int, str] = (0, format_time(0))
 
@@ -148,12 +151,35 @@ class PodRecord:
     pod_ip: str = ""
     start_time: float = 0.0
     reason: str = ""
-    """Set when the node ended the pod itself (``DeadlineExceeded``, ``Evicted``): the phase is then Failed."""
+    """Set when the node ended the pod itself (``DeadlineExceeded``, ``Evicted``, ``Terminated``): the phase is then
+    Failed."""
     message: str = ""
     conditions: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Type → (status, lastTransitionTime) as last written."""
     foreign: list[Json] = field(default_factory=list)
     """Conditions of others (``PodScheduled``, ``DisruptionTarget``), written back as they were."""
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a container has run."""
+        return any(c.state != "waiting" or c.last is not None for c in self.containers)
+
+    def disrupt(self, reason: str, message: str, now: float) -> None:
+        """Note that the node ends the pod, for no fault of its own."""
+        self.reason, self.message = reason, message
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet", "message": message}
+        others = [other for other in self.foreign if other["type"] != "DisruptionTarget"]
+        self.foreign = [*others, condition | {"lastProbeTime": None, "lastTransitionTime": time_text(now)}]
+
+    def lose(self, now: float) -> None:
+        """Note that of its containers nothing is left on the machine, as a kubelet does.
+
+        None of them runs again under restart policy Never, those included that had not begun.
+        """
+        for container in self.containers:
+            if container.state == "running" or (container.state == "waiting" and self.restart_policy == NEVER):
+                began, at = container.started_at or now, container.container_id
+                container.end(Ending(137, STATUS_UNKNOWN, began, now, message=NOT_LOCATED, container_id=at))
 
     @property
     def mains(self) -> list[ContainerRecord]:

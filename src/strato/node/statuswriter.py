@@ -69,6 +69,7 @@ class StatusWriter(Generic[S]):
             name="pod statuses",
         )
         self.run = self._queue.run
+        self.drain = self._queue.drain
 
     def submit(self, subject: S) -> None:
         """Ask for a write; asking again before it happened costs nothing."""

@@ -21,7 +21,8 @@ from typing import Any
 import msgspec
 
 from strato.api.wire import Handler, Request, Response
-from strato.cli.embedded.options import EmbeddedOptions
+from strato.cli.embedded.options import EmbeddedOptions, Ending
+from strato.cli.home import Stop
 from strato.errors import ApiError, StratoError, Unavailable
 
 _READY, _METRICS, _STOP, _END = "/ready", "/metrics", "/stop", "/end"
@@ -46,16 +47,21 @@ class Companion:
 
     Args:
         options: What that process starts.
+        lock: Descriptor of the home's lock, which that process holds too: it is free when both are gone.
     """
 
-    def __init__(self, options: EmbeddedOptions) -> None:
+    def __init__(self, options: EmbeddedOptions, lock: int) -> None:
         self._end, theirs = socket.socketpair()
-        arguments = (str(theirs.fileno()), str(os.getpid()), msgspec.json.encode(options).decode())
+        self.ending: Ending = lambda: None
+        """Says how the pods end when the components are told to."""
+        self.ended = 0
+        """How many did."""
+        arguments = (str(theirs.fileno()), str(lock), str(os.getpid()), msgspec.json.encode(options).decode())
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "strato.cli.embedded.companion", *arguments],
                 stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
+                pass_fds=(theirs.fileno(), lock),
             )
         self._link: Any = None
 
@@ -105,10 +111,12 @@ class Companion:
         raise ComponentsFailed(response.body.decode())
 
     async def _stop(self) -> None:
+        stop = self.ending()
+        seconds = _STOP_SECONDS + (stop.grace_seconds if stop is not None else 0.0)
         with contextlib.suppress(TimeoutError, ApiError):
-            async with asyncio.timeout(_STOP_SECONDS):
-                await self._link.handle(Request("POST", _STOP))
-                await self._link.closed.wait()
+            async with asyncio.timeout(seconds):
+                answer: Response = await self._link.handle(Request("POST", _STOP, body=msgspec.json.encode(stop)))
+                self.ended = msgspec.json.decode(answer.body, type=int)
 
     def end(self) -> None:
         """Make sure that the process is gone; one that was told to stop gets a moment for its last steps."""
@@ -130,6 +138,9 @@ class _ComponentsHandler(Handler):
 
         self.metrics = Registry()
         self.stop = asyncio.Event()
+        self.how: Stop | None = None
+        self.stopped: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """How many pods were ended."""
         self.ready: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -140,8 +151,9 @@ class _ComponentsHandler(Handler):
         if request.path == _METRICS:
             return Response(200, self.metrics.render())
         if request.path == _STOP:
+            self.how = msgspec.json.decode(request.body, type=Stop | None)
             self.stop.set()
-            return Response(200)
+            return Response(200, msgspec.json.encode(await asyncio.shield(self.stopped)))
         return Response(200, (await asyncio.shield(self.ended)).encode())
 
 
@@ -158,6 +170,8 @@ async def _main(end: socket.socket, options: EmbeddedOptions) -> None:
     except StratoError as error:
         components.ended.set_result(str(error))
         await lost  # it is asked for, and then the server hangs up
+    else:
+        await asyncio.wait({lost}, timeout=_EXIT_SECONDS)  # likewise, once it knows how many pods have ended
     finally:
         components.stop.set()
         lost.cancel()
@@ -177,6 +191,7 @@ async def _run(options: EmbeddedOptions, server: Handler, components: _Component
         SystemClock(),
         make_random(),
         components.metrics,
+        lambda: components.how,
     )
 
     async def announce() -> None:
@@ -189,24 +204,26 @@ async def _run(options: EmbeddedOptions, server: Handler, components: _Component
         await run_together(members, components.stop)
     finally:
         await built.informers.stop()
+        components.stopped.set_result(built.ended())
 
 
 def main(arguments: list[str]) -> None:
-    """Be that process. Arguments: the socket's descriptor, the server's process, the options as JSON."""
+    """Be that process. Arguments: descriptors of the socket and of the lock, the server's process, options as JSON."""
     from strato.cli.serving import configure_logging, run_loop
     from strato.node.sandbox.linux import die_with_parent
 
+    end, lock, server, options = arguments
+    for descriptor in (end, lock):
+        os.set_inheritable(int(descriptor), False)
     die_with_parent()
-    if os.getppid() != int(arguments[1]):
+    if os.getppid() != int(server):
         return  # it died before we could ask to die with it
     # a terminal's Ctrl-C reaches the whole group; the server's process decides what follows
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     configure_logging()
-    end = socket.socket(fileno=int(arguments[0]))
-    end.set_inheritable(False)
-    options = msgspec.json.decode(arguments[2], type=EmbeddedOptions)
-    run_loop(lambda: _main(end, options))
+    decoded = msgspec.json.decode(options, type=EmbeddedOptions)
+    run_loop(lambda: _main(socket.socket(fileno=int(end)), decoded))
     logging.shutdown()
     os._exit(0)  # everything is written; who waits for us need not wait for the interpreter to take itself apart
 

@@ -12,7 +12,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from strato.api.wire import User
-from strato.cli.embedded.options import EmbeddedOptions, Part
+from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
 from strato.cli.home import node_name
 from strato.client.cluster import Cluster
 from strato.client.informer import Informers
@@ -40,13 +40,45 @@ class Components:
     """Shared by all components, so that an event is decoded once; stopped after them."""
     members: Sequence[Part]
     milestones: Sequence[asyncio.Event]
-    node: SandboxNode | None
+    machine: Machine | None
+
+    def ended(self) -> int:
+        """Return how many pods ended because the cluster was stopped."""
+        return self.machine.ended if self.machine is not None else 0
 
     async def ready(self) -> dict[str, Any] | None:
         """Wait until every node is there and the scheduler decides; return what this machine's node says of itself."""
         for event in self.milestones:
             await event.wait()
-        return dataclasses.asdict(self.node.summary()) if self.node is not None else None
+        return dataclasses.asdict(self.machine.node.summary()) if self.machine is not None else None
+
+
+class Machine:
+    """This machine's node as a part of the cluster: when that is stopped the pods end before the node does.
+
+    Args:
+        node: Has not started.
+        ending: Says how they end.
+    """
+
+    def __init__(self, node: SandboxNode, ending: Ending) -> None:
+        self.node = node
+        self._ending = ending
+        self.ended = 0
+
+    async def run(self) -> None:
+        """Be a node until cancelled."""
+        running = asyncio.ensure_future(self.node.run())
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            stop = self._ending()
+            if stop is not None and not stop.keep_pods:
+                self.ended = await self.node.shut_down(stop.grace_seconds)
+            raise
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
 
 
 def build(
@@ -55,8 +87,17 @@ def build(
     clock: Clock,
     random: Random,
     metrics: Registry,
+    ending: Ending,
 ) -> Components:
     """Build the components.
+
+    Args:
+        options: Which.
+        client: Returns the client of a user.
+        clock: Of all.
+        random: Of all.
+        metrics: Of all.
+        ending: Says how the pods of this machine end.
 
     Raises:
         StratoError: The scheduler's configuration cannot be used.
@@ -100,17 +141,17 @@ def build(
         names.extend(hollow.names)
         members.append(("hollow nodes", hollow.run))
         milestones.append(hollow.registered)
-    node = None
+    machine = None
     if options.sandbox:
         name = node_name()
         node = _sandbox_node(options, name, client(bootstrap.node(name)), informers, clock, random)
-    if node is not None:
+        machine = Machine(node, ending)
         names.append(node.name)
-        members.append(("sandbox node", node.run))
+        members.append(("sandbox node", machine.run))
         milestones.append(node.registered)
     members.append(("scheduler", partial(_schedule, scheduler, client(bootstrap.ADMIN), names)))
     milestones.append(scheduler.ready)
-    return Components(informers, members, milestones, node)
+    return Components(informers, members, milestones, machine)
 
 
 def _sandbox_node(

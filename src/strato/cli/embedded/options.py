@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from strato.cli.auditing import AuditOptions
-from strato.cli.home import Home
+from strato.cli.home import Home, Stop
 from strato.cli.storage import StorageOptions
 
 Part = tuple[str, Callable[[], Awaitable[object]]]
 """Something that runs until it is cancelled: what it is called when it stops by itself, and how it runs."""
+
+Ending = Callable[[], Stop | None]
+"""Returns how pods end with the node, None when they live on: after a failure, as after a crash."""
 
 
 class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +57,28 @@ class EmbeddedOptions(msgspec.Struct, frozen=True, kw_only=True):
     def home(self) -> Home:
         """The cluster's directory."""
         return Home(Path(self.home_path))
+
+
+_FLAGS = {
+    "hollow_cpu": "cpu",
+    "hollow_memory": "memory",
+    "sandbox_cpus": "cpus",
+    "sandbox_memory": "node-memory",
+    "scheduler_config": "config",
+}
+"""Of fields that are not called like their option."""
+
+
+def differences(running: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Return in which options two clusters differ, as a person writes them."""
+    found = []
+    for name in sorted({*running, *wanted}):
+        ours, theirs = running.get(name), wanted.get(name)
+        if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+            found += differences(ours, theirs)
+        elif ours != theirs:
+            found.append(f"--{_FLAGS.get(name, name).replace('_', '-')}: {ours!r}, not {theirs!r}")
+    return found
 
 
 def default_processes() -> int:

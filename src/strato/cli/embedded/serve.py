@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -12,8 +10,11 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from strato.cli.apiserver import Api, open_api
-from strato.cli.embedded.options import EmbeddedOptions, Part
-from strato.cli.home import Home
+from strato.cli.embedded.background import print_ready
+from strato.cli.embedded.options import EmbeddedOptions, Ending, Part
+from strato.cli.home import Home, Stop
+from strato.cli.homelock import STOPPING, HomeLock, Interruption
+from strato.cli.logrotation import keep_short
 from strato.cli.serving import collect_hardly, make_random, run_together, settle, stop_on_signals
 from strato.clock import Clock, SystemClock
 from strato.metrics import Registry
@@ -28,13 +29,44 @@ Ready = Callable[[], Awaitable[dict[str, Any] | None]]
 """Returns when the cluster schedules, with what this machine's node says of itself."""
 
 
-async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
+async def serve(
+    options: EmbeddedOptions,
+    companion: Companion | None,
+    lock: HomeLock,
+    interruption: Interruption,
+    *,
+    background: bool,
+) -> int:
     """Serve until a signal, with the components in this process or in the other one.
+
+    Args:
+        options: What runs.
+        companion: The other process, if there is one.
+        lock: Of the home; noted in it is that the cluster stops.
+        interruption: Tells whether it is to.
+        background: Whether another process tells the user where it serves.
+
+    Returns:
+        How many pods ended.
 
     Raises:
         StratoError: The address or the files cannot be used, or a part ended by itself.
     """
     collect_hardly()
+    stop = asyncio.Event()
+    with stop_on_signals(stop, interruption):
+        return await _serve(options, companion, lock, interruption, stop, background=background)
+
+
+async def _serve(
+    options: EmbeddedOptions,
+    companion: Companion | None,
+    lock: HomeLock,
+    interruption: Interruption,
+    stop: asyncio.Event,
+    *,
+    background: bool,
+) -> int:
     home, clock, random, metrics = options.home, SystemClock(), make_random(), Registry()
     api = await open_api(
         home,
@@ -48,35 +80,47 @@ async def serve(options: EmbeddedOptions, companion: Companion | None) -> None:
         audit=options.audit,
         other_metrics=companion.metrics if companion is not None else None,
     )
+
+    def ending() -> Stop | None:
+        if not interruption.signal:
+            return None
+        lock.note(STOPPING)
+        return home.read_stop()
+
     components: Components | None = None
-    stop, announced = asyncio.Event(), asyncio.Event()
+    announced = asyncio.Event()
     members: list[Part] = []
     try:
         if options.sandbox:
             api.server.use_logs(_logs(home, clock))
         if companion is not None:
+            companion.ending = ending
             await companion.attach(api.handler)
             members.append(("components", companion.run))
             ready: Ready = companion.ready
         else:
-            components = _components(options, api, clock, random, metrics)
+            components = _components(options, api, clock, random, metrics, ending)
             members.extend(components.members)
             ready = components.ready
-        members.append(("announcement", partial(_announce, home, api.address, ready, announced)))
+        members.append(("announcement", partial(_announce, home, api.address, ready, announced, told=background)))
+        if background:
+            members.append(("log", partial(keep_short, home.log, clock)))
         if api.journal is not None:
             members.append(("journal", partial(end_a_start_that_cannot_write, api.journal, announced)))
-        with stop_on_signals(stop):
-            await run_together([(name, run()) for name, run in members], stop)
+        await run_together([(name, run()) for name, run in members], stop)
     finally:
         if components is not None:
             await components.informers.stop()
         await api.close()
+    return companion.ended if companion is not None else components.ended() if components is not None else 0
 
 
-def _components(options: EmbeddedOptions, api: Api, clock: Clock, random: Random, metrics: Registry) -> Components:
+def _components(
+    options: EmbeddedOptions, api: Api, clock: Clock, random: Random, metrics: Registry, ending: Ending
+) -> Components:
     from strato.cli.embedded.components import build  # only where the other process does not load it
 
-    return build(options, api.client, clock, random, metrics)
+    return build(options, api.client, clock, random, metrics, ending)
 
 
 def _logs(home: Home, clock: Clock) -> LogSource:
@@ -95,12 +139,12 @@ async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: async
     await asyncio.Event().wait()
 
 
-async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.Event) -> None:
-    """Write the ready file once the cluster schedules, then wait for ever."""
+async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.Event, *, told: bool) -> None:
+    """Write the ready file once the cluster schedules, then wait for ever; say so unless another process does."""
     node = await ready()
-    temporary = home.ready_file.with_suffix(".new")
-    temporary.write_text(json.dumps({"address": address, "pid": os.getpid(), "node": node}))
-    temporary.replace(home.ready_file)
+    home.write_ready({"address": address, "node": node})
     announced.set()
+    if not told:
+        print_ready(home, home.ready())
     settle()
     await asyncio.Event().wait()

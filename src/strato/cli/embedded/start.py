@@ -2,24 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import click
+import msgspec
+
 from strato.cli.embedded.companion import Companion
 from strato.cli.embedded.options import EmbeddedOptions
+from strato.cli.embedded.stopping import clear_machine, told
+from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.serving import configure_logging, run_loop
 
 
-def run_embedded(options: EmbeddedOptions) -> None:
-    """Serve until a signal.
+def run_embedded(options: EmbeddedOptions, lock: HomeLock, interruption: Interruption, *, background: bool) -> None:
+    """Serve until a signal, then end the pods too. After a failure they live on, as after a crash.
+
+    Args:
+        options: What runs.
+        lock: Of the home; it ends with this process and the other one.
+        interruption: Notes signals since the command began.
+        background: Whether another process tells the user what became of the start.
 
     Raises:
         StratoError: Something could not start, or ended by itself.
     """
     configure_logging()
-    options.home.path.mkdir(parents=True, exist_ok=True, mode=0o700)
-    companion = Companion(options) if options.processes > 1 else None
+    home = options.home
+    lock.note("up", msgspec.to_builtins(options))
+    home.write_pid()
+    companion = Companion(options, lock.descriptor) if options.processes > 1 else None
+    ended = 0
     try:
         from strato.cli.embedded.serve import serve
 
-        run_loop(lambda: serve(options, companion))
+        ended = run_loop(lambda: serve(options, companion, lock, interruption, background=background))
     finally:
         if companion is not None:
             companion.end()
+        if interruption.signal:
+            lock.note(STOPPING)
+            stop = replace(home.read_stop(), ended=ended)
+            clear_machine(home, stop)
+            click.echo(told(stop), err=True)
+            if stop.by_command:  # which waits for the lock, and clears away the file
+                home.write_stop(stop)
+            else:
+                home.stop_file.unlink(missing_ok=True)
+        home.pid_file.unlink(missing_ok=True)
+        home.ready_file.unlink(missing_ok=True)

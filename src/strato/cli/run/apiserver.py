@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 from pathlib import Path
 
 import click
@@ -12,10 +10,10 @@ import click
 from strato.cli.auditing import AuditOptions, audit_options
 from strato.cli.connect import home_of
 from strato.cli.goflags import GoCommand
+from strato.cli.homelock import Interruption
 from strato.cli.serving import configure_logging, make_random, run_loop, stop_on_signals
 from strato.cli.storage import StorageOptions, storage_options
 from strato.clock import SystemClock
-from strato.errors import UsageError
 from strato.metrics import Registry
 
 
@@ -47,9 +45,7 @@ def apiserver(
     It serves /healthz and /metrics itself and needs no lease: one process owns the journal.
     """
     home = home_of(ctx)
-    pid = home.running_pid()
-    if pid is not None:
-        raise UsageError(f"the cluster of {home.path} already runs (process {pid}); name another --home")
+    interruption = Interruption()
     configure_logging(verbose or level >= 5)
 
     async def main() -> None:
@@ -65,13 +61,17 @@ def apiserver(
         # of a node of the same home, which 'run node --sandbox' is: the logs lie on this machine's disk
         api.server.use_logs(DiskLogs(NodePaths(str(home.node)), clock))
         try:
-            draft = home.ready_file.with_suffix(".new")
-            draft.write_text(json.dumps({"address": api.address, "pid": os.getpid()}))
-            draft.replace(home.ready_file)
+            home.write_ready({"address": api.address})
             stop = asyncio.Event()
-            with stop_on_signals(stop):
+            with stop_on_signals(stop, interruption):
                 await stop.wait()
         finally:
             await api.close()
 
-    run_loop(main)
+    with home.held("run apiserver"):
+        home.clear_run_files()
+        try:
+            home.write_pid()
+            run_loop(main)
+        finally:
+            home.clear_run_files()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -19,20 +20,25 @@ _TIMEOUT_SECONDS = 5.0
 _STEP_SECONDS = 0.01
 
 
-def teardown(data_dir: str | os.PathLike[str], report: Callable[[str], Any] = lambda _text: None) -> int:
+def teardown(
+    data_dir: str | os.PathLike[str], report: Callable[[str], Any] = lambda _text: None, *, anew: bool = False
+) -> int:
     """Kill all containers below a node's data directory, remove its namespaces, bridge, egress NAT and pods.
 
-    Call only when no node runs on the directory. Images and logs stay; the next node removes those of unknown pods.
+    Call only when no node runs on the directory. Images and logs stay, and which containers have run: the next node
+    goes by their restart policy, and removes what is left of unknown pods.
 
     Args:
         data_dir: The node's directory.
         report: Called with what could not be removed.
+        anew: Forget that containers have run: the next node runs every pod from its beginning.
 
     Returns:
         How many containers were killed.
     """
     directory = os.path.abspath(data_dir)
     node_paths = NodePaths(directory)
+    _wait_for_spawner(directory, report)
     pids = [pid for uid in node_paths.uids() for path in node_paths.pod(uid).running_pids() if (pid := _alive(path))]
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
@@ -48,7 +54,7 @@ def teardown(data_dir: str | os.PathLike[str], report: Callable[[str], Any] = la
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         _wait(cgroups.processes(uid), report)
-        node_paths.clear_pod(uid)
+        node_paths.clear_pod(uid, anew=anew)
     cgroups.remove_all()
     if os.geteuid() == 0:
         try:
@@ -58,6 +64,26 @@ def teardown(data_dir: str | os.PathLike[str], report: Callable[[str], Any] = la
     with contextlib.suppress(OSError):
         netlink.delete_link(bridge_name(directory))
     return len(pids)
+
+
+def _wait_for_spawner(directory: str, report: Callable[[str], Any]) -> None:
+    """Wait until the spawner has finished what it was told last; it ends when its node has."""
+    try:
+        lock = os.open(os.path.join(directory, "spawner.lock"), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    try:
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if time.monotonic() > deadline:
+                report(f"a node still works in {directory}")
+                return
+            time.sleep(_STEP_SECONDS)
+    finally:
+        os.close(lock)
 
 
 def _alive(directory: str) -> int:

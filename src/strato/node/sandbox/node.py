@@ -46,7 +46,7 @@ from strato.node.sandbox.network import (
 from strato.node.sandbox.paths import NodePaths
 from strato.node.sandbox.permissions import plain_warning
 from strato.node.sandbox.podusers import ANY_USER, UserBlocks
-from strato.node.sandbox.podworker import REFRESH_SECONDS, PodWorker
+from strato.node.sandbox.podworker import KILL_TIMEOUT_SECONDS, REFRESH_SECONDS, PodWorker
 from strato.node.sandbox.pressure import TRANSITION_SECONDS, PressureConditions, measure_machine, pressures
 from strato.node.sandbox.runtime import ProcessRuntime, RuntimeProblem
 from strato.node.sandbox.sandbox import Machine, PodSandbox
@@ -59,6 +59,8 @@ STORAGE_SECONDS = 10.0
 HOSTS_DELAY_SECONDS = 0.02
 """How long changes of ``/etc/hosts`` are collected before they are written."""
 _RETRY_SECONDS = 1.0
+_WRITE_SECONDS = 5.0
+"""How long the statuses of pods that ended with the node may take."""
 _MAX_PODS = "110"
 
 _log = logging.getLogger(__name__)
@@ -199,6 +201,7 @@ class SandboxNode:
         )
         self._stale_hosts: set[tuple[str, str]] = set()
         self._warnings: list[str] = []
+        self._is_shutting_down = False
         self.registered = asyncio.Event()
         """Set when the node is in the API."""
         self.logs = DiskLogs(self._machine.node_paths, clock)
@@ -237,8 +240,8 @@ class SandboxNode:
         pods = os.path.join(self._machine.node_paths.data_dir, "pods")
         os.makedirs(pods, exist_ok=True)
         os.chmod(pods, 0o700)  # secrets lie here
-        await self._runtime.open()
         try:
+            await self._runtime.open()
             await self._set_up_network()
             await self._find_users()
             await self._find_gpus()
@@ -270,6 +273,36 @@ class SandboxNode:
                 group.create_task(self._remover.run(self._clock))
         finally:
             await self._close()
+
+    async def shut_down(self, grace_seconds: float) -> int:
+        """End the pods as a kubelet does when its machine is shut down, before `run` is cancelled.
+
+        They end Failed, with reason Terminated. Those whose containers never began stay as they are.
+
+        Args:
+            grace_seconds: What a container has at most between SIGTERM and SIGKILL.
+
+        Returns:
+            How many pods have ended.
+        """
+        self._is_shutting_down = True
+        workers = {uid: worker for uid, worker in self._workers.items() if worker.shut_down(grace_seconds)}
+        for uid in self._tasks.keys() - workers.keys():
+            self._tasks[uid].cancel()
+        if not workers:
+            return 0
+        ends = [asyncio.create_task(worker.ended.wait()) for worker in workers.values()]
+        await asyncio.wait(ends, timeout=grace_seconds + KILL_TIMEOUT_SECONDS)
+        for end in ends:
+            end.cancel()
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._writer.drain()
+        except TimeoutError:
+            _log.warning("not every status of a pod was written in time: node=%s", self.name)
+        ended = sum(worker.ended.is_set() for worker in workers.values())
+        _log.info("pods ended because the node shuts down: count=%d of=%d", ended, len(workers))
+        return ended
 
     async def _close(self) -> None:
         tasks = list(self._tasks.values())
@@ -454,6 +487,8 @@ class SandboxNode:
             return
         uid = pod.metadata.uid
         worker = self._workers.get(uid)
+        if worker is None and self._is_shutting_down:
+            return
         if change.new is None:
             if worker is not None:
                 worker.terminate(0.0)

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from strato.node import beneath
 from strato.node.removal import remove_tree
 
+_ANEW = "anew"
+"""Empty file of a pod that ran and is to run from its beginning."""
+
 
 @dataclass(frozen=True, slots=True)
 class PodPaths:
@@ -97,17 +100,33 @@ class PodPaths:
             os.unlink(os.path.join(self.home, "gpus.json"))
 
     def forget_logs(self) -> None:
-        """Remove the logs from before a restart."""
+        """Remove the logs from before a restart: the pod begins anew."""
         remove_tree(os.path.join(self.home, "logs"))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self.home, _ANEW))
 
-    def keep_logs_only(self) -> None:
-        """Remove everything but the logs; without any the whole directory."""
-        if not os.path.isdir(os.path.join(self.home, "logs")):
-            self.remove(self.home)
-            return
-        for name in os.listdir(self.home):
-            if name != "logs":
+    def forget_runs(self, *, anew: bool) -> None:
+        """Remove everything but the logs and which containers have run; with ``anew`` forget the latter too."""
+        kept = {"logs", _ANEW} if anew else {"logs", _ANEW, "containers", "pod.json"}
+        found = os.listdir(self.home)
+        if anew and "containers" in found:
+            with open(os.path.join(self.home, _ANEW), "w"):
+                pass
+        for name in found:
+            if name not in kept:
                 self.remove(os.path.join(self.home, name))
+        for container in _entries(os.path.join(self.home, "containers")):
+            for attempt in _entries(container):
+                for path in _entries(attempt):
+                    if os.path.basename(path) not in ("state.json", "exit.json"):
+                        self.remove(path)
+        if not os.listdir(self.home):
+            self.remove(self.home)
+
+    @property
+    def begins_anew(self) -> bool:
+        """Whether it was here, and somebody wants it to run from its beginning."""
+        return os.path.exists(os.path.join(self.home, _ANEW))
 
     def running_pids(self) -> list[str]:
         """Return the attempt directories that hold a state file without an ending."""
@@ -116,6 +135,14 @@ class PodPaths:
             if "state.json" in files and "exit.json" not in files:
                 found.append(directory)
         return found
+
+
+def _entries(directory: str) -> list[str]:
+    """Return the paths of what is in a directory; a missing one is empty."""
+    try:
+        return [os.path.join(directory, name) for name in os.listdir(directory)]
+    except FileNotFoundError:
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +178,8 @@ class NodePaths:
         self.remove(self.memory_dir(uid))
         self.remove(self.pod(uid).home)
 
-    def clear_pod(self, uid: str) -> None:
-        """Remove all of a pod whose processes are gone but its logs, which are read as long as the API knows it."""
+    def clear_pod(self, uid: str, *, anew: bool) -> None:
+        """Remove what a pod whose processes are gone does not need any more (see `PodPaths.forget_runs`)."""
         self.remove(self.memory_dir(uid))
-        self.pod(uid).keep_logs_only()
+        if os.path.isdir(self.pod(uid).home):
+            self.pod(uid).forget_runs(anew=anew)

@@ -19,14 +19,16 @@ from strato.node.podstatus import (
     COMPLETED,
     CRASH_LOOP,
     ERROR,
+    NODE_SHUTDOWN,
     OOM_KILLED,
+    TERMINATED,
     ContainerRecord,
     Ending,
     PodRecord,
     phase_of,
     pod_status,
 )
-from strato.node.restarts import ALWAYS, Backoff, should_restart
+from strato.node.restarts import ALWAYS, NEVER, Backoff, should_restart
 from strato.node.sandbox.environment import ConfigProblem
 from strato.node.sandbox.hooks import NO_LIMIT_SECONDS, HookFailed, run_hook
 from strato.node.sandbox.probes import Prober
@@ -57,6 +59,11 @@ class Sandbox(Protocol):
 
     def refusal(self) -> Refusal | None:
         """Return why the pod cannot run on this machine, None when it can."""
+        ...
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing on this machine tells that the pod was here."""
         ...
 
     async def prepare(self, hosts: str) -> None:
@@ -167,6 +174,10 @@ class PodWorker:
         self.stopped = False
         """Whether all processes of a deleted pod have ended: the API object may be removed."""
         self._is_released = False
+        self._is_lost = False
+        """Whether containers that its status tells of are gone without a trace."""
+        self.ended = asyncio.Event()
+        """Set when all its processes have ended and its last status waits to be written."""
 
     @property
     def is_terminating(self) -> bool:
@@ -186,10 +197,21 @@ class PodWorker:
     def evict(self, message: str) -> None:
         """End the pod soon, which uses more of the machine than it may; its status and an event say why."""
         if not (self._evicted.is_set() or self._terminating.is_set() or self._is_over()):
-            self.record.reason, self.record.message = "Evicted", message
             self._event("Warning", "Evicted", message)
-            self._grace_seconds = min(self._grace_seconds, EVICTION_GRACE_SECONDS)
-            self._evicted.set()
+            self._disrupt("Evicted", message, EVICTION_GRACE_SECONDS)
+
+    def shut_down(self, grace_seconds: float) -> bool:
+        """End the pod as a kubelet whose node is shut down; return whether it is a pod that has begun and not ended."""
+        if self._is_over() or not self.record.has_begun:
+            return False
+        if not (self._evicted.is_set() or self._terminating.is_set()):
+            self._disrupt(TERMINATED, NODE_SHUTDOWN, grace_seconds)
+        return True
+
+    def _disrupt(self, reason: str, message: str, grace_seconds: float) -> None:
+        self.record.disrupt(reason, message, self._clock.now())
+        self._grace_seconds = min(self._grace_seconds, grace_seconds)
+        self._evicted.set()
 
     async def run(self) -> None:
         """Run the pod; returns when it is finished or, if deleted, when all its processes have ended."""
@@ -214,6 +236,7 @@ class PodWorker:
         await self._release()
         self.stopped = self._terminating.is_set()
         self._submit(self)
+        self.ended.set()
 
     async def wait_deleted(self) -> None:
         """After `run`, wait for the deletion of a finished pod."""
@@ -235,6 +258,11 @@ class PodWorker:
     # From preparation to the last container's end
 
     async def _serve(self) -> None:
+        self._is_lost = self.record.has_begun and self.sandbox.is_unknown
+        if self._is_lost:
+            self.record.lose(self._clock.now())
+            if self.record.restart_policy == NEVER:
+                return
         refused = self.sandbox.refusal()
         if refused is not None:
             self.record.reason, self.record.message = refused.reason, f"Pod was rejected: {refused.message}"
@@ -297,6 +325,10 @@ class PodWorker:
         if record.init and not record.sidecar and policy == ALWAYS:
             policy = "OnFailure"  # an init container that passed does not run again
         attempt = max(0, self.sandbox.last_attempt(spec.name))
+        if self._is_lost and (record.ending is not None or record.last is not None):
+            if not record.init and record.ending is not None and not should_restart(policy, record.ending.exit_code):
+                return
+            attempt = record.restart_count + 1
         wait = 0.0
         while True:
             ended = await self._run_once(record, spec, attempt, begun)

@@ -164,6 +164,8 @@ class ProcessRuntime:
             asyncio.get_running_loop().remove_reader(self._socket.fileno())
             self._socket.close()
             self._socket = None
+            if 0 in self._waiting:  # it waits for an earlier one to end, and does not see that we hang up
+                os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
         self._fail_waiting("the sandbox helper was closed")
 

@@ -178,7 +178,7 @@ class PodSandbox:
         """
         pod = self._pod
         if not self.place.identity():
-            self.place.forget_logs()  # 'strato down' ended the pod, and it begins anew
+            self.place.forget_logs()  # 'strato down --keep-pods' ended the pod
         self.place.write_identity(pod.metadata.namespace, pod.metadata.name, self.ip)
         names = self._machine.gpus.take(pod)
         if names:
@@ -217,6 +217,11 @@ class PodSandbox:
         machine = self._machine
         own_network = bool(machine.bridge)
         return Level(machine.runtime.isolation, os.geteuid(), os.getegid(), own_network, machine.held)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether nothing on this machine tells that the pod was here."""
+        return not (self.place.identity() or self.place.begins_anew)
 
     def refusal(self) -> Refusal | None:
         """Return why the pod cannot run on this machine, None when it can."""

@@ -1,0 +1,161 @@
+"""How a cluster is started in the background, by one of several who may want to at the same time."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from strato.cli.embedded.options import EmbeddedOptions, differences
+from strato.cli.embedded.stopping import clear_machine
+from strato.cli.home import Home
+from strato.cli.homelock import POLL_SECONDS, HomeLock, Interruption, Owner
+from strato.cli.logrotation import rotate
+from strato.errors import StratoError, UsageError
+
+START_TIMEOUT_SECONDS = 600.0
+"""A start that fails ends by itself; this bounds one that hangs. The first ever compiles, maybe for minutes."""
+_STOP_SECONDS = 60.0
+"""What a cluster that was still starting takes to end; then it is killed."""
+_ANNOUNCE_SECONDS = 3.0
+_WAIT_WORDS_SECONDS = 1.0
+_ROOM_BYTES = 64 << 10
+"""Less than this is a full disk: no journal begins in it."""
+
+
+class StartFailed(StratoError):
+    """The background process ended or did not become ready; carries the end of its log."""
+
+
+def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground: bool) -> HomeLock | None:
+    """Return the lock of the home; None when a cluster of the same options runs already, which is waited for.
+
+    Raises:
+        UsageError: One with other options runs, or another command works on the home.
+    """
+    home, began, has_told = options.home, time.monotonic(), False
+    while (lock := HomeLock.take(home.lock)) is None:
+        owner = home.owner()
+        if owner is not None and owner.pid:
+            if _is_the_same(options, owner, foreground=foreground):
+                if (ready := home.ready()).get("pid") == owner.pid:
+                    click.echo(f"the cluster of {home.path} already runs (process {owner.pid})")
+                    print_ready(home, ready)
+                    return None
+            elif not owner.stops:
+                raise home.in_use(owner)
+            if not has_told and time.monotonic() - began > _WAIT_WORDS_SECONDS:
+                has_told = True
+                verb = "stops" if owner.stops else "is still starting"
+                click.echo(f"waiting: the cluster of {home.path} {verb} (process {owner.pid}) …", err=True)
+        if interruption.signal:
+            click.echo("interrupted; nothing was started", err=True)
+            raise click.exceptions.Exit(interruption.exit_code)
+        if time.monotonic() - began > START_TIMEOUT_SECONDS:
+            raise StartFailed(f"process {owner.pid if owner else 0} has kept {home.path} for too long")
+        time.sleep(POLL_SECONDS)
+    lock.note("up", msgspec.to_builtins(options))
+    home.clear_run_files()  # of one that was killed
+    return lock
+
+
+def _is_the_same(options: EmbeddedOptions, owner: Owner, *, foreground: bool) -> bool:
+    """Whether the cluster that runs is the one that is wanted.
+
+    Raises:
+        UsageError: It has other options.
+    """
+    if owner.activity != "up" or foreground:
+        return False
+    differing = differences(owner.options, msgspec.to_builtins(options))
+    if differing:
+        raise UsageError(
+            f"the cluster of {options.home_path} already runs (process {owner.pid}) with other options "
+            f"({'; '.join(differing)}); stop it with 'strato down', or name another --home"
+        )
+    return True
+
+
+def start_in_background(
+    home: Home, lock: HomeLock, interruption: Interruption, arguments: list[str], data_dir: Path
+) -> dict[str, Any]:
+    """Run this same command with ``--foreground``, detached, wait until it serves and return what it says of itself."""
+    rotate(home.log)
+    # -P: what lies in the directory of the user is data, not modules
+    command = [sys.executable, "-P", "-m", "strato.cli.main", *arguments]
+    command += ["--foreground", "--lock-descriptor", str(lock.descriptor)]
+    with home.log.open("ab") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=(lock.descriptor,),
+        )
+    has_announced = False
+    started = time.monotonic()
+    while time.monotonic() - started < START_TIMEOUT_SECONDS:
+        if (ready := home.ready()).get("pid") == process.pid:
+            return ready
+        if interruption.signal:
+            _end(home, process)
+            click.echo("interrupted: the start was stopped, nothing of it runs", err=True)
+            raise click.exceptions.Exit(interruption.exit_code)
+        if process.poll() is not None:
+            raise StartFailed(_why(home, process.returncode, data_dir))
+        if not has_announced and time.monotonic() - started > _ANNOUNCE_SECONDS:
+            has_announced = True
+            click.echo("still starting; the very first start compiles the scheduler's kernels (up to 20 s) …", err=True)
+        time.sleep(POLL_SECONDS)
+    _end(home, process)
+    raise StartFailed(f"the cluster was not ready after {START_TIMEOUT_SECONDS:g} s:\n{_log_tail(home)}")
+
+
+def _end(home: Home, process: subprocess.Popen[bytes]) -> None:
+    """End a start; the lock is still ours, and is let go with this process."""
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    clear_machine(home, home.read_stop())
+    home.clear_run_files()
+
+
+def _why(home: Home, code: int, data_dir: Path) -> str:
+    """Return why the process that was to serve has ended."""
+    if code == 0:
+        return "the cluster was stopped while it started, by 'strato down' or a signal"
+    if code < 0:
+        clear_machine(home, home.read_stop())
+    home.clear_run_files()
+    how = f" (ended by {signal.Signals(-code).name})" if code < 0 else ""
+    return f"the cluster did not start{how}:\n{_log_tail(home)}{full_disks(home.path, data_dir)}"
+
+
+def _log_tail(home: Home, lines: int = 15) -> str:
+    text = home.log.read_text(errors="replace").strip().splitlines()[-lines:]
+    return "\n".join(f"  {line}" for line in text) or "  (it printed nothing)"
+
+
+def full_disks(*places: Path) -> str:
+    """Return a line for each place whose disk has no room left; the log may have had none to say so."""
+    full = [path for path in places if path.exists() and shutil.disk_usage(path).free < _ROOM_BYTES]
+    return "".join(f"\n  {path}: no space left on this disk" for path in full)
+
+
+def print_ready(home: Home, ready: dict[str, Any]) -> None:
+    """Say where a cluster serves, what is weaker than it could be, and how to talk to it."""
+    click.echo(f"cluster is up at {ready['address']}")
+    for warning in (ready["node"] or {}).get("warnings", ()):
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"  export KUBECONFIG={home.kubeconfig}    # or use 'strato kubectl …'")

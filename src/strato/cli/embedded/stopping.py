@@ -1,0 +1,65 @@
+"""How a cluster ends: its pods, what they left on the machine, and the words for it."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import click
+
+from strato.cli.home import Home, Stop
+from strato.cli.homelock import POLL_SECONDS, HomeLock, end_owner
+
+_STOP_SECONDS = 60.0
+"""What a cluster takes to end at most, beside the grace of its pods; then it is killed."""
+
+
+def clear_machine(home: Home, stop: Stop) -> int:
+    """End containers that still run, and take back networks, mounts and control groups; return how many it ended."""
+    if not home.node.exists():
+        return 0
+    from strato.node.sandbox.cleanup import teardown
+
+    return teardown(home.node, lambda text: click.echo(text, err=True), anew=stop.keep_pods)
+
+
+def told(stop: Stop) -> str:
+    """Say that a cluster is down, and what became of its pods."""
+    if stop.keep_pods:
+        return "cluster is down; the next 'strato up' starts its pods anew"
+    pods = "1 pod was" if stop.ended == 1 else f"{stop.ended} pods were"
+    return "cluster is down" + (f"; {pods} ended (Failed, reason Terminated)" if stop.ended else "")
+
+
+def end_cluster(home: Home, stop: Stop) -> tuple[HomeLock | None, bool]:
+    """Ask the cluster to end and wait until it has.
+
+    Returns:
+        The lock of the home, None when somebody has started a cluster since; and whether there was one to end.
+
+    Raises:
+        UsageError: Another command works on the home.
+    """
+    deadline = time.monotonic() + _STOP_SECONDS + stop.grace_seconds
+    signalled: set[int] = set()
+    starter = 0
+    """Of the cluster that was asked; it may still have been starting, in another process than the one that serves."""
+    while (lock := HomeLock.take(home.lock)) is None:
+        owner = home.owner()
+        if owner is None or not owner.pid:
+            continue
+        if owner.serves and starter not in (0, owner.starter):
+            return None, True
+        if owner.serves and owner.pid not in signalled:
+            home.write_stop(stop)
+            if end_owner(home.lock, owner, signal.SIGTERM):
+                signalled.add(owner.pid)
+                starter = owner.starter
+        elif not (owner.serves or owner.stops):
+            raise home.in_use(owner)
+        if signalled and time.monotonic() > deadline:
+            deadline += _STOP_SECONDS
+            if end_owner(home.lock, owner, signal.SIGKILL):
+                click.echo(f"process {owner.pid} did not stop in time and was killed", err=True)
+        time.sleep(POLL_SECONDS)
+    return lock, bool(signalled)

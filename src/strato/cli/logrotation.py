@@ -1,0 +1,63 @@
+"""The log of the background processes: the one before stays readable, and all of them together stay small."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from strato.clock import Clock
+
+KEPT_LOGS = 5
+"""Older ones, beside the one that is written: NAME.1 is the newest."""
+MAX_BYTES = 8 << 20
+"""Of each; the beginning of a longer one is dropped."""
+_CHECK_SECONDS = 30.0
+
+
+def rotate(log: Path) -> None:
+    """Give the log that is there a number; the oldest one goes."""
+    if not log.exists() or not log.stat().st_size:
+        return
+    _make_room(log)
+    log.rename(_numbered(log, 1))
+    _shorten(_numbered(log, 1))
+
+
+async def keep_short(log: Path, clock: Clock, max_bytes: int = MAX_BYTES) -> None:
+    """Move what was written aside whenever it is too much; several processes go on appending to the same file."""
+    while True:
+        await clock.sleep(_CHECK_SECONDS)
+        if log.exists() and log.stat().st_size > max_bytes:
+            _copy_and_truncate(log, max_bytes)
+
+
+def logs_of(log: Path) -> list[Path]:
+    """Return the log and the older ones that are there."""
+    return [path for path in (log, *(_numbered(log, number) for number in range(1, KEPT_LOGS + 1))) if path.exists()]
+
+
+def _numbered(log: Path, number: int) -> Path:
+    return log.with_name(f"{log.name}.{number}")
+
+
+def _make_room(log: Path) -> None:
+    for number in range(KEPT_LOGS - 1, 0, -1):
+        if _numbered(log, number).exists():
+            _numbered(log, number).replace(_numbered(log, number + 1))
+
+
+def _copy_and_truncate(log: Path, max_bytes: int) -> None:
+    _make_room(log)
+    _numbered(log, 1).write_bytes(_tail(log, max_bytes))
+    os.truncate(log, 0)  # those who write open it for appending
+
+
+def _shorten(log: Path) -> None:
+    if log.stat().st_size > MAX_BYTES:
+        log.write_bytes(_tail(log, MAX_BYTES))
+
+
+def _tail(log: Path, length: int) -> bytes:
+    with log.open("rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - length))
+        return file.read(length)

@@ -1,0 +1,147 @@
+"""Who owns a home: the lock, what it says of its owner, and the logs beside it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from strato.cli.embedded.options import differences
+from strato.cli.home import Home, Stop
+from strato.cli.homelock import HomeLock, Owner, end_owner, owner_of
+from strato.cli.logrotation import KEPT_LOGS, keep_short, logs_of, rotate
+from strato.cli.main import main
+from strato.clock import VirtualClock, run_virtual
+from strato.errors import UsageError
+
+HOLDER = """
+import sys
+from pathlib import Path
+from strato.cli.homelock import HomeLock
+lock = HomeLock.take(Path(sys.argv[1]))
+lock.note("up", {"port": 1})
+print("held", flush=True)
+input()
+"""
+
+
+def test_a_lock_is_of_one_process_until_it_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "strato.lock"
+    assert owner_of(path) is None
+    command = [sys.executable, "-c", HOLDER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        assert HomeLock.take(path) is None
+        owner = owner_of(path)
+        assert owner == Owner(holder.pid, "up", {"port": 1}, holder.pid)
+        assert not end_owner(path, Owner(os.getpid(), "up"), signal.SIGKILL)  # not the owner
+        assert end_owner(path, owner, signal.SIGKILL)
+        holder.wait()
+    assert owner_of(path) is None  # what the file says is of somebody who is gone
+    lock = HomeLock.take(path)
+    assert lock is not None
+    lock.release()
+
+
+def test_a_lock_lives_as_long_as_the_last_process_that_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "strato.lock"
+    lock = HomeLock.take(path)
+    assert lock is not None
+    lock.note("up")
+    heir = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(lock.descriptor,))
+    lock.release()
+    assert HomeLock.take(path) is None
+    heir.communicate(b"")
+    assert owner_of(path) is None
+
+
+def test_a_lock_whose_file_was_removed_is_not_one(tmp_path: Path) -> None:
+    path = tmp_path / "strato.lock"
+    first = HomeLock.take(path)
+    assert first is not None
+    path.unlink()
+    second = HomeLock.take(path)
+    assert second is not None
+    assert os.path.samestat(os.fstat(second.descriptor), path.stat())
+    first.release()
+    assert HomeLock.take(path) is None
+    second.release()
+
+
+def test_a_descriptor_that_is_not_the_lock_is_refused(tmp_path: Path) -> None:
+    lock = HomeLock.take(tmp_path / "strato.lock")
+    assert lock is not None
+    with (tmp_path / "other").open("w") as other, pytest.raises(UsageError, match="is not that of"):
+        HomeLock.inherit(lock.path, other.fileno())
+    lock.release()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run", "apiserver", "--port", "0"], ["restore", "backup.tar"], ["down"], ["up", "--port", "0", "--foreground"]],
+)
+def test_what_needs_the_home_says_who_has_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    with Home(tmp_path).held("doctor --salvage"), pytest.raises(SystemExit) as ended:
+        main(["--home", str(tmp_path), *words])
+    assert ended.value.code == 2 or words[0] == "restore"
+    said = capfd.readouterr().err
+    assert f"process {os.getpid()} (strato doctor --salvage) works in {tmp_path}" in said or "backup.tar" in said
+
+
+def test_differing_options_are_named_as_they_are_typed() -> None:
+    running = {"port": 6443, "hollow_cpu": "4", "storage": {"backup_dir": "", "backup_keep": 24}}
+    wanted = {"port": 0, "hollow_cpu": "8", "storage": {"backup_dir": "", "backup_keep": 3}}
+    assert differences(running, wanted) == [
+        "--cpu: '4', not '8'",
+        "--port: 6443, not 0",
+        "--backup-keep: 24, not 3",
+    ]
+    assert differences(running, running) == []
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"unknown": 1}'])
+def test_how_to_stop_has_a_default(tmp_path: Path, text: str) -> None:
+    home = Home(tmp_path)
+    assert home.read_stop() == Stop()
+    home.stop_file.write_text(text)
+    assert home.read_stop() == Stop()
+    home.write_stop(Stop(keep_pods=True, ended=3))
+    assert home.read_stop() == Stop(keep_pods=True, ended=3)
+
+
+def test_the_last_logs_are_kept(tmp_path: Path) -> None:
+    log = tmp_path / "strato.log"
+    for number in range(KEPT_LOGS + 3):
+        rotate(log)
+        log.write_text(f"{number}\n")
+    assert [path.read_text() for path in logs_of(log)] == [f"{number}\n" for number in (7, 6, 5, 4, 3, 2)]
+    log.write_text("")
+    rotate(log)
+    assert (tmp_path / "strato.log.1").read_text() == "6\n"  # one that says nothing pushes none away
+
+
+def test_a_log_that_grows_is_cut_while_it_is_written(tmp_path: Path) -> None:
+    log, clock = tmp_path / "strato.log", VirtualClock()
+    with log.open("ab", buffering=0) as writer:
+
+        async def grow() -> None:
+            import asyncio
+
+            task = asyncio.create_task(keep_short(log, clock, max_bytes=100))
+            for number in range(50):
+                writer.write(b"%09d\n" % number)
+                await clock.sleep(10)
+            task.cancel()
+
+        run_virtual(clock, grow())
+    sizes = [path.stat().st_size for path in logs_of(log)]
+    assert max(sizes) <= 140
+    newest = "".join(path.read_text() for path in reversed(logs_of(log)))
+    assert newest.splitlines()[-1] == "000000049"
