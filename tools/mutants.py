@@ -50,7 +50,7 @@ _EMPTY = {
     "Mapping": "{}",
     "Iterable": "()",
 }
-_COMPILED = {"njit", "jit", "kernel", "vectorize", "overload", "abstractmethod", "property_stub"}
+_COMPILED = {"njit", "_inner", "_outer", "abstractmethod"}
 _UNTESTED_FUNCTIONS = {"__repr__", "__str__"}
 _LOGGERS = {"log", "_log", "logger", "_logger", "LOG", "_LOG", "warnings"}
 
