@@ -69,6 +69,18 @@ class InvalidInput(UsageError):
         super().__init__(f"{what} is invalid ({count} problem{'s' if count != 1 else ''}){lines}")
 
 
+_LONGEST_LINE = 800
+
+
+def shortened(message: str) -> str:
+    """Leave out the middle of lines that quote thousands of characters; advice is at their ends."""
+    half = _LONGEST_LINE // 2
+    return "\n".join(
+        line if len(line) <= _LONGEST_LINE else f"{line[:half]} … {len(line) - 2 * half} characters … {line[-half:]}"
+        for line in message.splitlines()
+    )
+
+
 def one_line(error: Exception) -> str:
     """Return what a library's error says in one line; of a YAML parser's, problem and place."""
     mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)

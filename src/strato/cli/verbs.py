@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from strato.cli.goflags import GoCommand
-from strato.errors import StratoError, UsageError
+from strato.errors import StratoError, UsageError, shortened
 
 
 class VerbFailed(StratoError):
@@ -38,7 +38,7 @@ class FailureLine(click.ClickException):
 
     def show(self, file: Any = None) -> None:
         """Print the line as it is."""
-        click.echo(self.message, err=True)
+        click.echo(shortened(self.message), err=True)
 
 
 class UnusableLine(FailureLine):
