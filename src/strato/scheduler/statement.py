@@ -41,7 +41,7 @@ class Statement:
         self._ssn = ssn
         self._ops: list[_Op] = []
         self._began = 0  # the session's moves before the first operation
-        self._moves = 0  # those of the operations themselves
+        self._moves = 0  # how many of them are its own
 
     @property
     def is_empty(self) -> bool:
@@ -60,25 +60,23 @@ class Statement:
 
     def placed(self, tasks: Sequence[Task], rows: Sequence[int], status: int, *, evicted: bool = False) -> None:
         """Take over tasks whose rows have been charged already; status is ALLOCATED or PIPELINED."""
-        before = self._ssn.moves
         self._ssn.world.place_batch(tasks, rows, status)
         self._ssn.temporary.extend(tasks)
-        self._log(_Op(status, tasks, evicted=evicted), before)
+        self._log(_Op(status, tasks, evicted=evicted))
         self._ssn.fire_placed(tasks)
 
     def pipeline(self, task: Task, row: int, *, evicted: bool) -> None:
         """Promise a task what will be free on a row."""
-        before = self._ssn.moves
         self._ssn.world.move(task, PIPELINED, row)
         self._ssn.temporary.append(task)
-        self._log(_Op(PIPELINED, (task,), evicted=evicted), before)
+        self._log(_Op(PIPELINED, (task,), evicted=evicted))
         self._ssn.fire_placed((task,))
 
     def evict(self, task: Task, reason: str, beneficiary: str = "", moves_to: str = "") -> None:
         """Mark a running or bound task as leaving; ``moves_to`` is the node that is kept for its successor, if any."""
-        before, status = self._ssn.moves, task.status
+        status = task.status
         self._ssn.world.move(task, RELEASING, task.row)
-        self._log(_Op(RELEASING, (task,), reason, False, beneficiary, moves_to, status), before)
+        self._log(_Op(RELEASING, (task,), reason, False, beneficiary, moves_to, status))
         self._ssn.fire_removed((task,))
 
     def spare(self, task: Task) -> None:
@@ -179,8 +177,9 @@ class Statement:
         if alone:  # nothing else moved since it began: all is as it was then
             ssn.undone = ssn.world.version - self._began
 
-    def _log(self, op: _Op, before: int) -> None:
+    def _log(self, op: _Op) -> None:
+        """Keep an operation; each is one change of the world."""
         if not self._ops:
-            self._began, self._moves = before, 0
+            self._began, self._moves = self._ssn.moves - 1, 0
         self._ops.append(op)
-        self._moves += self._ssn.moves - before
+        self._moves += 1

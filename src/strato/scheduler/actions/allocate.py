@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from strato.scheduler.actions.base import Action
 from strato.scheduler.actions.batches import Batches
@@ -21,6 +22,8 @@ from strato.scheduler.topology.domains import Search
 if TYPE_CHECKING:
     from strato.scheduler.session import Session
     from strato.scheduler.statement import Statement
+
+_BY_DEFAULT: Final = attrgetter("order")
 
 
 class Allocate(Action):
@@ -109,6 +112,8 @@ class Allocate(Action):
         if job.layout is not None and (job.layout.split or ssn.domains.limit(job) is not None):
             return SubJobQueue(ssn, job, _placeable)
         tasks: Iterable[Task] = job.pending.values()
+        if ssn.job_classes.has_equal_tasks(job):
+            return Work(sorted(tasks, key=_BY_DEFAULT), equal=True)
         if job.gated or job.pending_best_effort:
             tasks = [task for task in tasks if _placeable(task)]
         return Work(ssn.sorted_tasks(tasks))

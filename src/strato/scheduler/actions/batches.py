@@ -48,13 +48,16 @@ class Batches:
             How many jobs had their visit with that; 0 when nothing was done.
         """
         cls = entry.cls
-        if cls is None or cls in self._exhausted or queue.holds_verdicts or not self._fits_batch(entry.job):
+        if cls is None or len(entry.job.pending) != 1 or cls in self._exhausted or queue.holds_verdicts:
             return 0
         if cls.account is not None and entry.at == 0:
             return 0  # refused in an earlier cycle: whether it fits by now, one job shows
+        following = queue.following(entry, _MOST)
+        if not following or not self._fits_batch(entry.job):
+            return 0
         jobs = [entry.job]
         task, ssn = _only_task(entry.job), self._ssn
-        for job in queue.following(entry, _MOST):
+        for job in following:
             if not self._fits_batch(job) or ssn.facet(_only_task(job)) != ssn.facet(task):
                 break
             jobs.append(job)

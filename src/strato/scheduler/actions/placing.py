@@ -24,10 +24,10 @@ class Work:
 
     __slots__ = ("_end", "at", "tasks")
 
-    def __init__(self, tasks: list[Task], at: int = 0) -> None:
+    def __init__(self, tasks: list[Task], at: int = 0, *, equal: bool = False) -> None:
         self.tasks = tasks
         self.at = at
-        self._end = 0
+        self._end = len(tasks) if equal else 0
 
     def __bool__(self) -> bool:
         return self.at < len(self.tasks)

@@ -87,7 +87,7 @@ class Preempt(Action):
         attempts: choice.Attempts,
     ) -> bool:
         """Find one task a place, with evictions if need be; return whether it has one."""
-        if task.pod.spec.preemption_policy == "Never" or ssn.pre_filter(task) is not None:
+        if task.preemption_policy == "Never" or ssn.pre_filter(task) is not None:
             return False
         waits = task.nominated or ssn.world.evictions.serve(task.key)
         if waits and promise(ssn, queue, stmt, task):
@@ -233,7 +233,7 @@ def may_preempt(ssn: Session, task: Task) -> bool:
 
 def waits_for_victims(ssn: Session, task: Task) -> bool:
     """Whether a task must not evict: its policy forbids it, or an earlier eviction for it is under way."""
-    if task.pod.spec.preemption_policy == "Never":
+    if task.preemption_policy == "Never":
         return True
     if ssn.world.evictions.serve(task.key):
         return choice.keeps_room(ssn, task)

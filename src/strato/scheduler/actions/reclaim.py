@@ -34,7 +34,7 @@ class Reclaim(Action):
         for task in pending_in_order(ssn, job):
             if not ssn.job_starving(job):
                 break
-            if task.pod.spec.preemption_policy == "Never":
+            if task.preemption_policy == "Never":
                 continue
             if ssn.world.evictions.serve(task.key) and promise(ssn, queue, stmt, task):
                 continue

@@ -84,6 +84,7 @@ def fill_task(task: Task, pod: Pod) -> None:
     task.pod = pod
     task.gated = bool(spec.scheduling_gates)
     task.nominated = pod.status.nominated_node_name
+    task.preemption_policy = spec.preemption_policy
     task.priority = 1 if spec.priority is None else spec.priority
     task.preemptable = True
     annotations, labels = meta.annotations or {}, meta.labels or {}

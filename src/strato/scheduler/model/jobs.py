@@ -53,6 +53,7 @@ class Task:
         "order",
         "pod",
         "preemptable",
+        "preemption_policy",
         "priority",
         "reservation",
         "role",
@@ -79,6 +80,7 @@ class Task:
         self.reservation: Reservation | None = None
         self.grants: dict[str, PluginGrant] | None = None
         self.priority = 1
+        self.preemption_policy = ""
         self.role = ""
         self.gated = False
         self.preemptable = True

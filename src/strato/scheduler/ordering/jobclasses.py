@@ -16,7 +16,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import replace
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from strato.scheduler.cache.world import World
 from strato.scheduler.framework.options import Config
@@ -41,6 +41,7 @@ PENDING: Final = 1
 _ACTIONS: Final = frozenset(("enqueue", "allocate", "backfill", "preempt", "reclaim", "gangpreempt", "gangreclaim"))
 """Actions that look at nothing of a job but what its class key holds."""
 _CORE_FACTS: Final = ("min_available", "priority", "queue_name", "roles")
+_TASK_FACTS: Final = attrgetter("cls", "role", "priority", "preemption_policy", "nominated")
 _BY_ORDER: Final = attrgetter("order")
 
 
@@ -93,12 +94,13 @@ class JobClass:
     """Jobs that the core and all plugins treat the same, in the order of their making.
 
     Attributes:
+        has_equal_tasks: Whether the tasks of a member are known to be equal.
         passes: Those of this cycle's actions, in their order.
         account: What most members were told; ``others`` are those who were told something else, by key.
         last: Key of the member whose verdict was the last.
     """
 
-    __slots__ = ("account", "key", "last", "members", "others", "passes", "queue_name", "stage")
+    __slots__ = ("account", "has_equal_tasks", "key", "last", "members", "others", "passes", "queue_name", "stage")
 
     def __init__(self, key: Hashable, stage: int, queue_name: str) -> None:
         self.key = key
@@ -109,6 +111,7 @@ class JobClass:
         self.account: Account | None = None
         self.others: dict[str, Member] = {}
         self.last = ""
+        self.has_equal_tasks = stage == PENDING and isinstance(key, tuple) and len(key[1][2]) == 1
 
     def add(self, job: Job) -> Member:
         """Take a job in."""
@@ -122,7 +125,8 @@ class JobClass:
 
     def remove(self, member: Member) -> None:
         """Let a member go."""
-        del self.members[bisect_left(self.members, member.order, key=_BY_ORDER)]
+        first = self.members[0] is member
+        del self.members[0 if first else bisect_left(self.members, member.order, key=_BY_ORDER)]
         self.others.pop(member.job.key, None)
 
     @property
@@ -258,12 +262,12 @@ class JobClasses:
 
     def _classify(self, world: World, key: str, stage: int, job: Job | None) -> None:
         """Put a job into its class; no job takes it out of the one it was in."""
-        self._unwritten.pop(key, None)
-        found = None if job is None else self._key_of(world, stage, job)
         member = self.members.get(key)
+        found = None if job is None else self._key_of(world, stage, job)
         if member is not None:
+            self._unwritten.pop(key, None)
             cls = member.cls
-            if member.job is job and (found, stage) == (cls.key, cls.stage) and member.order[0] == member.job.created:
+            if member.job is job and found == cls.key and stage == cls.stage and member.order[0] == member.job.created:
                 cls.told(member, None)
                 return
             del self.members[key]
@@ -283,7 +287,7 @@ class JobClasses:
         mine = waiting_facts(job) if stage == WAITING else pending_facts(world, job)
         if mine is None:
             return job.key
-        return mine, self._facts(job)
+        return self._facts(job), mine
 
     # -- verdicts ------------------------------------------------------------------------------------------------------
 
@@ -310,6 +314,11 @@ class JobClasses:
                 member.cls.told(member, account_of(notes, nearly_of(ssn, member.job)))
                 quiet -= len(member.job.pending) if member.cls.is_judged else 0
         ssn.plan.quiet_pods = quiet
+
+    def has_equal_tasks(self, job: Job) -> bool:
+        """Whether nothing but name and age tells the tasks of a pending job apart; False where that is not known."""
+        member = self.members.get(job.key)
+        return member is not None and member.cls.has_equal_tasks
 
     def visited_for(self, key: str) -> str:
         """Return the key of the job that was visited last instead of a job; empty when it was none."""
@@ -357,20 +366,23 @@ def waiting_facts(job: Job) -> Hashable:
     return job.phase, job.minimum, len(job.pending)
 
 
-def pending_facts(world: World, job: Job) -> Hashable:
-    """Return what of a job decides whether it gets places, plugins aside; None to keep it apart."""
+def pending_facts(world: World, job: Job) -> tuple[bool, int, tuple[Any, ...]] | None:
+    """Return what of a job decides whether it gets places, plugins aside; None to keep it apart.
+
+    Its tasks come last: one for all of them when they are equal.
+    """
     pending = job.pending
     if not _is_plain(job) or job.key in world.for_flow or world.evictions.serve_any(pending):
         return None
     if world.queue_gated and not world.queue_gated.keys().isdisjoint(pending):
         return None
-    facts = {(t.cls, t.role, t.priority, t.pod.spec.preemption_policy, t.nominated) for t in pending.values()}
-    if any(nominated or cls.uses_claims or cls.host_ports for cls, _, _, _, nominated in facts):
-        return None
+    facts = set(map(_TASK_FACTS, pending.values()))
+    for cls, *_, nominated in facts:
+        if nominated or cls.uses_claims or cls.host_ports:
+            return None
     if len(facts) == 1:
-        return job.solo, len(pending), *facts
-    ordered = sorted(pending.values(), key=_BY_ORDER)
-    return job.solo, tuple([(t.cls, t.role, t.priority, t.pod.spec.preemption_policy) for t in ordered])
+        return job.solo, len(pending), tuple(facts)
+    return job.solo, len(pending), tuple(map(_TASK_FACTS, sorted(pending.values(), key=_BY_ORDER)))
 
 
 def _is_plain(job: Job) -> bool:

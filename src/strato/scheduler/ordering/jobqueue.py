@@ -60,7 +60,7 @@ class JobQueue:
         self._visited: dict[Job, _Key] = {}
         self._passes: dict[JobClass, Pass | None] = {}
         self._nearly: Nearly = ()
-        self._before = 0, 0
+        self._before = 0
 
     def __bool__(self) -> bool:
         return bool(self._heap)
@@ -82,7 +82,7 @@ class JobQueue:
         self._pass(entry.key)
         if entry.cls is not None and len(entry.cls.passes) > 1:  # earlier actions may have passed it by
             entry.cls.give(self._ssn, entry.cls.members[entry.at], entry.cls.passes[:-1])
-        self._nearly = nearly_of(self._ssn, entry.job)
+        self._nearly = nearly_of(self._ssn, entry.job) if self._ssn.transactions else ()
         self._before = self._moves()
         return entry
 
@@ -97,7 +97,8 @@ class JobQueue:
         moved, cls = self._before != self._moves(), entry.cls
         if again:
             self._push(self._ssn.job_key(entry.job), entry.job)
-        self._visited.setdefault(entry.job, entry.key)
+        if not self._notes:
+            self._visited.setdefault(entry.job, entry.key)
         done = self._passes[cls] if cls is not None else None
         if done is not None and entry.job.pending:
             done.visited.add(entry.job.key)
@@ -149,10 +150,15 @@ class JobQueue:
     def _push_from(self, cls: JobClass, at: int) -> None:
         """Let the first member from ``at`` on stand here that comes after the last visit."""
         members = cls.members
-        if at < len(members) and not self._high < self._key_at(cls, at):
+        if at == len(members):
+            return
+        key = self._key_at(cls, at)
+        if not self._high < key:
             at = bisect_right(members, self._high, lo=at, key=lambda member: (*self._keys[cls], *member.order))
-        if at < len(members):
-            self._push(self._key_at(cls, at), members[at].job, at, cls)
+            if at == len(members):
+                return
+            key = self._key_at(cls, at)
+        self._push(key, members[at].job, at, cls)
 
     def _pass(self, key: _Key) -> None:
         if self._high < key:
@@ -176,8 +182,8 @@ class JobQueue:
             member.cls.last = key
         done.verdicts.append(Judged(member, notes, found if any(found) else ()))
 
-    def _moves(self) -> tuple[int, int]:
-        return self._ssn.moves, len(self._ssn.plan.failures)
+    def _moves(self) -> int:
+        return self._ssn.moves + len(self._ssn.plan.failures)
 
 
 class JobQueues:
