@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.scheduler import worlds
+from tests.scheduler.plugins import asking
 from tests.scheduler.rules.deciding import decided, running
 
 Json = dict[str, Any]
@@ -40,3 +41,13 @@ def test_who_is_let_in(factor: float, objects: list[Json], let_in: list[str]) ->
     tiers = [[{"name": "overcommit", "arguments": {"overcommit-factor": factor}}]]
     phases = decided("enqueue", tiers, worlds.node("n", cpu="10"), worlds.queue(), *objects).phases  # type: ignore[arg-type]
     assert sorted(name for name, phase in phases.items() if phase == "Inqueue") == let_in
+
+
+def test_a_refusal_says_what_is_wanted_and_there() -> None:
+    world = worlds.world(worlds.node("n", cpu="10"), worlds.queue(), asks(cpu="13", memory="1Gi"))
+    ssn = asking.session(world, "overcommit")
+    job = ssn.world.jobs["ns/g"]
+    assert not ssn.job_enqueueable(job)
+    (verdict,) = ssn.note(job).verdicts
+    assert verdict.text == "resource in cluster is overused: overused cpu"
+    assert verdict.numbers == {"wanted cpu": 13000.0, "available cpu": 12000.0}

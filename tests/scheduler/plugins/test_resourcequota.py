@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.scheduler import worlds
+from tests.scheduler.plugins import asking
 from tests.scheduler.rules.deciding import decided
 
 Json = dict[str, Any]
@@ -45,3 +46,13 @@ CASES: list[Any] = [
 def test_who_is_let_in(objects: list[Json], let_in: list[str]) -> None:
     phases = decided("enqueue", [["resourcequota"]], worlds.node("n"), worlds.queue(), *objects).phases
     assert sorted(name for name, phase in phases.items() if phase == "Inqueue") == let_in
+
+
+def test_a_refusal_says_what_is_asked_used_and_allowed() -> None:
+    objects = [quota(hard={"cpu": "2", "pods": "3"}, used={"cpu": "1500m"}), asks(cpu="1", memory="1")]
+    ssn = asking.session(worlds.world(worlds.node("n"), worlds.queue(), *objects), "resourcequota")
+    job = ssn.world.jobs["ns/g"]
+    assert not ssn.job_enqueueable(job)
+    assert [verdict.text for verdict in ssn.note(job).verdicts] == [
+        "resource quota insufficient, requested: cpu=1, used: cpu=1500m,pods=0, limited: cpu=2,pods=3"
+    ]
