@@ -95,5 +95,5 @@ def _toleration(given: Json) -> Json:
 def _is_json_object(text: object) -> bool:
     try:
         return isinstance(text, str) and isinstance(json.loads(text), dict)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False

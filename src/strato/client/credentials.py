@@ -161,7 +161,7 @@ class _FromPlugin:
             answer: Any = msgspec.json.decode(output)
             status = answer.get("status") or {}
             version, kind = answer.get("apiVersion"), answer.get("kind")
-        except (msgspec.DecodeError, AttributeError) as error:
+        except (msgspec.DecodeError, AttributeError, RecursionError) as error:
             raise Unauthorized(f"the credential plugin {name!r} did not print an ExecCredential") from error
         if kind != "ExecCredential" or version != self._plugin.api_version:
             raise Unauthorized(

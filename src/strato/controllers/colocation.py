@@ -131,5 +131,5 @@ def _content(one: ColocationConfiguration) -> dict[str, Any]:
 def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None

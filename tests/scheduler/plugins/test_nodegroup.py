@@ -124,6 +124,7 @@ LIMITS = [
     pytest.param('{"g1": {"memory": "1Gi"}}', {"n1": "full", "n3": "other", "n4": "other", "bare": "unlabelled"},
                  id="each named resource counts"),
     pytest.param("{oops", dict.fromkeys(("n1", "n2", "n3", "n4", "bare"), "invalid"), id="unreadable"),
+    pytest.param("[" * 99_000, dict.fromkeys(("n1", "n2", "n3", "n4", "bare"), "invalid"), id="too deep"),
     pytest.param('{"g1": {"cpu": "much"}}', dict.fromkeys(("n1", "n2", "n3", "n4", "bare"), "invalid"), id="no amount"),
 ]  # fmt: skip
 

@@ -89,6 +89,7 @@ OWN = [
     pytest.param("LeastAllocated", '{"cpu": 1, "memory": 3}', 562.5, id="the pod spreads with weights"),
     pytest.param("MostAllocated", None, 0.0, id="no weights, no score"),
     pytest.param("MostAllocated", "{oops", 0.0, id="unreadable weights, no score"),
+    pytest.param("MostAllocated", "[" * 99_000, 0.0, id="weights that are too deep, no score"),
     pytest.param("MostAllocated", '{"cpu": "x"}', 0.0, id="weights that are no numbers, no score"),
 ]
 

@@ -54,6 +54,6 @@ def unfinished(job: Job) -> RestartIntent | None:
         return None
     try:
         intent = msgspec.json.decode(text, type=RestartIntent)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None  # users may write annotations
     return intent if intent.retry == job.status.retry_count + 1 else None

@@ -119,7 +119,7 @@ def parse_ports(body: bytes) -> list[FabricPort]:
     """
     try:
         return msgspec.json.decode(body, type=list[FabricPort], strict=False)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadDiscovery(f"the fabric manager's answer cannot be read: {error}") from error
 
 

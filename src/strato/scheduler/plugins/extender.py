@@ -315,7 +315,7 @@ async def post(url: str, body: Mapping[str, Any], timeout_seconds: float) -> dic
         raise ExtenderFailed(f"{url} answered {status}")
     try:
         answer = json.loads(raw) if raw.strip() else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ExtenderFailed(f"{url}: {type(error).__name__}: {error}") from error
     if not isinstance(answer, dict):
         raise ExtenderFailed(f"{url} did not answer an object")

@@ -211,5 +211,5 @@ def read_limits(text: str, dims: Dimensions) -> Limits | None:
     try:
         decoded = json.loads(text)
         return {str(group): dims.parse(amounts) for group, amounts in decoded.items()}
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return None

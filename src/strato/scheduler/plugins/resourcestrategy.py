@@ -151,7 +151,7 @@ class ResourceStrategyFit(Plugin):
         sign = 1.0 if meta.annotation(TYPE_ANNOTATION) == MOST_ALLOCATED else -1.0
         try:
             given = json.loads(meta.annotation(WEIGHT_ANNOTATION, "null"))
-        except ValueError:
+        except (ValueError, RecursionError):
             return ()
         if not isinstance(given, dict) or not all(type(weight) is int for weight in given.values()):
             return ()
