@@ -10,7 +10,7 @@ import pytest
 from strato.api.core import Pod
 from strato.clock import VirtualClock, run_virtual
 from strato.errors import ApiError, Conflict, Forbidden, NotFound, Unavailable
-from strato.scheduler.binding.evictor import Evictor
+from strato.scheduler.binding.evictor import PodEvictor
 from strato.scheduler.cache.world import World
 from strato.scheduler.model.plan import Eviction
 from strato.scheduler.model.tasks import RELEASING, RUNNING, STATUS_NAMES
@@ -72,7 +72,7 @@ def setting(*objects: Json, beneficiary: str = "", moves_to: str = "") -> tuple[
 
 def tried(world: World, eviction: Eviction, api: Fake, times: int = 1) -> list[float | None]:
     clock = VirtualClock()
-    evictor = Evictor(
+    evictor = PodEvictor(
         api, clock, world, api, api, lambda one: api.refused.append(one.task.name),  # type: ignore[arg-type]
     )  # fmt: skip
     waits: list[float | None] = []
