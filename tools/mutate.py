@@ -40,7 +40,7 @@ SOURCE = ROOT / "src" / "strato"
 CACHE = ROOT / ".cache" / "mutate"
 ROOMS: dict[str, tuple[list[str], list[str]]] = {  # room: (its decision code, the tests that are responsible for it)
     "actions": (
-        ["scheduler/actions", "scheduler/binding", "scheduler/statement.py", "scheduler/session.py"],
+        ["scheduler/actions", "scheduler/binding", "scheduler/framework", "scheduler/statement.py"],
         ["tests/scheduler", "tests/cases"],
     ),
     "plugins": (["scheduler/plugins"], ["tests/scheduler", "tests/cases"]),
