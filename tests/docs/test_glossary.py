@@ -62,9 +62,6 @@ BANNED = {
 ELSEWHERE = {"tell": {"node/layers.py": "file objects have a method of that name"}}
 """Where a banned word is somebody else's name, and whose."""
 
-LATER = ("scheduler/ordering/", "scheduler/framework/pluginanswers.py", "scheduler/actions/batches.py")
-"""Where names are still to be changed."""
-
 WORD = re.compile(r"[A-Z]?[a-z0-9]+|[A-Z]+(?![a-z])")
 
 
@@ -84,7 +81,7 @@ def banned_names() -> Iterator[str]:
         room = path.relative_to(ROOT / "src" / "strato").as_posix()
         for line, name in names(path):
             for word in {part.lower() for part in WORD.findall(name)} & BANNED.keys():
-                if not room.startswith(LATER) and room not in ELSEWHERE.get(word, {}):
+                if room not in ELSEWHERE.get(word, {}):
                     yield f"{room}:{line} {name}: say {BANNED[word]}"
 
 

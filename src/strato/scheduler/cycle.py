@@ -90,7 +90,7 @@ def decide(
             ssn.recover(0, f"action {name}", error)
         if observe is not None:
             observe("action", name, perf_counter() - began)
-    ssn.job_classes.tell(ssn)
+    ssn.job_classes.report(ssn)
     return ssn
 
 

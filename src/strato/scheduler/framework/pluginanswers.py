@@ -138,7 +138,7 @@ class PluginAnswers(CycleContext):
         return any(plugin.hierarchy for plugin in self._asked("queue_order"))
 
     @property
-    def places_alike(self) -> bool:
+    def places_as_batch(self) -> bool:
         """Whether tasks of one class and facet that are placed in a row may go anywhere, wherever others went."""
         return self.search is None and not self.answers["proximity"]
 

@@ -2,8 +2,8 @@
 
 The class key of a job is what the core and all plugins look at in it (`Plugin.job_facts`). Jobs of one class differ in
 name and age only: when one is visited and refused and nothing moved meanwhile, the others would be refused on the same
-account, so they are not visited (see `strato.scheduler.ordering.jobqueue`). They are told that verdict once
-(`JobClasses.tell`), and in later cycles only when it differs from what they were told before.
+account, so they are not visited (see `strato.scheduler.ordering.jobqueue`). That verdict is reported of
+them once (`JobClasses.report`), and in later cycles only when it differs from the one before.
 
 A job is kept apart, in a class of its own, where more than its class key decides: a plugin or action of the
 configuration says nothing of jobs, pods have rules about other pods, some of its pods run already, or one of them has
@@ -49,7 +49,7 @@ class Member:
     """A job in its class.
 
     Attributes:
-        account: What it was told; None when it has to be told again.
+        account: What was reported of it; None when that has to be done again.
         status: The status its group should have; None while it was not looked at.
     """
 
@@ -96,7 +96,7 @@ class JobClass:
     Attributes:
         has_equal_tasks: Whether the tasks of a member are known to be equal.
         passes: Those of this cycle's actions, in their order.
-        account: What most members were told; ``others`` are those who were told something else, by key.
+        account: What was reported of most members; ``others`` are the other members, by key.
         last: Key of the member whose verdict was the last.
     """
 
@@ -131,7 +131,7 @@ class JobClass:
 
     @property
     def is_judged(self) -> bool:
-        """Whether there is something to tell the members that were not visited in this cycle."""
+        """Whether there is something to report of the members that were not visited in this cycle."""
         return any(found.notes is not None for done in self.passes for found in done.verdicts)
 
     def give(self, ssn: PluginAnswers, member: Member, passes: Sequence[Pass]) -> None:
@@ -142,8 +142,8 @@ class JobClass:
             if found is not None:
                 give_notes(ssn, member.job, found)
 
-    def told(self, member: Member, account: Account | None) -> None:
-        """Note what a member was told."""
+    def reported(self, member: Member, account: Account | None) -> None:
+        """Note what was reported of a member."""
         if account is not None and account == self.account:
             member.account = self.account
             self.others.pop(member.job.key, None)
@@ -151,8 +151,8 @@ class JobClass:
             member.account = account
             self.others[member.job.key] = member
 
-    def tell(self, ssn: PluginAnswers, visited: Iterable[Member]) -> None:
-        """Give the verdicts of this cycle to the members that were visited, and to those that were told otherwise."""
+    def report(self, ssn: PluginAnswers, visited: Iterable[Member]) -> None:
+        """Give the verdicts of this cycle to the visited members, and to those of which another was reported."""
         for member in visited:
             self.give(ssn, member, self.passes)
         starts = sorted({found.member.order for done in self.passes for found in done.verdicts})
@@ -168,12 +168,12 @@ class JobClass:
                 members = self.members[self._after(start) : self._after(end)]
             for member in members:
                 if member.account == account:
-                    self.told(member, account)
+                    self.reported(member, account)
                 elif not any(member.job.key in done.visited for done in self.passes):
                     self.give(ssn, member, self.passes)
 
     def _account_at(self, order: Order) -> Account:
-        """Return what the members right after a place in the order are told that no pass visited."""
+        """Return what is reported of the members right after a place in the order that no pass visited."""
         notes: Notes | None = None
         nearly: Nearly = ()
         for done in self.passes:
@@ -191,7 +191,7 @@ class JobClasses:
     """The classes of one world and one configuration, kept current job by job.
 
     Args:
-        apart: Whether every job is kept apart: each is visited and told its verdict in every cycle.
+        apart: Whether every job is kept apart: each is visited, and its verdict reported, in every cycle.
 
     Attributes:
         members: Every job that waits for its queue or for places, by key.
@@ -232,7 +232,7 @@ class JobClasses:
         world.status_dirty = {}
 
     def forget(self) -> None:
-        """Forget every job; all are told again."""
+        """Forget every job; verdicts on all are reported again."""
         if self._world is not None and self._world.dirty_for is self:
             self._world.dirty_for = None
         self._world = None
@@ -268,7 +268,7 @@ class JobClasses:
             self._unwritten.pop(key, None)
             cls = member.cls
             if member.job is job and found == cls.key and stage == cls.stage and member.order[0] == member.job.created:
-                cls.told(member, None)
+                cls.reported(member, None)
                 return
             del self.members[key]
             cls.remove(member)
@@ -300,18 +300,18 @@ class JobClasses:
         cls.passes.append(Pass())
         return cls.passes[-1]
 
-    def tell(self, ssn: PluginAnswers) -> None:
-        """Give the verdicts of this cycle to whoever was told something else; once, after the last action."""
+    def report(self, ssn: PluginAnswers) -> None:
+        """Give the verdicts of this cycle to the members of which another was reported; once, after the last action."""
         self.sync()
         judged = [cls for cls in self._passed if cls.members and any(done.verdicts for done in cls.passes)]
         for cls in judged:
             visited = [self.members.get(key) for done in cls.passes for key in done.visited]
-            cls.tell(ssn, [member for member in visited if member is not None and member.cls is cls])
+            cls.report(ssn, [member for member in visited if member is not None and member.cls is cls])
         quiet = sum(len(cls.members) * len(cls.members[0].job.pending) for cls in judged if cls.is_judged)
         for key, notes in ssn.notes.items():
             member = self.members.get(key)
             if member is not None and (len(member.cls.members) > 1 or member.cls.passes):
-                member.cls.told(member, account_of(notes, nearly_of(ssn, member.job)))
+                member.cls.reported(member, account_of(notes, nearly_of(ssn, member.job)))
                 quiet -= len(member.job.pending) if member.cls.is_judged else 0
         ssn.plan.quiet_pods = quiet
 
@@ -390,7 +390,7 @@ def _is_plain(job: Job) -> bool:
     return job.layout is None and not job.gated and not job.pending_best_effort and len(job.pending) == len(job.tasks)
 
 
-# -- what members are told ---------------------------------------------------------------------------------------------
+# -- what is reported of members ---------------------------------------------------------------------------------------
 
 
 def account_of(notes: Notes | None, nearly: Nearly) -> Account:

@@ -282,7 +282,7 @@ def can_try(ssn: PluginAnswers, job: Job) -> bool:
 def _wanted_classes(
     ssn: PluginAnswers, classes: JobClasses, stage: int, wanted: Callable[[Job], bool]
 ) -> Iterable[JobClass]:
-    """Yield the classes of known queues that an action visits; the invalid ones are told so."""
+    """Yield the classes of known queues that an action visits; it is noted on the invalid ones."""
     for cls in classes.of(stage):
         queue = ssn.world.queues.get(cls.queue_name)
         if queue is None or queue.view is None:
