@@ -154,6 +154,35 @@ def test_after_kill_9_the_next_start_finds_a_free_home_and_the_log(world: Embedd
         world.own("down")
 
 
+@pytest.mark.timeout(600)
+def test_several_terminals_at_once_end_in_one_state(world: EmbeddedWorld) -> None:
+    world.own("up", *SMALL)
+    downs = [end(down) for down in [begin(world, "down"), begin(world, "down")]]
+    assert [code for code, _ in downs] == [0, 0]
+    assert sorted(said.split(" ")[0] for _, said in downs) in (["cluster", "no"], ["cluster", "cluster"]), downs
+    assert_nothing_is_left(world)
+    world.own("up", *SMALL)
+    stopping = begin(world, "down")
+    eventually(lambda: (owner := Home(world.home).owner()) is None or owner.stops, what="it stops", every=0.005)
+    code, said = end(begin(world, "up", *SMALL))
+    assert (code, "cluster is up at" in said) == (0, True), said
+    assert "cluster is down" in end(stopping)[1]
+    os.kill(world.pid, signal.SIGTERM)  # as an init system stops it
+    eventually(lambda: Home(world.home).owner() is None, what="the server has ended")
+    assert_nothing_is_left(world)
+
+
+@pytest.mark.timeout(300)
+def test_a_start_goes_on_when_who_began_it_is_killed(world: EmbeddedWorld) -> None:
+    starting = begin(world, "up", *SMALL)
+    eventually(lambda: len(servers_of(world)) == 1, what="the server is born", every=0.005)
+    starting.kill()
+    starting.communicate()
+    code, said = end(begin(world, "up", *SMALL))
+    assert (code, "already runs" in said) == (0, True), said
+    assert len(servers_of(world)) == 1
+
+
 @pytest.mark.timeout(300)
 def test_a_start_whose_process_is_killed_says_so(world: EmbeddedWorld) -> None:
     starting = begin(world, "up", *SMALL)
