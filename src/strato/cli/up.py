@@ -134,7 +134,7 @@ def down(ctx: click.Context, purge: bool, keep_pods: bool, grace_seconds: float)
     Pods end as when a node is shut down: Failed, with reason Terminated; their logs stay. Their controllers replace
     them after the next 'up'. Pods whose containers never started, and those of hollow nodes, stay as they are.
     """
-    from strato.cli.embedded.stopping import clear_machine, end_cluster, told
+    from strato.cli.embedded.stopping import clear_machine, down_message, end_cluster
 
     home = home_of(ctx)
     if not home.path.exists():
@@ -149,7 +149,7 @@ def down(ctx: click.Context, purge: bool, keep_pods: bool, grace_seconds: float)
     stop = replace(stop, ended=home.read_stop().ended)
     killed = clear_machine(home, stop)  # of a cluster that was killed
     home.clear_run_files()
-    click.echo(told(stop) if was_up else f"no cluster runs in {home.path}")
+    click.echo(down_message(stop) if was_up else f"no cluster runs in {home.path}")
     if killed and not was_up:
         click.echo(f"  containers that were left of one are ended: {killed}")
     if purge:

@@ -40,7 +40,7 @@ def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground
     Raises:
         UsageError: One with other options runs, or another command works on the home.
     """
-    home, began, has_told = options.home, time.monotonic(), False
+    home, began, is_reported = options.home, time.monotonic(), False
     while (lock := HomeLock.take(home.lock)) is None:
         owner = home.owner()
         if owner is not None and owner.pid:
@@ -51,8 +51,8 @@ def own_home(options: EmbeddedOptions, interruption: Interruption, *, foreground
                     return None
             elif not owner.stops:
                 raise home.in_use(owner)
-            if not has_told and time.monotonic() - began > _WAIT_WORDS_SECONDS:
-                has_told = True
+            if not is_reported and time.monotonic() - began > _WAIT_WORDS_SECONDS:
+                is_reported = True
                 verb = "stops" if owner.stops else "is still starting"
                 click.echo(f"waiting: the cluster of {home.path} {verb} (process {owner.pid}) …", err=True)
         if interruption.signal:

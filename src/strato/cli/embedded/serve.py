@@ -102,7 +102,7 @@ async def _serve(
             components = _components(options, api, clock, random, metrics, ending)
             members.extend(components.members)
             ready = components.ready
-        members.append(("announcement", partial(_announce, home, api.address, ready, announced, told=background)))
+        members.append(("announcement", partial(_announce, home, api.address, ready, announced, background=background)))
         if background:
             members.append(("log", partial(keep_short, home.log, clock)))
         if api.journal is not None:
@@ -139,12 +139,12 @@ async def end_a_start_that_cannot_write(journal: SqliteJournal, announced: async
     await asyncio.Event().wait()
 
 
-async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.Event, *, told: bool) -> None:
+async def _announce(home: Home, address: str, ready: Ready, announced: asyncio.Event, *, background: bool) -> None:
     """Write the ready file once the cluster schedules, then wait for ever; say so unless another process does."""
     node = await ready()
     home.write_ready({"address": address, "node": node})
     announced.set()
-    if not told:
+    if not background:
         print_ready(home, home.ready())
     settle()
     await asyncio.Event().wait()

@@ -9,7 +9,7 @@ import msgspec
 
 from strato.cli.embedded.companion import Companion
 from strato.cli.embedded.options import EmbeddedOptions
-from strato.cli.embedded.stopping import clear_machine, told
+from strato.cli.embedded.stopping import clear_machine, down_message
 from strato.cli.homelock import STOPPING, HomeLock, Interruption
 from strato.cli.serving import configure_logging, run_loop
 
@@ -43,7 +43,7 @@ def run_embedded(options: EmbeddedOptions, lock: HomeLock, interruption: Interru
             lock.note(STOPPING)
             stop = replace(home.read_stop(), ended=ended)
             clear_machine(home, stop)
-            click.echo(told(stop), err=True)
+            click.echo(down_message(stop), err=True)
             if stop.by_command:  # which waits for the lock, and clears away the file
                 home.write_stop(stop)
             else:

@@ -23,7 +23,7 @@ def clear_machine(home: Home, stop: Stop) -> int:
     return teardown(home.node, lambda text: click.echo(text, err=True), anew=stop.keep_pods)
 
 
-def told(stop: Stop) -> str:
+def down_message(stop: Stop) -> str:
     """Say that a cluster is down, and what became of its pods."""
     if stop.keep_pods:
         return "cluster is down; the next 'strato up' starts its pods anew"
