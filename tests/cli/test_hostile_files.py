@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from strato.cli.main import main
+from strato.cli.run import components, webhook  # noqa: F401 - first, before another test's client is in their place
 
 _POD = "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: "
 _JOB = "apiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: x}\nspec: "
