@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strato.controllers.job.kill import plan_target_kill
+from strato.controllers.job.podevents import has_failed
 from strato.controllers.job.pods import PodState, TaskPods
 from strato.controllers.job.requests import Target
 from strato.controllers.job.terms import Action
@@ -47,3 +48,16 @@ def test_what_is_killed(
 
 def test_pods_without_a_partition_are_in_none() -> None:
     assert plan_target_kill(tasks(partitions=False), Action.RESTART_PARTITION, Target("w", "", "")) is None
+
+
+@pytest.mark.parametrize(
+    ("max_retry", "replicas", "restarts", "failed"),
+    [(0, 1, 3, True), (0, 1, 2, False), (5, 1, 5, True), (5, 1, 4, False), (1, 0, 9, False), (-1, 1, 9, False)],
+)
+def test_containers_that_restart_too_often(max_retry: int, replicas: int, restarts: int, failed: bool) -> None:
+    made = TaskPods("w", replicas)
+    state = PodState("j-w-0", "w", 0)
+    state.uid, state.phase, state.restarts = "u", "Running", restarts
+    made.put(state)
+    assert made.restarts == restarts
+    assert has_failed(made, max_retry) is failed
