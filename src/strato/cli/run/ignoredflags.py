@@ -32,7 +32,7 @@ class ForeignFlag:
 _LOGGING = "logs go to standard error; -v sets how much"
 _THREADS = "one event loop does the work of all threads"
 _RATE = "the client has no limit of its own; the API server's priority and fairness decides"
-_ALL_NODES = "all nodes are always looked at"
+_ALL_NODES = "all nodes are always considered"
 
 KLOG: tuple[ForeignFlag, ...] = (
     ForeignFlag("--logtostderr", _LOGGING, is_switch=True),
