@@ -74,7 +74,7 @@ SCHEDULER: tuple[ForeignFlag, ...] = (
     ForeignFlag("--cache-dump-dir", "'strato explain' and the events say what the cache holds"),
     ForeignFlag("--node-worker-threads", _THREADS),
     ForeignFlag("--gate-removal-worker-num", _THREADS),
-    ForeignFlag("--ignored-provisioners", "a provisioner that tells no capacity is never held against a node"),
+    ForeignFlag("--ignored-provisioners", "a provisioner without capacity information never excludes a node"),
     ForeignFlag("--resource-sync-timeout", "the first cycle waits until everything has been read"),
 )
 """On the scheduler (spec volcano-cli C2)."""
