@@ -54,13 +54,15 @@ class LruCache(Generic[K, V]):
 
     def put(self, key: K, value: V) -> V:
         """Add or replace an entry, drop others until the bound holds, and return the value."""
-        self.discard(key)
-        size = self._size(key, value) + _ENTRY_BYTES
+        entries, size = self._entries, self._size(key, value) + _ENTRY_BYTES
+        old = entries.pop(key, None)
+        if old is not None:
+            self.bytes -= old[1]
         if size <= self._max_bytes:
-            self._entries[key] = value, size
+            entries[key] = value, size
             self.bytes += size
             while self.bytes > self._max_bytes:
-                self.bytes -= self._entries.popitem(last=False)[1][1]
+                self.bytes -= entries.popitem(last=False)[1][1]
         return value
 
     def discard(self, key: K) -> None:
