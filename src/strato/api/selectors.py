@@ -29,23 +29,6 @@ class Requirement:
     """In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     values: tuple[str, ...] = ()
 
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy it. NotIn holds where the key is absent."""
-        actual = labels.get(self.key)
-        operator = self.operator
-        if operator == IN:
-            return actual is not None and actual in self.values
-        if operator == NOT_IN:
-            return actual is None or actual not in self.values
-        if operator == EXISTS:
-            return actual is not None
-        if operator == DOES_NOT_EXIST:
-            return actual is None
-        left, right = _integer(actual), _integer(self.values[0] if self.values else None)
-        if left is None or right is None:
-            return False
-        return left > right if operator == GREATER else left < right
-
     def __str__(self) -> str:
         if self.operator == EXISTS:
             return self.key
@@ -68,12 +51,8 @@ def _integer(text: str | None) -> int | None:
         return None
 
 
-_FEW = 8
-"""So many values are compared one by one; what more of them ask of one key is put together."""
-
-
 class _OnKey:
-    """What many requirements ask of the value of one key."""
+    """What requirements ask of the value of one key."""
 
     __slots__ = ("_above", "_allowed", "_below", "_is_absent", "_refused")
 
@@ -111,6 +90,9 @@ class _OnKey:
         )
 
 
+_FEW_EQUALITIES = 8
+
+
 class Selector:
     """A conjunction of requirements. Without any it matches everything, unless it is `NOTHING`."""
 
@@ -122,20 +104,18 @@ class Selector:
         # The common selector is a few equalities: checked without calls.
         self._equal: tuple[tuple[str, str], ...] | None = (
             tuple((r.key, r.values[0]) for r in self.requirements)
-            if len(self.requirements) <= _FEW
+            if len(self.requirements) <= _FEW_EQUALITIES
             and all(r.operator == IN and len(r.values) == 1 for r in self.requirements)
             else None
         )
-        self._by_key: dict[str, _OnKey] | None = None
-        self._needed: frozenset[str] = frozenset()
-        """Keys that have to be there; known where there are many."""
-        if sum(1 + len(r.values) for r in self.requirements) > 2 * _FEW:
-            by_key: dict[str, list[Requirement]] = {}
-            for one in self.requirements:
-                by_key.setdefault(one.key, []).append(one)
-            self._by_key = {key: _OnKey(asked) for key, asked in by_key.items()}
-            absent = (NOT_IN, DOES_NOT_EXIST)
-            self._needed = frozenset(one.key for one in self.requirements if one.operator not in absent)
+        by_key: dict[str, list[Requirement]] = {}
+        for one in self.requirements if self._equal is None else ():
+            by_key.setdefault(one.key, []).append(one)
+        self._by_key = {key: _OnKey(asked) for key, asked in by_key.items()}
+        absent = (NOT_IN, DOES_NOT_EXIST)  # these hold where the key is absent
+        self._needed = frozenset(
+            key for key, asked in by_key.items() if any(one.operator not in absent for one in asked)
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -152,16 +132,16 @@ class Selector:
                 if present.get(key) != wanted:
                     return False
             return True
-        if self._by_key is not None:
-            return self._matches_many(self._by_key, present)
-        return all(requirement.matches(present) for requirement in self.requirements)
-
-    def _matches_many(self, by_key: Mapping[str, _OnKey], labels: Mapping[str, str]) -> bool:
-        """The same in a time that depends on the fewer: labels or keys."""
-        if len(self._needed) > len(labels) or not all(key in labels for key in self._needed):
+        if len(self._needed) > len(present):
             return False
-        keys = labels if len(labels) < len(by_key) else by_key
-        return all(by_key[key].matches(labels[key]) for key in keys if key in by_key and key in labels)
+        for key in self._needed:
+            if present.get(key) is None:
+                return False
+        for key in present if len(present) < len(self._by_key) else self._by_key:  # a selector may have thousands
+            asked, value = self._by_key.get(key), present.get(key)
+            if asked is not None and value is not None and not asked.matches(value):
+                return False
+        return True
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -359,26 +339,23 @@ class FieldSelector:
     """A conjunction of field requirements."""
 
     requirements: tuple[FieldRequirement, ...] = ()
-    _by_field: Mapping[str, tuple[frozenset[str], frozenset[str]]] = field(init=False, repr=False, compare=False)
-    """Values that a field must equal, and must not, where there are many."""
+    _by_field: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = field(init=False, repr=False, compare=False)
+    """Values that a field must equal, and must not."""
 
     def __post_init__(self) -> None:
         grouped: dict[str, tuple[set[str], set[str]]] = {}
-        if len(self.requirements) > _FEW:
-            for one in self.requirements:
-                grouped.setdefault(one.field, (set(), set()))[one.negated].add(one.value)
-        frozen = {name: (frozenset(equal), frozenset(refused)) for name, (equal, refused) in grouped.items()}
+        for one in self.requirements:
+            grouped.setdefault(one.field, (set(), set()))[one.negated].add(one.value)
+        frozen = tuple((name, frozenset(equal), frozenset(refused)) for name, (equal, refused) in grouped.items())
         object.__setattr__(self, "_by_field", frozen)
 
     def matches(self, get: Callable[[str], str]) -> bool:
         """Whether an object satisfies it; ``get`` returns a field's text, "" when it has none."""
-        if self._by_field:
-            values = {name: get(name) for name in self._by_field}
-            return all(
-                values[name] not in refused and equal <= {values[name]}
-                for name, (equal, refused) in self._by_field.items()
-            )
-        return all((get(r.field) == r.value) is not r.negated for r in self.requirements)
+        for name, equal, refused in self._by_field:
+            value = get(name)
+            if value in refused or (equal and (len(equal) > 1 or value not in equal)):
+                return False
+        return True
 
     def exact(self, field: str) -> str | None:
         """Return the value the field must equal, or None when it is not bound so: for indexes."""
