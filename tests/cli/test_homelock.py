@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from strato.cli.embedded import stopping
 from strato.cli.embedded.options import differences
 from strato.cli.home import Home, Stop
-from strato.cli.homelock import HomeLock, Owner, end_owner, owner_of
+from strato.cli.homelock import POLL_SECONDS, HomeLock, Owner, end_owner, owner_of
 from strato.cli.logrotation import KEPT_LOGS, keep_short, logs_of, rotate
 from strato.cli.main import main
 from strato.clock import VirtualClock, run_virtual
@@ -144,3 +145,19 @@ def test_a_log_that_grows_is_cut_while_it_is_written(tmp_path: Path) -> None:
     assert max(sizes) <= 140
     newest = "".join(path.read_text() for path in reversed(logs_of(log)))
     assert newest.splitlines()[-1] == "000000049"
+
+
+def test_an_owner_that_does_not_say_who_it_is_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, pauses = Home(tmp_path), list[float]()
+    lock = HomeLock.take(home.lock)
+    assert lock is not None
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        lock.release()
+
+    monkeypatch.setattr(stopping.time, "sleep", sleep)
+    taken, was_up = stopping.end_cluster(home, Stop())
+    assert (taken is not None, was_up, pauses) == (True, False, [POLL_SECONDS])

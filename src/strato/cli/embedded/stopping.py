@@ -47,6 +47,7 @@ def end_cluster(home: Home, stop: Stop) -> tuple[HomeLock | None, bool]:
     while (lock := HomeLock.take(home.lock)) is None:
         owner = home.owner()
         if owner is None or not owner.pid:
+            time.sleep(POLL_SECONDS)
             continue
         if owner.serves and starter not in (0, owner.starter):
             return None, True
