@@ -295,6 +295,11 @@ class Dispatcher:
             given = None if computation is None else await self._computed(flow, computation)
         return ended[0]
 
+    async def finish_seated(self, flow: Flow, steps: Steps[T]) -> T:
+        """Do what `finish` does, holding one of the flow's seats."""
+        async with self.seat(flow):
+            return await self.finish(flow, steps)
+
     async def _computed(self, flow: Flow, work: Callable[[], T]) -> T:
         """Return the result of a long computation, made in slices; a simulation, which repeats, makes it in one go."""
         if self.timer is not work_timer:

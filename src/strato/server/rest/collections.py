@@ -139,6 +139,16 @@ class ListText:
         return None
 
 
+async def completed(
+    dispatcher: Dispatcher, flow: Flow, step: Callable[[], bool], then: Callable[[], Response]
+) -> Response:
+    """Run ``step`` in slices until it says that this was all, and return what ``then`` answers."""
+    async with dispatcher.seat(flow):
+        while not await dispatcher.run(flow, step):
+            pass
+        return await dispatcher.run(flow, then)
+
+
 def answered(dispatcher: Dispatcher, flow: Flow, text: ListText) -> Response:
     """Return the answer that carries a list: whole when it is short, otherwise made as it is read."""
     first = text.step()

@@ -202,8 +202,10 @@ class CreateCache:
         """Note the shape of accepted metadata; at its second time a template is made of them."""
         accepted, shape = known.accepted, known.shape
         tried = self._tried.get(shape)
+        if tried is not None and tried[0] is accepted:
+            return
         self._tried.put(shape, (None if tried is None else accepted,))
-        if tried is None or tried[0] is accepted:
+        if tried is None:
             return
         sent = bytes(read_members(body)["metadata"])
         template = metadata_template(sent, namespace, accepted.inputs.admission.annotations)

@@ -23,7 +23,7 @@ from strato.server.path import ResourcePath
 from strato.server.preparation import Json, encode
 from strato.server.registry import Served
 from strato.server.rest import largewrites, storing
-from strato.server.rest.collections import DELETING, SELECTING
+from strato.server.rest.collections import DELETING, SELECTING, completed
 from strato.server.rest.read import Reader, filtered, invalid_options, list_limit
 from strato.server.rest.representations import shown
 from strato.server.rest.state import State, object_key
@@ -109,14 +109,10 @@ class Deleter:
         def done() -> Response:
             return self._reader.listed(request, served, deletion.found, revision)
 
-        return done() if step() else self._in_slices(request, step, done)
-
-    async def _in_slices(self, request: Request, step: Callable[[], bool], done: Callable[[], Response]) -> Response:
-        flow, dispatcher = self._state.flows.flow_of(request), self._state.flows.dispatcher
-        async with dispatcher.seat(flow):
-            while not await dispatcher.run(flow, step):
-                pass
-            return await dispatcher.run(flow, done)
+        if step():
+            return done()
+        flows = self._state.flows
+        return completed(flows.dispatcher, flows.flow_of(request), step, done)
 
     def _delete_some(
         self, request: Request, target: ResourcePath, served: Served, options: Json, deletion: _Deletion

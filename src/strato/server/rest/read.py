@@ -17,7 +17,7 @@ from strato.server.jsonbodies import UNCOUNTED_BYTES
 from strato.server.path import ResourcePath
 from strato.server.registry import Served
 from strato.server.rest import continuetokens, representations
-from strato.server.rest.collections import Selection, answered
+from strato.server.rest.collections import Selection, answered, completed
 from strato.server.rest.state import State, object_key
 from strato.server.watching import Watch, ended_with
 
@@ -44,9 +44,8 @@ class Reader:
         return representations.shown(request, kind, row.body, now=now)
 
     async def _tabulated(self, request: Request, steps: Steps[bytes]) -> Response:
-        flow, dispatcher = self._state.flows.flow_of(request), self._state.flows.dispatcher
-        async with dispatcher.seat(flow):
-            return Response(200, await dispatcher.finish(flow, steps))
+        flows = self._state.flows
+        return Response(200, await flows.dispatcher.finish_seated(flows.flow_of(request), steps))
 
     def list(self, request: Request, target: ResourcePath, served: Served) -> Response | Awaitable[Response]:
         """Answer a collection, whole or in pages; a large one is looked through, and written, in slices."""
@@ -89,15 +88,9 @@ class Reader:
             count = remaining if wanted.everything else 0
             return self._answered(request, served, selection.found, revision, token, flow, count)
 
-        return selected() if selection.step() else self._selected(selection, flow, selected)
-
-    async def _selected(self, selection: Selection, flow: Flow, then: Callable[[], Response]) -> Response:
-        """Go on with a selection until it is complete."""
-        dispatcher = self._state.flows.dispatcher
-        async with dispatcher.seat(flow):
-            while not await dispatcher.run(flow, selection.step):
-                pass
-            return await dispatcher.run(flow, then)
+        if selection.step():
+            return selected()
+        return completed(self._state.flows.dispatcher, flow, selection.step, selected)
 
     def _answered(
         self,
@@ -206,10 +199,7 @@ def filtered(
         return wanted
 
     async def sliced() -> Response:
-        flow, dispatcher = state.flows.flow_of(request), state.flows.dispatcher
-        async with dispatcher.seat(flow):
-            wanted = await dispatcher.finish(flow, reading())
-        answer = then(wanted)
+        answer = then(await state.flows.dispatcher.finish_seated(state.flows.flow_of(request), reading()))
         return answer if isinstance(answer, Response) else await answer
 
     return sliced()
