@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from strato.node import beneath
 from strato.node.removal import remove_tree
@@ -64,35 +65,35 @@ class PodPaths:
     def write_identity(self, namespace: str, name: str, ip: str) -> None:
         """Note whose directory this is."""
         os.makedirs(os.path.join(self.home, "etc"), exist_ok=True)
-        path = os.path.join(self.home, "pod.json")
-        with open(path + ".new", "w") as file:
-            json.dump({"namespace": namespace, "name": name, "ip": ip}, file)
-        os.replace(path + ".new", path)
+        self._note("pod.json", {"namespace": namespace, "name": name, "ip": ip})
 
     def identity(self) -> dict[str, str]:
         """Return what `write_identity` noted, empty when it did not come to that."""
-        try:
-            with open(beneath.open_regular(os.path.join(self.home, "pod.json")), "rb") as file:
-                found: dict[str, str] = json.load(file)
-        except (FileNotFoundError, ValueError):
-            return {}
-        return found
+        found: dict[str, str] | None = self._noted("pod.json")
+        return {} if found is None else found
 
     def write_gpus(self, names: Sequence[str]) -> None:
         """Note which whole GPUs the pod has."""
-        path = os.path.join(self.home, "gpus.json")
-        with open(path + ".new", "w") as file:
-            json.dump(list(names), file)
-        os.replace(path + ".new", path)
+        self._note("gpus.json", list(names))
 
     def gpus(self) -> list[str]:
         """Return what `write_gpus` noted, empty when it did not come to that."""
+        found: list[str] | None = self._noted("gpus.json")
+        return [] if found is None else found
+
+    def _note(self, name: str, value: Any) -> None:
+        path = os.path.join(self.home, name)
+        with open(path + ".new", "w") as file:
+            json.dump(value, file)
+        os.replace(path + ".new", path)
+
+    def _noted(self, name: str) -> Any:
+        """Return what a file says, None when it is not there or was not finished."""
         try:
-            with open(beneath.open_regular(os.path.join(self.home, "gpus.json")), "rb") as file:
-                found: list[str] = json.load(file)
+            with open(beneath.open_regular(os.path.join(self.home, name)), "rb") as file:
+                return json.load(file)
         except (FileNotFoundError, ValueError):
-            return []
-        return found
+            return None
 
     def drop_gpus(self) -> None:
         """Forget them: the pod's containers have ended."""
