@@ -10,23 +10,16 @@ from __future__ import annotations
 from typing import TypedDict, Unpack
 
 from strato.api import (
-    access,
-    admissionregistration,
-    apiextensions,
     apps,
-    autoscaling,
     batch,
     coordination,
     core,
     discovery,
-    events,
-    flowcontrol,
-    networking,
     policy,
-    rbac,
     resource,
     scheduling,
     storage,
+    unread,
 )
 from strato.api.kinds import Column, Kind
 from strato.api.meta import Object
@@ -46,6 +39,7 @@ _AGE = Column("Age", ".metadata.creationTimestamp", "date")
 class _Options(TypedDict, total=False):
     """Members of `Kind` that differ from its defaults."""
 
+    plural: str
     namespaced: bool
     verbs: tuple[str, ...]
     categories: tuple[str, ...]
@@ -55,32 +49,34 @@ class _Options(TypedDict, total=False):
     columns: tuple[Column, ...]
 
 
-def _core(name: str, plural: str, view: type[Object], short: str = "", **options: Unpack[_Options]) -> Kind:
-    return _kind("", "v1", name, plural, view, short, **options)
+def _core(view: type[Object], short: str = "", **options: Unpack[_Options]) -> Kind:
+    return _kind("", "v1", view, short, **options)
 
 
-def _kind(
-    group: str, version: str, name: str, plural: str, view: type[Object], short: str = "", **options: Unpack[_Options]
-) -> Kind:
-    """Spell a kind in one line; ``short`` is a space-separated list."""
+def _kind(group: str, version: str, view: type[Object], short: str = "", **options: Unpack[_Options]) -> Kind:
+    """Spell a kind in one line: it is called like its view; ``short`` is a space-separated list."""
+    name = view.__name__
+    options.setdefault("plural", f"{name.lower()}s")
     return Kind(
-        group, version, name, plural, singular=name.lower(), short_names=tuple(short.split()), view=view, **options
+        group,
+        version,
+        name,
+        singular=name.lower(),
+        short_names=tuple(short.split()),
+        view=view,
+        **options,
     )
 
 
 # ── core/v1 ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-BINDING = _core("Binding", "bindings", core.Binding, verbs=_CREATE_ONLY)
-COMPONENTSTATUS = _core(
-    "ComponentStatus", "componentstatuses", core.ComponentStatus, "cs", namespaced=False, verbs=_READ_ONLY
-)
-CONFIGMAP = _core("ConfigMap", "configmaps", core.ConfigMap, "cm")
-ENDPOINTS = _core("Endpoints", "endpoints", core.Endpoints, "ep")
-EVENT = _core("Event", "events", core.Event, "ev")
-LIMITRANGE = _core("LimitRange", "limitranges", core.LimitRange, "limits")
+BINDING = _core(core.Binding, verbs=_CREATE_ONLY)
+COMPONENTSTATUS = _core(core.ComponentStatus, "cs", plural="componentstatuses", namespaced=False, verbs=_READ_ONLY)
+CONFIGMAP = _core(core.ConfigMap, "cm")
+ENDPOINTS = _core(core.Endpoints, "ep", plural="endpoints")
+EVENT = _core(core.Event, "ev")
+LIMITRANGE = _core(core.LimitRange, "limits")
 NAMESPACE = _core(
-    "Namespace",
-    "namespaces",
     core.Namespace,
     "ns",
     namespaced=False,
@@ -88,266 +84,114 @@ NAMESPACE = _core(
     subresources=("finalize",),
     verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
 )
-NODE = _core("Node", "nodes", core.Node, "no", namespaced=False, has_status=True)
-PERSISTENTVOLUMECLAIM = _core(
-    "PersistentVolumeClaim", "persistentvolumeclaims", core.PersistentVolumeClaim, "pvc", has_status=True
-)
-PERSISTENTVOLUME = _core(
-    "PersistentVolume", "persistentvolumes", core.PersistentVolume, "pv", namespaced=False, has_status=True
-)
+NODE = _core(core.Node, "no", namespaced=False, has_status=True)
+PERSISTENTVOLUMECLAIM = _core(core.PersistentVolumeClaim, "pvc", has_status=True)
+PERSISTENTVOLUME = _core(core.PersistentVolume, "pv", namespaced=False, has_status=True)
 POD = _core(
-    "Pod", "pods", core.Pod, "po", categories=_ALL, has_status=True, subresources=("binding", "eviction", "log")
-)
-PODTEMPLATE = _core("PodTemplate", "podtemplates", core.PodTemplate)
-REPLICATIONCONTROLLER = _core(
-    "ReplicationController",
-    "replicationcontrollers",
-    core.ReplicationController,
-    "rc",
+    core.Pod,
+    "po",
     categories=_ALL,
     has_status=True,
-    scale_paths=_SCALE,
+    subresources=("attach", "binding", "eviction", "exec", "log", "portforward"),
 )
-RESOURCEQUOTA = _core("ResourceQuota", "resourcequotas", core.ResourceQuota, "quota", has_status=True)
-SECRET = _core("Secret", "secrets", core.Secret)
-SERVICEACCOUNT = _core("ServiceAccount", "serviceaccounts", core.ServiceAccount, "sa", subresources=("token",))
-SERVICE = _core("Service", "services", core.Service, "svc", categories=_ALL, has_status=True)
+PODTEMPLATE = _core(core.PodTemplate)
+REPLICATIONCONTROLLER = _core(core.ReplicationController, "rc", categories=_ALL, has_status=True, scale_paths=_SCALE)
+RESOURCEQUOTA = _core(core.ResourceQuota, "quota", has_status=True)
+SECRET = _core(core.Secret)
+SERVICEACCOUNT = _core(core.ServiceAccount, "sa", subresources=("token",))
+SERVICE = _core(core.Service, "svc", categories=_ALL, has_status=True)
 
 # ── apps/v1, batch/v1, autoscaling/v2, policy/v1 ────────────────────────────────────────────────────────────────
 
-CONTROLLERREVISION = _kind("apps", "v1", "ControllerRevision", "controllerrevisions", apps.ControllerRevision)
-DAEMONSET = _kind("apps", "v1", "DaemonSet", "daemonsets", apps.DaemonSet, "ds", categories=_ALL, has_status=True)
-DEPLOYMENT = _kind(
-    "apps",
-    "v1",
-    "Deployment",
-    "deployments",
-    apps.Deployment,
-    "deploy",
-    categories=_ALL,
-    has_status=True,
-    scale_paths=_SCALE,
-)
-REPLICASET = _kind(
-    "apps",
-    "v1",
-    "ReplicaSet",
-    "replicasets",
-    apps.ReplicaSet,
-    "rs",
-    categories=_ALL,
-    has_status=True,
-    scale_paths=_SCALE,
-)
-STATEFULSET = _kind(
-    "apps",
-    "v1",
-    "StatefulSet",
-    "statefulsets",
-    apps.StatefulSet,
-    "sts",
-    categories=_ALL,
-    has_status=True,
-    scale_paths=_SCALE,
-)
-JOB = _kind("batch", "v1", "Job", "jobs", batch.Job, categories=_ALL, has_status=True)
-CRONJOB = _kind("batch", "v1", "CronJob", "cronjobs", batch.CronJob, "cj", categories=_ALL, has_status=True)
+CONTROLLERREVISION = _kind("apps", "v1", apps.ControllerRevision)
+DAEMONSET = _kind("apps", "v1", apps.DaemonSet, "ds", categories=_ALL, has_status=True)
+DEPLOYMENT = _kind("apps", "v1", apps.Deployment, "deploy", categories=_ALL, has_status=True, scale_paths=_SCALE)
+REPLICASET = _kind("apps", "v1", apps.ReplicaSet, "rs", categories=_ALL, has_status=True, scale_paths=_SCALE)
+STATEFULSET = _kind("apps", "v1", apps.StatefulSet, "sts", categories=_ALL, has_status=True, scale_paths=_SCALE)
+JOB = _kind("batch", "v1", batch.Job, categories=_ALL, has_status=True)
+CRONJOB = _kind("batch", "v1", batch.CronJob, "cj", categories=_ALL, has_status=True)
 HORIZONTALPODAUTOSCALER = _kind(
-    "autoscaling",
-    "v2",
-    "HorizontalPodAutoscaler",
-    "horizontalpodautoscalers",
-    autoscaling.HorizontalPodAutoscaler,
-    "hpa",
-    categories=_ALL,
-    has_status=True,
+    "autoscaling", "v2", unread.HorizontalPodAutoscaler, "hpa", categories=_ALL, has_status=True
 )
-PODDISRUPTIONBUDGET = _kind(
-    "policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", policy.PodDisruptionBudget, "pdb", has_status=True
-)
+PODDISRUPTIONBUDGET = _kind("policy", "v1", policy.PodDisruptionBudget, "pdb", has_status=True)
 
 # ── scheduling, coordination, events, discovery, networking, storage ────────────────────────────────────────────
 
 PRIORITYCLASS = _kind(
-    "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", scheduling.PriorityClass, "pc", namespaced=False
+    "scheduling.k8s.io", "v1", scheduling.PriorityClass, "pc", plural="priorityclasses", namespaced=False
 )
-FLOWSCHEMA = _kind(
-    "flowcontrol.apiserver.k8s.io",
-    "v1",
-    "FlowSchema",
-    "flowschemas",
-    flowcontrol.FlowSchema,
-    namespaced=False,
-    has_status=True,
-)
+FLOWSCHEMA = _kind("flowcontrol.apiserver.k8s.io", "v1", unread.FlowSchema, namespaced=False, has_status=True)
 PRIORITYLEVELCONFIGURATION = _kind(
-    "flowcontrol.apiserver.k8s.io",
-    "v1",
-    "PriorityLevelConfiguration",
-    "prioritylevelconfigurations",
-    flowcontrol.PriorityLevelConfiguration,
-    namespaced=False,
-    has_status=True,
+    "flowcontrol.apiserver.k8s.io", "v1", unread.PriorityLevelConfiguration, namespaced=False, has_status=True
 )
-LEASE = _kind("coordination.k8s.io", "v1", "Lease", "leases", coordination.Lease)
-EVENTS_EVENT = _kind("events.k8s.io", "v1", "Event", "events", events.Event, "ev")
-ENDPOINTSLICE = _kind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", discovery.EndpointSlice)
-NETWORKPOLICY = _kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies", networking.NetworkPolicy, "netpol")
-INGRESS = _kind("networking.k8s.io", "v1", "Ingress", "ingresses", networking.Ingress, "ing", has_status=True)
-INGRESSCLASS = _kind(
-    "networking.k8s.io", "v1", "IngressClass", "ingressclasses", networking.IngressClass, namespaced=False
-)
-STORAGECLASS = _kind(
-    "storage.k8s.io", "v1", "StorageClass", "storageclasses", storage.StorageClass, "sc", namespaced=False
-)
-CSINODE = _kind("storage.k8s.io", "v1", "CSINode", "csinodes", storage.CSINode, namespaced=False)
-CSIDRIVER = _kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", storage.CSIDriver, namespaced=False)
-CSISTORAGECAPACITY = _kind(
-    "storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", storage.CSIStorageCapacity
-)
-VOLUMEATTACHMENT = _kind(
-    "storage.k8s.io",
-    "v1",
-    "VolumeAttachment",
-    "volumeattachments",
-    storage.VolumeAttachment,
-    namespaced=False,
-    has_status=True,
-)
+LEASE = _kind("coordination.k8s.io", "v1", coordination.Lease)
+EVENTS_EVENT = _kind("events.k8s.io", "v1", unread.Event, "ev")
+ENDPOINTSLICE = _kind("discovery.k8s.io", "v1", discovery.EndpointSlice)
+NETWORKPOLICY = _kind("networking.k8s.io", "v1", unread.NetworkPolicy, "netpol", plural="networkpolicies")
+INGRESS = _kind("networking.k8s.io", "v1", unread.Ingress, "ing", plural="ingresses", has_status=True)
+INGRESSCLASS = _kind("networking.k8s.io", "v1", unread.IngressClass, plural="ingressclasses", namespaced=False)
+STORAGECLASS = _kind("storage.k8s.io", "v1", storage.StorageClass, "sc", plural="storageclasses", namespaced=False)
+CSINODE = _kind("storage.k8s.io", "v1", storage.CSINode, namespaced=False)
+CSIDRIVER = _kind("storage.k8s.io", "v1", storage.CSIDriver, namespaced=False)
+CSISTORAGECAPACITY = _kind("storage.k8s.io", "v1", storage.CSIStorageCapacity, plural="csistoragecapacities")
+VOLUMEATTACHMENT = _kind("storage.k8s.io", "v1", storage.VolumeAttachment, namespaced=False, has_status=True)
 
 # ── dynamic resource allocation ─────────────────────────────────────────────────────────────────────────────────
 
-DEVICECLASS = _kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", resource.DeviceClass, namespaced=False)
-RESOURCECLAIM = _kind(
-    "resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", resource.ResourceClaim, has_status=True
-)
-RESOURCECLAIMTEMPLATE = _kind(
-    "resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates", resource.ResourceClaimTemplate
-)
-RESOURCESLICE = _kind(
-    "resource.k8s.io", "v1", "ResourceSlice", "resourceslices", resource.ResourceSlice, namespaced=False
-)
+DEVICECLASS = _kind("resource.k8s.io", "v1", resource.DeviceClass, plural="deviceclasses", namespaced=False)
+RESOURCECLAIM = _kind("resource.k8s.io", "v1", resource.ResourceClaim, has_status=True)
+RESOURCECLAIMTEMPLATE = _kind("resource.k8s.io", "v1", resource.ResourceClaimTemplate)
+RESOURCESLICE = _kind("resource.k8s.io", "v1", resource.ResourceSlice, namespaced=False)
 
 # ── access control and extension ────────────────────────────────────────────────────────────────────────────────
 
 _RBAC = "rbac.authorization.k8s.io"
-ROLE = _kind(_RBAC, "v1", "Role", "roles", rbac.Role)
-ROLEBINDING = _kind(_RBAC, "v1", "RoleBinding", "rolebindings", rbac.RoleBinding)
-CLUSTERROLE = _kind(_RBAC, "v1", "ClusterRole", "clusterroles", rbac.ClusterRole, namespaced=False)
-CLUSTERROLEBINDING = _kind(
-    _RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings", rbac.ClusterRoleBinding, namespaced=False
-)
-TOKENREVIEW = _kind(
-    "authentication.k8s.io",
-    "v1",
-    "TokenReview",
-    "tokenreviews",
-    access.TokenReview,
-    namespaced=False,
-    verbs=_CREATE_ONLY,
-)
-SELFSUBJECTREVIEW = _kind(
-    "authentication.k8s.io",
-    "v1",
-    "SelfSubjectReview",
-    "selfsubjectreviews",
-    access.SelfSubjectReview,
-    namespaced=False,
-    verbs=_CREATE_ONLY,
-)
+ROLE = _kind(_RBAC, "v1", unread.Role)
+ROLEBINDING = _kind(_RBAC, "v1", unread.RoleBinding)
+CLUSTERROLE = _kind(_RBAC, "v1", unread.ClusterRole, namespaced=False)
+CLUSTERROLEBINDING = _kind(_RBAC, "v1", unread.ClusterRoleBinding, namespaced=False)
+TOKENREVIEW = _kind("authentication.k8s.io", "v1", unread.TokenReview, namespaced=False, verbs=_CREATE_ONLY)
+SELFSUBJECTREVIEW = _kind("authentication.k8s.io", "v1", unread.SelfSubjectReview, namespaced=False, verbs=_CREATE_ONLY)
 SUBJECTACCESSREVIEW = _kind(
-    "authorization.k8s.io",
-    "v1",
-    "SubjectAccessReview",
-    "subjectaccessreviews",
-    access.SubjectAccessReview,
-    namespaced=False,
-    verbs=_CREATE_ONLY,
+    "authorization.k8s.io", "v1", unread.SubjectAccessReview, namespaced=False, verbs=_CREATE_ONLY
 )
 SELFSUBJECTACCESSREVIEW = _kind(
-    "authorization.k8s.io",
-    "v1",
-    "SelfSubjectAccessReview",
-    "selfsubjectaccessreviews",
-    access.SelfSubjectAccessReview,
-    namespaced=False,
-    verbs=_CREATE_ONLY,
+    "authorization.k8s.io", "v1", unread.SelfSubjectAccessReview, namespaced=False, verbs=_CREATE_ONLY
 )
-LOCALSUBJECTACCESSREVIEW = _kind(
-    "authorization.k8s.io",
-    "v1",
-    "LocalSubjectAccessReview",
-    "localsubjectaccessreviews",
-    access.LocalSubjectAccessReview,
-    verbs=_CREATE_ONLY,
-)
+LOCALSUBJECTACCESSREVIEW = _kind("authorization.k8s.io", "v1", unread.LocalSubjectAccessReview, verbs=_CREATE_ONLY)
 SELFSUBJECTRULESREVIEW = _kind(
-    "authorization.k8s.io",
-    "v1",
-    "SelfSubjectRulesReview",
-    "selfsubjectrulesreviews",
-    access.SelfSubjectRulesReview,
-    namespaced=False,
-    verbs=_CREATE_ONLY,
+    "authorization.k8s.io", "v1", unread.SelfSubjectRulesReview, namespaced=False, verbs=_CREATE_ONLY
 )
 CUSTOMRESOURCEDEFINITION = _kind(
     "apiextensions.k8s.io",
     "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-    apiextensions.CustomResourceDefinition,
+    unread.CustomResourceDefinition,
     "crd crds",
     namespaced=False,
     categories=_EXTENSIONS,
     has_status=True,
 )
 APISERVICE = _kind(
-    "apiregistration.k8s.io",
-    "v1",
-    "APIService",
-    "apiservices",
-    apiextensions.APIService,
-    namespaced=False,
-    categories=_EXTENSIONS,
-    has_status=True,
+    "apiregistration.k8s.io", "v1", unread.APIService, namespaced=False, categories=_EXTENSIONS, has_status=True
 )
 _ADMISSION = "admissionregistration.k8s.io"
 MUTATINGWEBHOOKCONFIGURATION = _kind(
-    _ADMISSION,
-    "v1",
-    "MutatingWebhookConfiguration",
-    "mutatingwebhookconfigurations",
-    admissionregistration.MutatingWebhookConfiguration,
-    namespaced=False,
-    categories=_EXTENSIONS,
+    _ADMISSION, "v1", unread.MutatingWebhookConfiguration, namespaced=False, categories=_EXTENSIONS
 )
 VALIDATINGWEBHOOKCONFIGURATION = _kind(
-    _ADMISSION,
-    "v1",
-    "ValidatingWebhookConfiguration",
-    "validatingwebhookconfigurations",
-    admissionregistration.ValidatingWebhookConfiguration,
-    namespaced=False,
-    categories=_EXTENSIONS,
+    _ADMISSION, "v1", unread.ValidatingWebhookConfiguration, namespaced=False, categories=_EXTENSIONS
 )
 VALIDATINGADMISSIONPOLICY = _kind(
     _ADMISSION,
     "v1",
-    "ValidatingAdmissionPolicy",
-    "validatingadmissionpolicies",
-    admissionregistration.ValidatingAdmissionPolicy,
+    unread.ValidatingAdmissionPolicy,
+    plural="validatingadmissionpolicies",
     namespaced=False,
     categories=_EXTENSIONS,
     has_status=True,
 )
 VALIDATINGADMISSIONPOLICYBINDING = _kind(
-    _ADMISSION,
-    "v1",
-    "ValidatingAdmissionPolicyBinding",
-    "validatingadmissionpolicybindings",
-    admissionregistration.ValidatingAdmissionPolicyBinding,
-    namespaced=False,
-    categories=_EXTENSIONS,
+    _ADMISSION, "v1", unread.ValidatingAdmissionPolicyBinding, namespaced=False, categories=_EXTENSIONS
 )
 
 # ── Volcano ─────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -355,8 +199,6 @@ VALIDATINGADMISSIONPOLICYBINDING = _kind(
 VCJOB = _kind(
     "batch.volcano.sh",
     "v1alpha1",
-    "Job",
-    "jobs",
     vcbatch.Job,
     "vcjob vj",
     has_status=True,
@@ -368,14 +210,10 @@ VCJOB = _kind(
         Column("QUEUE", ".spec.queue", priority=1),
     ),
 )
-VCCRONJOB = _kind(
-    "batch.volcano.sh", "v1alpha1", "CronJob", "cronjobs", vcbatch.CronJob, "cronvcjob cronvj", has_status=True
-)
+VCCRONJOB = _kind("batch.volcano.sh", "v1alpha1", vcbatch.CronJob, "cronvcjob cronvj", has_status=True)
 PODGROUP = _kind(
     "scheduling.volcano.sh",
     "v1beta1",
-    "PodGroup",
-    "podgroups",
     vcscheduling.PodGroup,
     "pg podgroup-v1beta1",
     columns=(
@@ -389,42 +227,28 @@ PODGROUP = _kind(
 QUEUE = _kind(
     "scheduling.volcano.sh",
     "v1beta1",
-    "Queue",
-    "queues",
     vcscheduling.Queue,
     "q queue-v1beta1",
     namespaced=False,
     has_status=True,
     columns=(Column("PARENT", ".spec.parent"),),
 )
-COMMAND = _kind("bus.volcano.sh", "v1alpha1", "Command", "commands", bus.Command)
+COMMAND = _kind("bus.volcano.sh", "v1alpha1", bus.Command)
 JOBFLOW = _kind(
     "flow.volcano.sh",
     "v1alpha1",
-    "JobFlow",
-    "jobflows",
     flow.JobFlow,
     "jf",
     has_status=True,
     columns=(Column("Status", ".status.state.phase"), _AGE),
 )
-JOBTEMPLATE = _kind(
-    "flow.volcano.sh", "v1alpha1", "JobTemplate", "jobtemplates", flow.JobTemplate, "jt", has_status=True
-)
+JOBTEMPLATE = _kind("flow.volcano.sh", "v1alpha1", flow.JobTemplate, "jt", has_status=True)
 NUMATOPOLOGY = _kind(
-    "nodeinfo.volcano.sh",
-    "v1alpha1",
-    "Numatopology",
-    "numatopologies",
-    nodeinfo.Numatopology,
-    "numatopo",
-    namespaced=False,
+    "nodeinfo.volcano.sh", "v1alpha1", nodeinfo.Numatopology, "numatopo", plural="numatopologies", namespaced=False
 )
 HYPERNODE = _kind(
     "topology.volcano.sh",
     "v1alpha1",
-    "HyperNode",
-    "hypernodes",
     topology.HyperNode,
     "hn",
     namespaced=False,
@@ -439,22 +263,13 @@ HYPERNODE = _kind(
 NODESHARD = _kind(
     "shard.volcano.sh",
     "v1alpha1",
-    "NodeShard",
-    "nodeshards",
     shard.NodeShard,
     "nsh",
     namespaced=False,
     has_status=True,
     columns=(Column("AGE", ".metadata.creationTimestamp", "date"),),
 )
-COLOCATIONCONFIGURATION = _kind(
-    "config.volcano.sh",
-    "v1alpha1",
-    "ColocationConfiguration",
-    "colocationconfigurations",
-    config.ColocationConfiguration,
-    has_status=True,
-)
+COLOCATIONCONFIGURATION = _kind("config.volcano.sh", "v1alpha1", config.ColocationConfiguration, has_status=True)
 
 VOLCANO: tuple[Kind, ...] = (
     VCJOB,

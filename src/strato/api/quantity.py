@@ -23,6 +23,8 @@ Number: TypeAlias = str | int | float
 
 _FORM = re.compile(r"([+-]?)(?:(\d+)(?:\.(\d*))?|\.(\d+))(?:([eE])([+-]?\d+)|([KMGTPE]i|[numkMGTPE])?)", re.ASCII)
 _WRONG_SUFFIX = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)[eEinumkKMGTP]+[+-]?\d*", re.ASCII)
+_BYTES = ("ephemeral-storage", "hugepages-")
+"""How the names of further resources begin that are measured in bytes."""
 _LONGEST = 1000
 """Characters of a quantity; reading more digits than these takes more than linear time."""
 _BINARY = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
@@ -228,3 +230,29 @@ def _binary(units: int) -> str:
         if units % size == 0:
             return f"{units // size}{suffix}"
     return str(units)
+
+
+def decimal_text(number: float) -> str:
+    """Write a number with at most two decimals, without zeros at the end."""
+    return f"{number:.2f}".rstrip("0").rstrip(".")
+
+
+def bytes_text(count: float) -> str:
+    """Write bytes in the largest binary suffix that keeps them above one: ``1Gi``, ``9.51Gi``, ``512Mi``, ``100``."""
+    for suffix, size in reversed(_BINARY.items()):
+        if abs(count) >= size:
+            return decimal_text(count / size) + suffix
+    return decimal_text(count)
+
+
+def resource_text(name: str, number: Number) -> str:
+    """Write an amount of a resource as people do: of memory ``1Gi``, of others ``8``, ``500m``, ``1.5``.
+
+    Raises:
+        InvalidQuantity: It is no quantity.
+    """
+    resource = name.removeprefix("requests.").removeprefix("limits.")
+    if resource in ("memory", "storage") or resource.startswith(_BYTES):
+        return bytes_text(value(number))
+    amount = milli(number)
+    return f"{amount}m" if abs(amount) < 1000 and amount % 1000 else decimal_text(amount / 1000)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from strato.api import names
@@ -121,6 +121,17 @@ class Selector:
     def is_empty(self) -> bool:
         """Whether it matches everything."""
         return not self.requirements and not self._nothing
+
+    @property
+    def one_of(self) -> Collection[tuple[str, str]] | None:
+        """Labels exactly one of which whatever matches has; None when it asks for no certain value."""
+        if self._nothing:
+            return ()
+        asked = [r for r in self.requirements if r.operator == IN]
+        if not asked:
+            return None
+        fewest = min(asked, key=lambda r: len(r.values))
+        return {(fewest.key, value) for value in fewest.values}
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         """Whether labels (None means none) satisfy every requirement."""

@@ -55,6 +55,62 @@ class Request(msgspec.Struct, array_like=True):
         )
 
 
+class Wire(Protocol):
+    """A connection as who speaks another protocol on it sees it."""
+
+    def write(self, data: bytes) -> None:
+        """Send; nothing happens when the other end is gone."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Read nothing for now."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Read again."""
+        ...
+
+    def has_hung_up(self) -> bool:
+        """Return whether the other end is gone, which nobody is notified of while nothing is read."""
+        ...
+
+    def close(self) -> None:
+        """End when all is sent."""
+        ...
+
+    def abort(self) -> None:
+        """End now."""
+        ...
+
+
+class Session(Protocol):
+    """What speaks another protocol on a connection after the answer 101."""
+
+    def begin(self, wire: Wire) -> None:
+        """Work on a connection from now on."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Take what arrived."""
+        ...
+
+    def written(self, is_writable: bool) -> None:
+        """Take notice of whether the other end keeps up."""
+        ...
+
+    def lost(self) -> None:
+        """Stop: the connection has ended; also called where it never began."""
+        ...
+
+    def stop(self) -> None:
+        """End: the server stops."""
+        ...
+
+    def when_ended(self, call: Callable[[], None]) -> None:
+        """Call something when it is over; call this before it begins."""
+        ...
+
+
 class Response(msgspec.Struct):
     """One answer: either ``body``, or ``stream`` until it ends or its reader closes it."""
 
@@ -66,6 +122,8 @@ class Response(msgspec.Struct):
     """Close with ``aclose()`` when done early; the server then frees the watcher."""
     is_text: bool = False
     """Whether the stream is one text, a long list say, made as it is read; no piece of it is of use by itself."""
+    session: Session | None = None
+    """Takes the connection over; the status is 101. Only a transport that has one can do that."""
 
 
 @runtime_checkable

@@ -20,6 +20,8 @@ MAX_DEPTH = 128
 """Lists and maps within one another; the deepest real objects, schemas of definitions, stay below 70."""
 MAX_VALUES = 2_000_000
 """Values of one stream, those that aliases and merge keys repeat included."""
+MAX_REPEATED = 500_000
+"""Values that aliases and merge keys may repeat: a few lines can ask for more than any memory holds. Half a second."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C one is ten times faster, where it was built
 _TAG = "tag:yaml.org,2002:"
@@ -117,7 +119,7 @@ def _documents(text: str | bytes, max_values: int) -> Iterator[Document | None]:
                 yield None
             if isinstance(event, yaml.DocumentEndEvent):
                 yield Document(composer.root, composer.duplicates)
-                composer = _Composer(composer.left)
+                composer = _Composer(composer.left, composer.repeats_left)
             else:
                 composer.take(event)
     except InvalidYaml:
@@ -157,9 +159,11 @@ class _Open:
 class _Composer:
     """Makes values of events, one after the other: nothing here recurses."""
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, repeats_left: int = MAX_REPEATED) -> None:
         self.left = left
         """Values that may still come."""
+        self.repeats_left = repeats_left
+        """Values that aliases may still repeat."""
         self.root: Any = None
         self.duplicates: list[str] = []
         self._open: list[_Open] = []
@@ -213,6 +217,10 @@ class _Composer:
         if known is None:
             raise InvalidYaml(f"{_line(event)}: unknown anchor '{event.anchor}' referenced")
         self._spend(known.size)
+        self.repeats_left -= known.size
+        if self.repeats_left < 0:
+            text = f"excessive aliasing: more than {MAX_REPEATED:,} values are repeated; write out what is meant"
+            raise InvalidYaml(f"{_line(event)}: {text}")
         if len(self._open) + known.height > MAX_DEPTH:
             raise InvalidYaml(f"exceeded max depth of {MAX_DEPTH}")
         self._put(_copied(known.value), known.height, event)

@@ -199,6 +199,7 @@ class Container(View, frozen=True, kw_only=True):
     termination_message_path: str = "/dev/termination-log"
     termination_message_policy: str = "File"
     stdin: bool = False
+    stdin_once: bool = False
     tty: bool = False
 
 

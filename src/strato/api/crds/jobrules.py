@@ -35,8 +35,8 @@ ACTIONS = (
     "ResumeJob",
 )
 """Actions a user may name (spec 2.4)."""
-PLUGINS = ("ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray")
-"""Plugins a job may name (spec 16.2)."""
+PLUGINS = ("ssh", "env", "svc", "tensorflow", "mpi", "pytorch", "hcclrank", "ray", "array")
+"""Plugins a job may name: Volcano's (spec 16.2), and ``array`` of ours."""
 
 IMMUTABLE = (
     "job updates may not change fields other than `minAvailable`, `tasks[*].replicas under spec` and "
@@ -132,7 +132,7 @@ _TASK = (
     ),
     Rule(
         "!has(self.dependsOn) || !has(self.dependsOn.name) || !has(self.name) || !(self.name in self.dependsOn.name)",
-        "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG): a task depends on itself",
+        "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); a task depends on itself",
     ),
 )
 """Of one task."""
@@ -153,7 +153,7 @@ _SPEC = (
     Rule(
         f"!has(self.tasks) || [{_TASK_NAMES}].all(names, self.tasks.all(t, !has(t.dependsOn) || "
         "!has(t.dependsOn.name) || t.dependsOn.name.all(d, d in names)))",
-        "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG): "
+        "job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); "
         "a task depends on one that is not there",
     ),
     Rule("!has(self.queue) || self.queue != 'root'", "can not submit job to root queue"),

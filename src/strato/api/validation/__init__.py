@@ -12,7 +12,7 @@ from typing import Any
 from strato.api import catalog, names
 from strato.api.kinds import Kind
 from strato.api.malformed import malformed
-from strato.api.validation import flowcontrol, others, pod, volumes, workloads
+from strato.api.validation import flowcontrol, others, persistentvolumes, pod, workloads
 from strato.api.validation.metadata import NameCheck, validate_metadata, validate_metadata_update
 from strato.errors import Cause
 
@@ -35,7 +35,7 @@ _CREATE: dict[Kind, Create] = {
     catalog.SERVICE: others.validate_service,
     catalog.CONFIGMAP: others.validate_config_map,
     catalog.SECRET: others.validate_secret,
-    catalog.PERSISTENTVOLUME: volumes.validate_persistent_volume,
+    catalog.PERSISTENTVOLUME: persistentvolumes.validate_persistent_volume,
     catalog.PERSISTENTVOLUMECLAIM: others.validate_claim,
     catalog.LEASE: others.validate_lease,
     catalog.EVENT: others.validate_event,
@@ -62,7 +62,7 @@ _UPDATE: dict[Kind, Update] = {
     catalog.SERVICE: others.validate_service_update,
     catalog.CONFIGMAP: others.validate_config_map_update,
     catalog.SECRET: others.validate_secret_update,
-    catalog.PERSISTENTVOLUME: volumes.validate_persistent_volume_update,
+    catalog.PERSISTENTVOLUME: persistentvolumes.validate_persistent_volume_update,
     catalog.PERSISTENTVOLUMECLAIM: others.validate_claim_update,
     catalog.LEASE: lambda obj, _old: others.validate_lease(obj),
     catalog.ROLE: lambda obj, _old: others.validate_role(obj),

@@ -18,7 +18,7 @@ from strato.api.status import (
     too_long,
 )
 from strato.api.validation.metadata import immutable, validate_labels
-from strato.api.validation.volumes import ACCESS_MODES
+from strato.api.validation.persistentvolumes import ACCESS_MODES
 from strato.errors import Cause
 
 Json = dict[str, Any]

@@ -6,17 +6,11 @@ from typing import Any
 
 from strato.api import names
 from strato.api.quantity import NANO, InvalidQuantity, parse
-from strato.api.status import (
-    duplicate,
-    field_not_found,
-    forbidden_field,
-    invalid_value,
-    not_supported,
-    required,
-)
+from strato.api.status import duplicate, field_not_found, forbidden_field, invalid_value, not_supported, required
 from strato.api.validation.metadata import validate_annotations, validate_labels
+from strato.api.validation.mounts import validate_mounts
 from strato.api.validation.security import validate_container_security, validate_pod_security
-from strato.api.validation.volumes import validate_mounts, validate_volumes
+from strato.api.validation.volumes import validate_volumes
 from strato.errors import Cause
 from strato.lru import memoised
 

@@ -1,20 +1,15 @@
-"""Rules of volumes, of what containers mount of them, and of persistent volumes.
-
-Most of them keep paths where they belong: a file of a volume below the volume, a sub-path below its root.
-"""
+"""Rules of a pod's volumes; most of them keep a file of a volume below the volume."""
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from strato.api import names
-from strato.api.quantity import NANO, InvalidQuantity, parse
+from strato.api.quantity import InvalidQuantity, parse
 from strato.api.status import (
     duplicate,
-    field_not_found,
     forbidden_field,
     invalid_value,
     not_supported,
@@ -24,7 +19,6 @@ from strato.errors import Cause
 
 Json = dict[str, Any]
 
-ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _SOURCES = (
     "emptyDir",
     "hostPath",
@@ -59,31 +53,6 @@ _SOURCES = (
 )
 """In the order in which an API server looks at them: the first is the one that counts."""
 _ORDER = {source: place for place, source in enumerate(_SOURCES)}
-_PERSISTENT = (
-    "hostPath",
-    "gcePersistentDisk",
-    "awsElasticBlockStore",
-    "glusterfs",
-    "flocker",
-    "nfs",
-    "rbd",
-    "quobyte",
-    "cephfs",
-    "iscsi",
-    "cinder",
-    "fc",
-    "flexVolume",
-    "azureFile",
-    "vsphereVolume",
-    "photonPersistentDisk",
-    "portworxVolume",
-    "azureDisk",
-    "scaleIO",
-    "local",
-    "storageos",
-    "csi",
-)
-_PERSISTENT_ORDER = {source: place for place, source in enumerate(_PERSISTENT)}
 _HOST_PATH_TYPES = (
     "",
     "BlockDevice",
@@ -108,8 +77,6 @@ _RESOURCES = (
 _HUGE_PAGES = ("limits.hugepages-", "requests.hugepages-")
 _MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 600, 1 << 32
-_PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
-_RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 
 
 def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> frozenset[str]:
@@ -117,7 +84,7 @@ def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> fr
     found: set[str] = set()
     for index, volume in enumerate(volumes):
         place, before = f"{field}[{index}]", len(causes)
-        _validate_source(volume, place, _ORDER, causes)
+        validate_source(volume, place, _ORDER, causes)
         name = volume.get("name")
         if not name:
             causes.append(required(f"{place}.name"))
@@ -130,7 +97,7 @@ def validate_volumes(volumes: list[Json], field: str, causes: list[Cause]) -> fr
     return frozenset(found)
 
 
-def _validate_source(volume: Json, field: str, order: Mapping[str, int], causes: list[Cause]) -> str:
+def validate_source(volume: Json, field: str, order: Mapping[str, int], causes: list[Cause]) -> str:
     """Check what a volume is made from, and return which of the kinds that is."""
     sources = [source for source in volume if source in order and volume[source] is not None]
     if not sources:
@@ -155,7 +122,7 @@ def _check_no_backsteps(path: str, field: str, causes: list[Cause]) -> None:
         causes.append(invalid_value(field, path, "must not contain '..'"))
 
 
-def _check_descending(path: str, field: str, causes: list[Cause]) -> None:
+def check_descending(path: str, field: str, causes: list[Cause]) -> None:
     """Check a path that must lead down from where it starts."""
     if path.startswith("/"):
         causes.append(invalid_value(field, path, "must be a relative path"))
@@ -164,7 +131,7 @@ def _check_descending(path: str, field: str, causes: list[Cause]) -> None:
 
 def _check_file_path(path: str, field: str, causes: list[Cause]) -> None:
     """Check the path of a file in a volume, where names that begin with two dots are the kubelet's."""
-    _check_descending(path, field, causes)
+    check_descending(path, field, causes)
     if path.startswith("..") and not path.startswith("../"):
         causes.append(invalid_value(field, path, "must not start with '..'"))
 
@@ -219,7 +186,7 @@ def _check_nfs(body: Json, field: str, causes: list[Cause]) -> None:
 def _check_git(body: Json, field: str, causes: list[Cause]) -> None:
     if not body.get("repository"):
         causes.append(required(f"{field}.repository"))
-    _check_descending(body.get("directory") or "", f"{field}.directory", causes)
+    check_descending(body.get("directory") or "", f"{field}.directory", causes)
 
 
 def _check_claim(body: Json, field: str, causes: list[Cause]) -> None:
@@ -400,136 +367,3 @@ _CHECKS = {
     "projected": _check_projected,
     "csi": _check_csi,
 }
-
-
-# Mounts
-
-
-def validate_mounts(
-    mounts: list[Json], field: str, volumes: frozenset[str], causes: list[Cause], *, privileged: bool = False
-) -> None:
-    """Check what a container mounts; of sub-paths, an API server blames all mounts, not the one."""
-    paths: set[str] = set()
-    for index, mount in enumerate(mounts):
-        get, place = mount.get, f"{field}[{index}]"
-        name, path = get("name"), get("mountPath")
-        if not name:
-            causes.append(required(f"{place}.name"))
-        if name not in volumes:
-            causes.append(field_not_found(f"{place}.name", name or ""))
-        if not path:
-            causes.append(required(f"{place}.mountPath"))
-        if path in paths:
-            causes.append(invalid_value(f"{place}.mountPath", path or "", "must be unique"))
-        paths.add(path or "")
-        sub_path, expression = get("subPath"), get("subPathExpr")
-        if sub_path:
-            _check_descending(sub_path, f"{field}.subPath", causes)
-        if expression:
-            if sub_path:
-                text = "subPathExpr and subPath are mutually exclusive"
-                causes.append(invalid_value(f"{place}.subPathExpr", expression, text))
-            _check_descending(expression, f"{field}.subPathExpr", causes)
-        propagation, recursive = get("mountPropagation"), get("recursiveReadOnly")
-        if propagation is not None:
-            _check_propagation(propagation, f"{field}.mountPropagation", causes, privileged=privileged)
-        if recursive is not None:
-            _check_recursive(mount, f"{field}.recursiveReadOnly", causes)
-
-
-def _check_propagation(propagation: str, field: str, causes: list[Cause], *, privileged: bool) -> None:
-    if propagation not in _PROPAGATIONS:
-        causes.append(not_supported(field, propagation, _PROPAGATIONS))
-    if propagation == "Bidirectional" and not privileged:
-        text = "Bidirectional mount propagation is available only to privileged containers"
-        causes.append(forbidden_field(field, text))
-
-
-def _check_recursive(mount: Json, field: str, causes: list[Cause]) -> None:
-    recursive = mount["recursiveReadOnly"]
-    if recursive not in _RECURSIVE:
-        causes.append(not_supported(field, recursive, _RECURSIVE))
-    elif recursive != "Disabled":
-        if not mount.get("readOnly"):
-            causes.append(forbidden_field(field, "may only be specified when readOnly is true"))
-        if mount.get("mountPropagation") not in (None, "None"):
-            text = "may only be specified when mountPropagation is None or not specified"
-            causes.append(forbidden_field(field, text))
-
-
-# Persistent volumes
-
-
-def validate_persistent_volume(obj: Json) -> list[Cause]:
-    """Check a persistent volume."""
-    spec = obj.get("spec") or {}
-    causes: list[Cause] = []
-    modes = spec.get("accessModes") or ()
-    if not modes:
-        causes.append(required("spec.accessModes"))
-    causes += [not_supported("spec.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
-    if "ReadWriteOncePod" in modes and any(mode in ACCESS_MODES[:3] for mode in modes):
-        causes.append(forbidden_field("spec.accessModes", "may not use ReadWriteOncePod with other access modes"))
-    _check_capacity(spec.get("capacity") or {}, causes)
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    if policy and policy not in ("Delete", "Recycle", "Retain"):
-        field = "spec.persistentVolumeReclaimPolicy"
-        causes.append(not_supported(field, policy, ("Delete", "Recycle", "Retain")))
-    affinity = spec.get("nodeAffinity")
-    if affinity is not None:
-        _check_volume_affinity(affinity, causes)
-    source = _validate_source(spec, "spec", _PERSISTENT_ORDER, causes)
-    if source == "local" and affinity is None:
-        causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
-    elif source == "csi" and not spec["csi"].get("volumeHandle"):
-        causes.append(required("spec.csi.volumeHandle"))
-    host_path = (spec.get("hostPath") or {}).get("path")
-    if host_path and policy == "Recycle" and posixpath.normpath(host_path) in ("/", "//"):
-        text = "may not be 'recycle' for a hostPath mount of '/'"
-        causes.append(forbidden_field("spec.persistentVolumeReclaimPolicy", text))
-    name = spec.get("storageClassName")
-    if name:
-        causes += [invalid_value("spec.storageClassName", name, text) for text in names.check_subdomain(name)]
-    mode = spec.get("volumeMode")
-    if mode is not None and mode not in ("Block", "Filesystem"):
-        causes.append(not_supported("spec.volumeMode", mode, ("Block", "Filesystem")))
-    return causes
-
-
-def _check_capacity(capacity: Json, causes: list[Cause]) -> None:
-    if not capacity:
-        causes.append(required("spec.capacity"))
-    if set(capacity) != {"storage"}:
-        causes.append(not_supported("spec.capacity", dict(sorted(capacity.items())), ("storage",)))
-    for name, amount in capacity.items():
-        field = f"spec.capacity[{name}]"
-        try:
-            nanos = parse(amount).nanos
-        except InvalidQuantity as err:
-            causes.append(invalid_value(field, amount, str(err)))
-            continue
-        if nanos < 0:
-            causes.append(invalid_value(field, -(-nanos // NANO), "must be a valid resource quantity"))
-        if nanos <= 0:
-            causes.append(invalid_value(field, amount, "must be greater than zero"))
-
-
-def _check_volume_affinity(affinity: Json, causes: list[Cause]) -> None:
-    terms = affinity.get("required")
-    if terms is None:
-        causes.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
-    elif not terms.get("nodeSelectorTerms"):
-        field = "spec.nodeAffinity.required.nodeSelectorTerms"
-        causes.append(required(field, "must have at least one node selector term"))
-
-
-def validate_persistent_volume_update(obj: Json, old: Json) -> list[Cause]:
-    """Check a persistent volume; what it is stays."""
-    causes = validate_persistent_volume(obj)
-    new_spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
-    if any(new_spec.get(source) != old_spec.get(source) for source in _PERSISTENT):
-        text = "spec.persistentvolumesource is immutable after creation"
-        causes.append(forbidden_field("spec.persistentvolumesource", text))
-    if new_spec.get("volumeMode") != old_spec.get("volumeMode"):
-        causes.append(invalid_value("volumeMode", new_spec.get("volumeMode"), "field is immutable"))
-    return causes

@@ -33,7 +33,7 @@ def selector_matches(selector: Json, labels: Json) -> bool:
         return False
 
 
-def validate_workload(obj: Json, *, restart_policies: tuple[str, ...] = ("Always",)) -> list[Cause]:
+def validate_workload(obj: Json) -> list[Cause]:
     """Check selector, replicas and template of a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec = obj.get("spec") or {}
     causes: list[Cause] = []
@@ -55,8 +55,8 @@ def validate_workload(obj: Json, *, restart_policies: tuple[str, ...] = ("Always
         )
     causes += validate_template(template, "spec.template")
     policy = (template.get("spec") or {}).get("restartPolicy")
-    if policy and policy not in restart_policies:
-        causes.append(not_supported("spec.template.spec.restartPolicy", policy, restart_policies))
+    if policy and policy != "Always":
+        causes.append(not_supported("spec.template.spec.restartPolicy", policy, ("Always",)))
     return causes
 
 

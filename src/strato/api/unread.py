@@ -1,0 +1,97 @@
+"""Views of kinds of which no component reads more than the metadata: what they hold is JSON to all of them."""
+
+from __future__ import annotations
+
+from strato.api.meta import Object
+
+
+class APIService(Object, frozen=True, kw_only=True):
+    """A group version and who serves it."""
+
+
+class ClusterRole(Object, frozen=True, kw_only=True):
+    """Permissions in the cluster."""
+
+
+class ClusterRoleBinding(Object, frozen=True, kw_only=True):
+    """Grants a cluster role everywhere."""
+
+
+class CustomResourceDefinition(Object, frozen=True, kw_only=True):
+    """A kind added to the API."""
+
+
+class Event(Object, frozen=True, kw_only=True):
+    """An event of the newer group; the same stored object as ``v1.Event`` under other names."""
+
+
+class FlowSchema(Object, frozen=True, kw_only=True):
+    """Which requests belong to which priority level."""
+
+
+class HorizontalPodAutoscaler(Object, frozen=True, kw_only=True):
+    """autoscaling/v2; kept for clients, nothing here acts on it."""
+
+
+class Ingress(Object, frozen=True, kw_only=True):
+    """Rules for traffic from outside; kept for clients, nothing here acts on it."""
+
+
+class IngressClass(Object, frozen=True, kw_only=True):
+    """A class of ingress controllers."""
+
+
+class LocalSubjectAccessReview(Object, frozen=True, kw_only=True):
+    """May that user do this in this namespace."""
+
+
+class MutatingWebhookConfiguration(Object, frozen=True, kw_only=True):
+    """Webhooks that change objects."""
+
+
+class NetworkPolicy(Object, frozen=True, kw_only=True):
+    """Which pods may talk to which."""
+
+
+class PriorityLevelConfiguration(Object, frozen=True, kw_only=True):
+    """A share of the API server."""
+
+
+class Role(Object, frozen=True, kw_only=True):
+    """Permissions in a namespace."""
+
+
+class RoleBinding(Object, frozen=True, kw_only=True):
+    """Grants a role in a namespace."""
+
+
+class SelfSubjectAccessReview(Object, frozen=True, kw_only=True):
+    """May I do this."""
+
+
+class SelfSubjectReview(Object, frozen=True, kw_only=True):
+    """Who am I."""
+
+
+class SelfSubjectRulesReview(Object, frozen=True, kw_only=True):
+    """What may I do."""
+
+
+class SubjectAccessReview(Object, frozen=True, kw_only=True):
+    """May that user do this."""
+
+
+class TokenReview(Object, frozen=True, kw_only=True):
+    """Whose token is this."""
+
+
+class ValidatingAdmissionPolicy(Object, frozen=True, kw_only=True):
+    """A policy in CEL."""
+
+
+class ValidatingAdmissionPolicyBinding(Object, frozen=True, kw_only=True):
+    """Where a policy applies."""
+
+
+class ValidatingWebhookConfiguration(Object, frozen=True, kw_only=True):
+    """Webhooks that judge objects."""
