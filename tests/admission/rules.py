@@ -123,13 +123,13 @@ JOBS = [
         "a task that waits for itself",
         catalog.VCJOB,
         job(task(dependsOn={"name": ["a"]})),
-        "doesn't form a directed acyclic graph(DAG)",
+        "doesn't form a directed acyclic graph(DAG);",
     ),
     Violation(
         "a task that waits for an unknown one",
         catalog.VCJOB,
         job(task(dependsOn={"name": ["b"]})),
-        "doesn't form a directed acyclic graph(DAG)",
+        "doesn't form a directed acyclic graph(DAG);",
     ),
     Violation(
         "a task that waits for another twice",

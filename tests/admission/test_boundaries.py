@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from strato.admission import ChainOptions, Denied
+from strato.admission.chain import ALL_WEBHOOKS
 from strato.admission.pods import GATE
 from strato.api import catalog
 from tests.admission.reader import FakeWorld, admit
@@ -81,19 +82,25 @@ def test_nodes_that_are_away_are_tolerated_for_a_while(given: list[Json], added:
 
 
 @pytest.mark.parametrize(
-    ("switched", "value", "gated"),
-    [(True, "true", True), (True, "false", False), (True, "", False), (False, "true", False)],
+    ("services", "value", "gated"),
+    [
+        (ALL_WEBHOOKS, "true", True),
+        (ALL_WEBHOOKS, "false", False),
+        (ALL_WEBHOOKS, "", False),
+        (("/pods/validate",), "true", False),
+    ],
 )
-def test_the_gate_is_set_where_it_is_switched_on_and_asked_for(switched: bool, value: str, gated: bool) -> None:
-    options = ChainOptions(resource_groups=(), queue_gates=switched)
+def test_the_gate_is_set_where_it_is_asked_for_and_pods_are_mutated(
+    services: tuple[str, ...], value: str, gated: bool
+) -> None:
+    options = ChainOptions(enabled=frozenset(services))
     made = admit(catalog.POD, pod({GATE: value} if value else {}), FakeWorld(), options=options)
     assert ({"name": GATE} in made["spec"].get("schedulingGates", [])) is gated
 
 
 def test_a_gate_is_not_set_twice() -> None:
-    options = ChainOptions(resource_groups=(), queue_gates=True)
     body = pod({GATE: "true"}, schedulingGates=[{"name": "other"}, {"name": GATE}])
-    made = admit(catalog.POD, body, FakeWorld(), options=options)
+    made = admit(catalog.POD, body, FakeWorld())
     assert made["spec"]["schedulingGates"] == [{"name": "other"}, {"name": GATE}]
 
 

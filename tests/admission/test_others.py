@@ -175,7 +175,7 @@ def test_resource_groups_shape_pods() -> None:
         tolerations=({"key": "t", "operator": "Exists"},),
         affinity='{"nodeAffinity":{}}',
     )
-    options = ChainOptions(resource_groups=(group,), queue_gates=True)
+    options = ChainOptions(resource_groups=(group,))
     spec = admit(catalog.POD, pod({GATE: "true"}, nodeSelector={"pool": "x", "a": "b"}), FakeWorld(), options=options)[
         "spec"
     ]

@@ -10,6 +10,7 @@ import json
 import random
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hypothesis import strategies as st
 
 from strato.admission import Chain, ChainOptions
 from strato.admission.groups import read_groups
+from strato.admission.pods import GATE
 from strato.admission.webhook import (
     SERVICES,
     Endpoint,
@@ -34,14 +36,15 @@ from strato.admission.webhook import (
 )
 from strato.admission.webhook.certificates import Lifetimes, renew
 from strato.admission.webhook.difference import json_patch
-from strato.admission.webhook.publish import client_config_patch
+from strato.admission.webhook.publish import client_config_patch, publish
 from strato.admission.webhook.review import answer, read_review
 from strato.api import catalog
 from strato.api.cel import compile_expression
+from strato.api.kinds import Kind
 from strato.api.wire import User
 from strato.client.local import LocalCluster
 from strato.clock import SystemClock
-from strato.errors import BadRequest, InvalidInput, UsageError
+from strato.errors import BadRequest, Forbidden, InvalidInput, UsageError
 from strato.metrics import Registry
 from strato.pki import Authority
 from strato.server.embedded import in_memory_server
@@ -189,9 +192,20 @@ def test_no_pod_waits_for_an_answer_and_only_ours_are_sent() -> None:
     assert '["volcano", "mine"]' in conditions[0]["expression"]
 
 
-def test_without_resource_groups_no_pod_is_sent_to_be_changed() -> None:
-    names = [body["metadata"]["name"] for body in configurations(Hooks(), Endpoint(url="https://h:1"))]
-    assert "volcano-admission-service-pods-mutate" not in names
+@pytest.mark.parametrize("annotations", [None, {}, {"a": "b"}, {GATE: "false"}, {GATE: "true"}])
+def test_without_resource_groups_only_pods_that_ask_for_the_gate_are_sent_to_be_changed(
+    annotations: dict[str, str] | None,
+) -> None:
+    hooks = Hooks(services=parse_enabled(["/pods/mutate"]))
+    (webhook,) = configurations(hooks, Endpoint(url="https://h:1"))[0]["webhooks"]
+    (condition,) = webhook["matchConditions"]
+    meta: Json = {"name": "p", "namespace": "default"} | ({} if annotations is None else {"annotations": annotations})
+    pod: Json = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": {"containers": []}}
+    is_sent = compile_expression(condition["expression"])({"object": pod})
+    response = ask("/pods/mutate", question("/pods/mutate", pod), FakeWorld())
+    assert is_sent == ("patch" in response) == (annotations == {GATE: "true"})
+    with_groups = configurations(replace(hooks, resource_groups=True), Endpoint(url="https://h:1"))[0]
+    assert "matchConditions" not in with_groups["webhooks"][0]
 
 
 @pytest.mark.parametrize("spec", [None, {}, {"queue": "default"}, {"queue": ""}, {"queue": "mine"}])
@@ -221,6 +235,39 @@ def test_of_a_configuration_somebody_else_wrote_only_the_client_changes() -> Non
         "/metadata/resourceVersion",
         "/webhooks/0/clientConfig",
     ]
+
+
+class Installed(LocalCluster):
+    """A cluster where configurations may be changed and not created, as the webhook's role has it."""
+
+    async def create(self, kind: Any, body: Any, namespace: str = "", **more: Any) -> Any:
+        if kind.name.endswith("WebhookConfiguration"):
+            raise Forbidden(f"cannot create {body['metadata']['name']}")
+        return await super().create(kind, body, namespace, **more)
+
+
+async def test_a_configuration_that_an_older_installation_lacks_is_done_without() -> None:
+    server = in_memory_server(SystemClock(), random.Random(1))
+    cluster = Installed(server, ADMIN)
+    wanted = configurations(Hooks(), Endpoint(url="https://h:1"), b"new")
+    with pytest.raises(Forbidden, match="cannot create volcano-admission-service-jobs-mutate"):
+        await publish(cluster, wanted)
+    older = [
+        body for body in configurations(Hooks(), Endpoint(url="https://h:1"), b"old") if "pods-mutate" not in str(body)
+    ]
+    assert len(older) == len(wanted) - 1
+    for body in older:
+        await LocalCluster(server, ADMIN).create(webhook_kind(body), body)
+    await publish(cluster, wanted)
+    for body in wanted:
+        if "pods-mutate" not in str(body):
+            found = await cluster.get(webhook_kind(body), body["metadata"]["name"])
+            assert found["webhooks"][0]["clientConfig"] == body["webhooks"][0]["clientConfig"]
+
+
+def webhook_kind(body: Json) -> Kind:
+    mutating = body["kind"] == "MutatingWebhookConfiguration"
+    return catalog.MUTATINGWEBHOOKCONFIGURATION if mutating else catalog.VALIDATINGWEBHOOKCONFIGURATION
 
 
 HOSTS = ("admission.volcano-system.svc",)

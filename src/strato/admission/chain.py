@@ -17,6 +17,7 @@ from strato.admission import (
     pods,
     podsecurity,
     queues,
+    unenforced,
 )
 from strato.admission.request import AdmissionReader, AdmissionRequest, Dependencies, Json, Operation
 from strato.api import catalog
@@ -73,11 +74,8 @@ class ChainOptions:
     check_allocated_pods_on_delete: bool = False
     """Whether a queue with allocated pods may not be deleted."""
 
-    queue_gates: bool = False
-    """Feature SchedulingGatesQueueAdmission."""
-
     resource_groups: tuple[pods.ResourceGroup, ...] | None = None
-    """The admission configuration; None when no file is loaded, then pods are never mutated."""
+    """The admission configuration; None when no file is loaded."""
 
 
 _WORKLOADS = (
@@ -95,9 +93,11 @@ _WORKLOADS = (
 
 _DEPENDENCIES: Mapping[object, Dependencies] = {
     kube.PodDefaults: Dependencies((catalog.LIMITRANGE, catalog.SERVICEACCOUNT, catalog.PRIORITYCLASS)),
+    pods.queue_gate: Dependencies(fits=(pods.needs_no_gate,), annotations=frozenset((pods.GATE,))),
     pods.PodValidation: Dependencies(fits=(pods.budget_fits,), annotations=pods.BUDGETS),
     podsecurity.validate_pod: Dependencies((catalog.NAMESPACE,), (podsecurity.has_no_profile_annotations,)),
     podsecurity.validate_workload: Dependencies((catalog.NAMESPACE,)),
+    unenforced.warn: Dependencies(fits=(unenforced.says_nothing,)),
     jobs.JobDefaults: Dependencies(),
     jobs.validate_create: Dependencies((catalog.QUEUE,), (jobs.names_fit,), (jobs.name_fits,)),
     podgroups.mutate: Dependencies((catalog.NAMESPACE,)),
@@ -203,6 +203,8 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(validations, catalog.POD, (create, update), podsecurity.validate_pod)
         for workload in _WORKLOADS:
             add(validations, workload, (create, update), podsecurity.validate_workload)
+        for kind in (*unenforced.KINDS, *unenforced.FIELDS):
+            add(validations, kind, (create,) if kind is catalog.POD else (create, update), unenforced.warn)
     on = options.enabled
     if "/jobs/mutate" in on:
         add(mutations, catalog.VCJOB, (create, update), jobs.JobDefaults(options.scheduler_names))
@@ -213,13 +215,10 @@ def _plan(options: ChainOptions) -> tuple[Steps, Steps]:
         add(mutations, catalog.PODGROUP, (create,), podgroups.mutate)
     if "/podgroups/validate" in on:
         add(validations, catalog.PODGROUP, (create,), podgroups.validate)
-    if "/pods/mutate" in on and options.resource_groups is not None:
-        add(
-            mutations,
-            catalog.POD,
-            (create,),
-            pods.PodMutation(groups=options.resource_groups, gates=options.queue_gates),
-        )
+    if "/pods/mutate" in on:
+        add(mutations, catalog.POD, (create,), pods.queue_gate)
+        if options.resource_groups is not None:
+            add(mutations, catalog.POD, (create,), pods.ResourceGroups(groups=options.resource_groups))
     if "/pods/validate" in on:
         add(validations, catalog.POD, (create,), pods.PodValidation(options.scheduler_names))
     if "/queues/mutate" in on:

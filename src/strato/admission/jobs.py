@@ -16,6 +16,7 @@ from strato.admission.policies import policy_problem
 from strato.admission.queue_reads import ROOT, children_of, queue_problem
 from strato.admission.request import AdmissionReader, AdmissionRequest, Denied, Json
 from strato.api import names
+from strato.api.arrays import parse_array
 from strato.api.crds.jobrules import IMMUTABLE, PLUGINS
 from strato.api.defaults import jobs
 from strato.api.defaults.pod import default_template_spec
@@ -143,6 +144,8 @@ def validate_create(request: AdmissionRequest, reader: AdmissionReader) -> None:
         problems.append(problem)
     unknown = [plugin for plugin in spec.get("plugins") or () if plugin not in PLUGINS]
     problems += [f"unable to find job plugin: {plugin};" for plugin in unknown]
+    if problem := _array_problem((spec.get("plugins") or {}).get("array")):
+        problems.append(problem)
     if problem := volume_problem(spec.get("volumes") or ()):
         problems.append(problem)
     problems += _queue_problems(spec.get("queue") or jobs.DEFAULT_QUEUE, reader)
@@ -180,6 +183,18 @@ def _mpi_problem(plugins: Json, tasks: Sequence[Json]) -> str:
             master = value if equals else (arguments[index + 1] if index + 1 < len(arguments) else "")
     if all(task.get("name") != master for task in tasks):
         return "The specified mpi master task was not found"
+    return ""
+
+
+def _array_problem(arguments: Sequence[str] | None) -> str:
+    """The indexes of a job array must be some."""
+    for argument in arguments or ():
+        flag, equals, value = argument.partition("=")
+        if equals and flag.lstrip("-") == "indexes":
+            try:
+                parse_array(value)
+            except ValueError as error:
+                return f"job plugin array: --indexes: {error};"
     return ""
 
 
@@ -290,7 +305,7 @@ def _dependency_problem(tasks: Sequence[Json]) -> str:
     problem = dag_problem(edges)
     if not problem:
         return ""
-    return f"job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG): {problem};"
+    return f"job has dependencies between tasks, but doesn't form a directed acyclic graph(DAG); {problem};"
 
 
 def validate_update(request: AdmissionRequest, reader: AdmissionReader) -> None:

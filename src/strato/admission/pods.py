@@ -58,26 +58,37 @@ def _merged(texts: Sequence[str]) -> dict[str, str]:
     return merged
 
 
+def queue_gate(request: AdmissionRequest, reader: AdmissionReader) -> None:
+    """Let a new pod that asks for it wait at the gate until its queue has room; the scheduler takes the gate away."""
+    if needs_no_gate(request):
+        return
+    assert request.object is not None
+    present = request.object["spec"].setdefault("schedulingGates", [])
+    if all(gate.get("name") != GATE for gate in present):
+        present.append({"name": GATE})
+
+
+def needs_no_gate(request: AdmissionRequest) -> bool:
+    """Whether a pod does not ask for the gate."""
+    assert request.object is not None
+    annotations = request.object["metadata"].get("annotations")
+    return not annotations or annotations.get(GATE) != "true"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodMutation:
-    """Gate and resource group of a new pod."""
+class ResourceGroups:
+    """Pods get what the admission configuration says of their group; the first that matches counts."""
 
     groups: tuple[ResourceGroup, ...]
-    gates: bool = False
 
     def __call__(self, request: AdmissionRequest, reader: AdmissionReader) -> None:
-        """Mutate one pod; the first matching group counts."""
+        """Mutate one pod."""
         pod = request.object
         assert pod is not None
         annotations = (pod.get("metadata") or {}).get("annotations") or {}
-        spec = pod["spec"]
-        if self.gates and annotations.get(GATE) == "true":
-            present = spec.setdefault("schedulingGates", [])
-            if all(gate.get("name") != GATE for gate in present):
-                present.append({"name": GATE})
         for group in self.groups:
             if group.matches(request.namespace, annotations):
-                _apply(group, spec)
+                _apply(group, pod["spec"])
                 return
 
 

@@ -60,7 +60,8 @@ class Dependencies:
     by_name: tuple[Callable[[str, Json], bool], ...] = ()
     """What of ``fits`` is about the object's name: asked with that, and with an object that has the same spec."""
     annotations: frozenset[str] = frozenset()
-    """The annotations that ``fits`` look at; they look at nothing else of the metadata."""
+    """The annotations that ``fits`` look at; of the metadata they look at nothing else but the name. What is filled
+    into an object that has one of them says nothing about others."""
 
 
 class AdmissionReader(Protocol):

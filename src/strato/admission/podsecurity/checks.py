@@ -8,13 +8,12 @@ Source: Kubernetes' Pod Security Standards; messages are those of its admission 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from strato.admission.podsecurity.policy import Level, Standard
-
-Json = dict[str, Any]
+from strato.admission.podsecurity.subjects import Json, containers, named, plural, quoted, security, who_sets
 
 
 class Violation(NamedTuple):
@@ -82,37 +81,6 @@ _SYSCTLS_32 = _SYSCTLS_29 | {"net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"}
 _CONFINED = frozenset(("RuntimeDefault", "Localhost"))
 
 
-# What checks look at
-
-
-def _containers(spec: Json) -> Iterator[Json]:
-    for member in ("initContainers", "containers", "ephemeralContainers"):
-        yield from spec.get(member) or ()
-
-
-def _security(subject: Json) -> Json:
-    return subject.get("securityContext") or {}
-
-
-def _quoted(items: Collection[str]) -> str:
-    return ", ".join(f'"{item}"' for item in items)
-
-
-def _plural(one: str, items: Collection[str], many: str = "") -> str:
-    return one if len(items) == 1 else many or f"{one}s"
-
-
-def _named(what: str, items: Collection[str]) -> str:
-    return f"{_plural(what, items)} {_quoted(items)}"
-
-
-def _setters(in_pod: bool, containers: Sequence[str]) -> str:
-    found = ["pod"] if in_pod else []
-    if containers:
-        found.append(_named("container", containers))
-    return " and ".join(found)
-
-
 def _unless_windows(check: Check) -> Check:
     """Leave Windows pods alone: their specs cannot say these things."""
 
@@ -136,12 +104,12 @@ def _unless_user_namespace(check: Check) -> Check:
 
 def _apparmor(metadata: Json, spec: Json) -> Violation | None:
     def bad(subject: Json) -> str | None:
-        profile = _security(subject).get("appArmorProfile")
+        profile = security(subject).get("appArmorProfile")
         kind = None if profile is None else str(profile.get("type", ""))
         return kind if kind is not None and kind not in _CONFINED else None
 
     in_pod = bad(spec)
-    by_container = {c["name"]: value for c in _containers(spec) if (value := bad(c)) is not None}
+    by_container = {c["name"]: value for c in containers(spec) if (value := bad(c)) is not None}
     values = sorted({*by_container.values(), *([in_pod] if in_pod is not None else ())})
     annotations = sorted(
         f'{key}="{value}"'
@@ -149,28 +117,28 @@ def _apparmor(metadata: Json, spec: Json) -> Violation | None:
         if key.startswith(APPARMOR_ANNOTATION)
         and not (value in ("", "runtime/default") or value.startswith("localhost/"))
     )
-    setters = [text for text in (_setters(in_pod is not None, list(by_container)),) if text]
+    setters = [text for text in (who_sets(in_pod is not None, list(by_container)),) if text]
     if annotations:
-        setters.append(_plural("annotation", annotations))
+        setters.append(plural("annotation", annotations))
         values += annotations
     if not setters:
         return None
-    reason = _plural("forbidden AppArmor profile", values)
-    return Violation(reason, f"{' and '.join(setters)} must not set AppArmor profile type to {_quoted(values)}")
+    reason = plural("forbidden AppArmor profile", values)
+    return Violation(reason, f"{' and '.join(setters)} must not set AppArmor profile type to {quoted(values)}")
 
 
 def _baseline_capabilities(metadata: Json, spec: Json) -> Violation | None:
-    added = {c["name"]: _added(c) - _DEFAULT_CAPABILITIES for c in _containers(spec)}
+    added = {c["name"]: _added(c) - _DEFAULT_CAPABILITIES for c in containers(spec)}
     bad = [name for name, extra in added.items() if extra]
     if not bad:
         return None
-    extra = _quoted(sorted(frozenset[str]().union(*added.values())))
-    detail = f"{_named('container', bad)} must not include {extra} in securityContext.capabilities.add"
+    extra = quoted(sorted(frozenset[str]().union(*added.values())))
+    detail = f"{named('container', bad)} must not include {extra} in securityContext.capabilities.add"
     return Violation("non-default capabilities", detail)
 
 
 def _added(container: Json) -> frozenset[str]:
-    return frozenset((_security(container).get("capabilities") or {}).get("add") or ())
+    return frozenset((security(container).get("capabilities") or {}).get("add") or ())
 
 
 def _host_namespaces(metadata: Json, spec: Json) -> Violation | None:
@@ -180,27 +148,27 @@ def _host_namespaces(metadata: Json, spec: Json) -> Violation | None:
 
 def _host_paths(metadata: Json, spec: Json) -> Violation | None:
     bad = [volume["name"] for volume in spec.get("volumes") or () if volume.get("hostPath") is not None]
-    return Violation("hostPath volumes", _named("volume", bad)) if bad else None
+    return Violation("hostPath volumes", named("volume", bad)) if bad else None
 
 
 def _host_ports(metadata: Json, spec: Json) -> Violation | None:
-    ports = {c["name"]: [p["hostPort"] for p in c.get("ports") or () if p.get("hostPort")] for c in _containers(spec)}
+    ports = {c["name"]: [p["hostPort"] for p in c.get("ports") or () if p.get("hostPort")] for c in containers(spec)}
     bad = [name for name, taken in ports.items() if taken]
     if not bad:
         return None
     taken = sorted({str(port) for found in ports.values() for port in found})
-    verb, noun = _plural("uses", bad, "use"), _plural("hostPort", taken)
-    return Violation("hostPort", f"{_named('container', bad)} {verb} {noun} {', '.join(taken)}")
+    verb, noun = plural("uses", bad, "use"), plural("hostPort", taken)
+    return Violation("hostPort", f"{named('container', bad)} {verb} {noun} {', '.join(taken)}")
 
 
 def _probe_hosts(metadata: Json, spec: Json) -> Violation | None:
-    hosts = {container["name"]: set(_hosts(container)) for container in _containers(spec)}
+    hosts = {container["name"]: set(_hosts(container)) for container in containers(spec)}
     bad = sorted(name for name, found in hosts.items() if found)
     if not bad:
         return None
     found = sorted(set[str]().union(*hosts.values()))
-    verb = _plural("uses", bad, "use")
-    detail = f"{_named('container', bad)} {verb} {_named('probe or lifecycle host', found)}"
+    verb = plural("uses", bad, "use")
+    detail = f"{named('container', bad)} {verb} {named('probe or lifecycle host', found)}"
     return Violation("probe or lifecycle host", detail)
 
 
@@ -215,16 +183,16 @@ def _hosts(container: Json) -> Iterator[str]:
 
 
 def _privileged(metadata: Json, spec: Json) -> Violation | None:
-    bad = [c["name"] for c in _containers(spec) if _security(c).get("privileged")]
-    detail = f"{_named('container', bad)} must not set securityContext.privileged=true"
+    bad = [c["name"] for c in containers(spec) if security(c).get("privileged")]
+    detail = f"{named('container', bad)} must not set securityContext.privileged=true"
     return Violation("privileged", detail) if bad else None
 
 
 def _proc_mount(metadata: Json, spec: Json) -> Violation | None:
-    kinds = {c["name"]: _security(c).get("procMount") for c in _containers(spec)}
+    kinds = {c["name"]: security(c).get("procMount") for c in containers(spec)}
     bad = {name: kind for name, kind in kinds.items() if kind not in (None, "Default")}
-    values = _quoted(sorted(set(map(str, bad.values()))))
-    detail = f"{_named('container', list(bad))} must not set securityContext.procMount to {values}"
+    values = quoted(sorted(set(map(str, bad.values()))))
+    detail = f"{named('container', list(bad))} must not set securityContext.procMount to {values}"
     return Violation("procMount", detail) if bad else None
 
 
@@ -234,7 +202,7 @@ def _selinux(types: frozenset[str]) -> Check:
         flags: dict[str, bool] = {"user": False, "role": False}
 
         def is_bad(subject: Json) -> bool:
-            options = _security(subject).get("seLinuxOptions")
+            options = security(subject).get("seLinuxOptions")
             if options is None:
                 return False
             found = [name for name in flags if options.get(name)]
@@ -245,12 +213,12 @@ def _selinux(types: frozenset[str]) -> Check:
             return bool(found)
 
         in_pod = is_bad(spec)
-        bad = [c["name"] for c in _containers(spec) if is_bad(c)]
+        bad = [c["name"] for c in containers(spec) if is_bad(c)]
         if not (in_pod or bad):
             return None
-        data = [_named("type", sorted(bad_types))] if bad_types else []
+        data = [named("type", sorted(bad_types))] if bad_types else []
         data += [f"{name} may not be set" for name, is_set in flags.items() if is_set]
-        detail = f"{_setters(in_pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}"
+        detail = f"{who_sets(in_pod, bad)} set forbidden securityContext.seLinuxOptions: {'; '.join(data)}"
         return Violation("seLinuxOptions", detail)
 
     return check
@@ -258,7 +226,7 @@ def _selinux(types: frozenset[str]) -> Check:
 
 def _seccomp_annotations(metadata: Json, spec: Json) -> Violation | None:
     annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    keys = [SECCOMP_POD_ANNOTATION, *(SECCOMP_CONTAINER_ANNOTATION + c["name"] for c in _containers(spec))]
+    keys = [SECCOMP_POD_ANNOTATION, *(SECCOMP_CONTAINER_ANNOTATION + c["name"] for c in containers(spec))]
     bad = sorted(
         f'{key}="{value}"'
         for key in keys
@@ -266,29 +234,29 @@ def _seccomp_annotations(metadata: Json, spec: Json) -> Violation | None:
         and value not in ("runtime/default", "docker/default")
         and not value.startswith("localhost/")
     )
-    detail = f"forbidden {_plural('annotation', bad)} {', '.join(bad)}"
+    detail = f"forbidden {plural('annotation', bad)} {', '.join(bad)}"
     return Violation("seccompProfile", detail) if bad else None
 
 
 def _seccomp_type(subject: Json) -> str | None:
-    profile = _security(subject).get("seccompProfile")
+    profile = security(subject).get("seccompProfile")
     return None if profile is None else str(profile.get("type", ""))
 
 
 def _seccomp(metadata: Json, spec: Json) -> Violation | None:
     in_pod = _seccomp_type(spec)
-    by_container = {c["name"]: kind for c in _containers(spec) if (kind := _seccomp_type(c)) not in (None, *_CONFINED)}
+    by_container = {c["name"]: kind for c in containers(spec) if (kind := _seccomp_type(c)) not in (None, *_CONFINED)}
     is_pod_bad = in_pod is not None and in_pod not in _CONFINED
     if not (is_pod_bad or by_container):
         return None
-    values = _quoted(sorted({*map(str, by_container.values()), *([str(in_pod)] if is_pod_bad else ())}))
-    setters = _setters(is_pod_bad, list(by_container))
+    values = quoted(sorted({*map(str, by_container.values()), *([str(in_pod)] if is_pod_bad else ())}))
+    setters = who_sets(is_pod_bad, list(by_container))
     return Violation("seccompProfile", f"{setters} must not set securityContext.seccompProfile.type to {values}")
 
 
 def _sysctls(allowed: frozenset[str]) -> Check:
     def check(metadata: Json, spec: Json) -> Violation | None:
-        bad = [s["name"] for s in _security(spec).get("sysctls") or () if s["name"] not in allowed]
+        bad = [s["name"] for s in security(spec).get("sysctls") or () if s["name"] not in allowed]
         return Violation("forbidden sysctls", ", ".join(bad)) if bad else None
 
     return check
@@ -296,10 +264,10 @@ def _sysctls(allowed: frozenset[str]) -> Check:
 
 def _windows_host_process(metadata: Json, spec: Json) -> Violation | None:
     def is_host_process(subject: Json) -> bool:
-        return bool((_security(subject).get("windowsOptions") or {}).get("hostProcess"))
+        return bool((security(subject).get("windowsOptions") or {}).get("hostProcess"))
 
-    bad = [c["name"] for c in _containers(spec) if is_host_process(c)]
-    setters = _setters(is_host_process(spec), bad)
+    bad = [c["name"] for c in containers(spec) if is_host_process(c)]
+    setters = who_sets(is_host_process(spec), bad)
     detail = f"{setters} must not set securityContext.windowsOptions.hostProcess=true"
     return Violation("hostProcess", detail) if setters else None
 
@@ -308,8 +276,8 @@ def _windows_host_process(metadata: Json, spec: Json) -> Violation | None:
 
 
 def _privilege_escalation(metadata: Json, spec: Json) -> Violation | None:
-    bad = [c["name"] for c in _containers(spec) if _security(c).get("allowPrivilegeEscalation") is not False]
-    detail = f"{_named('container', bad)} must set securityContext.allowPrivilegeEscalation=false"
+    bad = [c["name"] for c in containers(spec) if security(c).get("allowPrivilegeEscalation") is not False]
+    detail = f"{named('container', bad)} must set securityContext.allowPrivilegeEscalation=false"
     return Violation("allowPrivilegeEscalation != false", detail) if bad else None
 
 
@@ -317,8 +285,8 @@ def _restricted_capabilities(metadata: Json, spec: Json) -> Violation | None:
     keeping: list[str] = []
     adding: list[str] = []
     forbidden: set[str] = set()
-    for container in _containers(spec):
-        if "ALL" not in ((_security(container).get("capabilities") or {}).get("drop") or ()):
+    for container in containers(spec):
+        if "ALL" not in ((security(container).get("capabilities") or {}).get("drop") or ()):
             keeping.append(container["name"])
         extra = _added(container) - {"NET_BIND_SERVICE"}
         if extra:
@@ -326,11 +294,11 @@ def _restricted_capabilities(metadata: Json, spec: Json) -> Violation | None:
             forbidden |= extra
     details = []
     if keeping:
-        details.append(f'{_named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
+        details.append(f'{named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]')
     if adding:
-        extra_names = _quoted(sorted(forbidden))
+        extra_names = quoted(sorted(forbidden))
         details.append(
-            f"{_named('container', adding)} must not include {extra_names} in securityContext.capabilities.add"
+            f"{named('container', adding)} must not include {extra_names} in securityContext.capabilities.add"
         )
     return Violation("unrestricted capabilities", "; ".join(details)) if details else None
 
@@ -344,27 +312,27 @@ def _restricted_volumes(metadata: Json, spec: Json) -> Violation | None:
     if not bad:
         return None
     kinds = sorted(set(bad.values()))
-    detail = f"{_named('volume', list(bad))} {_plural('uses', bad, 'use')} {_named('restricted volume type', kinds)}"
+    detail = f"{named('volume', list(bad))} {plural('uses', bad, 'use')} {named('restricted volume type', kinds)}"
     return Violation("restricted volume types", detail)
 
 
 def _non_root(metadata: Json, spec: Json) -> Violation | None:
-    in_pod = _security(spec).get("runAsNonRoot")
-    values = {c["name"]: _security(c).get("runAsNonRoot") for c in _containers(spec)}
-    setters = _setters(in_pod is False, [name for name, value in values.items() if value is False])
+    in_pod = security(spec).get("runAsNonRoot")
+    values = {c["name"]: security(c).get("runAsNonRoot") for c in containers(spec)}
+    setters = who_sets(in_pod is False, [name for name, value in values.items() if value is False])
     if setters:
         return Violation("runAsNonRoot != true", f"{setters} must not set securityContext.runAsNonRoot=false")
     missing = [] if in_pod else [name for name, value in values.items() if value is None]
-    detail = f"pod or {_named('container', missing)} must set securityContext.runAsNonRoot=true"
+    detail = f"pod or {named('container', missing)} must set securityContext.runAsNonRoot=true"
     return Violation("runAsNonRoot != true", detail) if missing else None
 
 
 def _non_root_user(metadata: Json, spec: Json) -> Violation | None:
     def is_root(subject: Json) -> bool:
-        user = _security(subject).get("runAsUser")
+        user = security(subject).get("runAsUser")
         return user is not None and user == 0
 
-    setters = _setters(is_root(spec), [c["name"] for c in _containers(spec) if is_root(c)])
+    setters = who_sets(is_root(spec), [c["name"] for c in containers(spec) if is_root(c)])
     return Violation("runAsUser=0", f"{setters} must not set runAsUser=0") if setters else None
 
 
@@ -372,9 +340,9 @@ def _restricted_seccomp(metadata: Json, spec: Json) -> Violation | None:
     bad = _seccomp(metadata, spec)
     if bad is not None:
         return bad
-    missing = [] if _seccomp_type(spec) else [c["name"] for c in _containers(spec) if _seccomp_type(c) is None]
+    missing = [] if _seccomp_type(spec) else [c["name"] for c in containers(spec) if _seccomp_type(c) is None]
     detail = (
-        f"pod or {_named('container', missing)} must set "
+        f"pod or {named('container', missing)} must set "
         'securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
     )
     return Violation("seccompProfile", detail) if missing else None

@@ -90,7 +90,6 @@ class SecretCertificates:
         namespace: Of the Secret.
         name: Of the Secret.
         hosts: What the serving certificate is for.
-        lifetimes: How long they last.
     """
 
     def __init__(
@@ -101,14 +100,12 @@ class SecretCertificates:
         namespace: str,
         name: str,
         hosts: Sequence[str],
-        lifetimes: Lifetimes | None = None,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._namespace = namespace
         self._name = name
         self._hosts = tuple(hosts)
-        self._lifetimes = lifetimes if lifetimes is not None else Lifetimes()
 
     async def current(self) -> Serving:
         """Read the Secret; make or renew what is missing, broken or ends soon.
@@ -121,7 +118,7 @@ class SecretCertificates:
             except NotFound:
                 secret = None
             data = _data(secret)
-            renewed = renew(data, self._hosts, self._clock.now(), self._lifetimes)
+            renewed = renew(data, self._hosts, self._clock.now(), Lifetimes())
             if renewed == data:
                 return _serving(data)
             try:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from strato.admission.pods import MAX_UNAVAILABLE, MIN_AVAILABLE
+from strato.admission.pods import GATE, MAX_UNAVAILABLE, MIN_AVAILABLE
 from strato.admission.queues import HIERARCHY, WEIGHTS
 from strato.admission.request import Operation
 from strato.admission.webhook.services import SERVICES, Service
@@ -64,13 +64,12 @@ class Hooks:
     failure_policy: str = "Fail"
     """For our own kinds; pods are always admitted when the webhook does not answer."""
     resource_groups: bool = False
-    """Whether there is an admission configuration; without one pods are never changed, so none are sent for that."""
+    """Whether there is an admission configuration; without one only pods that ask for the queue's gate are sent."""
 
 
 def configurations(hooks: Hooks, endpoint: Endpoint, ca_bundle: bytes = b"") -> list[Json]:
     """Return one configuration per service, ready to be created."""
-    services = [one for one in hooks.services if one.path != "/pods/mutate" or hooks.resource_groups]
-    return [_configuration(service, hooks, endpoint, ca_bundle) for service in services]
+    return [_configuration(service, hooks, endpoint, ca_bundle) for service in hooks.services]
 
 
 def _configuration(service: Service, hooks: Hooks, endpoint: Endpoint, ca_bundle: bytes) -> Json:
@@ -122,6 +121,8 @@ def _conditions(service: Service, hooks: Hooks) -> dict[str, str]:
             "has-a-budget": "has(object.metadata.annotations) && "
             f"({_any_of((MIN_AVAILABLE, MAX_UNAVAILABLE), 'object')})",
         }
+    if service.path == "/pods/mutate":
+        return {} if hooks.resource_groups else {"asks-for-the-gate": f'{_annotation("object", GATE)} == "true"'}
     if service.path == "/podgroups/mutate":  # a namespace says only where groups go that name no queue of their own
         unnamed = "!has(object.spec) || !has(object.spec.queue)"
         return {"names-no-queue-of-its-own": f'{unnamed} || object.spec.queue == "default"'}

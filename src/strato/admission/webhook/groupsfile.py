@@ -9,7 +9,7 @@ from pathlib import Path
 from strato.admission.chain import ChainOptions
 from strato.admission.groups import load_groups, read_groups
 from strato.admission.pods import ResourceGroup
-from strato.errors import InvalidInput
+from strato.errors import InvalidInput, one_line
 
 _log = logging.getLogger(__name__)
 
@@ -40,5 +40,5 @@ class GroupsFile:
             self._text = text
             return replace(options, resource_groups=read_groups(text, str(self._path)))
         except (OSError, UnicodeDecodeError, InvalidInput) as error:
-            _log.warning("the admission configuration is not reloaded: %s", error)
+            _log.warning("the admission configuration is not reloaded: %s", one_line(error))
             return None

@@ -9,7 +9,7 @@ from strato.admission.request import Json
 from strato.api import catalog
 from strato.api.kinds import Kind
 from strato.client.cluster import Cluster, PatchType
-from strato.errors import AlreadyExists, NotFound
+from strato.errors import AlreadyExists, Forbidden, NotFound
 
 _log = logging.getLogger(__name__)
 
@@ -17,11 +17,20 @@ _log = logging.getLogger(__name__)
 async def publish(cluster: Cluster, wanted: Sequence[Json]) -> None:
     """Create configurations that are missing; of others change ``clientConfig`` alone: the rest is the installer's.
 
+    One that is missing and may not be created is done without: an older installation does not have it.
+
     Raises:
-        ApiError: The cluster did not answer, or the role does not allow it.
+        ApiError: The cluster did not answer, or the role allows nothing.
     """
+    missing: list[Forbidden] = []
     for body in wanted:
-        await _publish(cluster, _kind(body), body)
+        try:
+            await _publish(cluster, _kind(body), body)
+        except Forbidden as error:
+            missing.append(error)
+            _log.warning("webhook configuration not written: name=%s: %s", body["metadata"]["name"], error)
+    if missing and len(missing) == len(wanted):
+        raise missing[0]
 
 
 async def withdraw(cluster: Cluster, wanted: Sequence[Json]) -> None:

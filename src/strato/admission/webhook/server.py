@@ -20,7 +20,7 @@ from strato.admission.webhook.services import SERVICES, Service
 from strato.api.wire import Request, Response
 from strato.client.cluster import Cluster
 from strato.clock import Clock
-from strato.errors import ApiError, BadRequest, UsageError
+from strato.errors import ApiError, BadRequest, UsageError, one_line
 from strato.http.listen import PortInUse, serve
 from strato.http.plain import PlainService, text
 from strato.http.tls import load_pair, server_context
@@ -155,7 +155,7 @@ class WebhookServer:
         try:
             load_pair(self._tls, serving.pair.certificate, serving.pair.private_key)
         except ssl.SSLError as error:
-            raise UsageError(f"the webhook's certificate and key cannot be used: {error}") from error
+            raise UsageError(f"the webhook's certificate and key cannot be used: {one_line(error)}") from error
         self._served = serving
 
     async def _answer(self, request: Request) -> Response:

@@ -1,0 +1,246 @@
+"""Warnings about what the embedded cluster stores and does not do: kinds nobody acts on, fields nobody reads.
+
+A real cluster has somebody for each of them, so they are part of what the API accepts. Whoever writes one is told in
+the answer (kubectl prints ``Warning: …``), rather than finding out. `KINDS` and `FIELDS` are the whole list; a test
+holds every served kind and the fields of pods and workloads against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from strato.admission.request import AdmissionReader, AdmissionRequest, Json
+from strato.api import catalog
+from strato.api.kinds import Kind
+
+_MOST: Final = 12
+"""Warnings of one answer."""
+
+KINDS: Final[Mapping[Kind, str]] = {
+    catalog.MUTATINGWEBHOOKCONFIGURATION: "webhooks are not called on this cluster",
+    catalog.VALIDATINGWEBHOOKCONFIGURATION: "webhooks are not called on this cluster",
+    catalog.VALIDATINGADMISSIONPOLICY: "admission policies are not evaluated on this cluster",
+    catalog.VALIDATINGADMISSIONPOLICYBINDING: "admission policies are not evaluated on this cluster",
+    catalog.HORIZONTALPODAUTOSCALER: "nothing scales workloads on this cluster; use kubectl scale",
+    catalog.NETWORKPOLICY: "nothing enforces it on this cluster: pods reach one another",
+    catalog.INGRESS: "no ingress controller runs on this cluster; connect to the pods' addresses",
+    catalog.INGRESSCLASS: "no ingress controller runs on this cluster",
+    catalog.REPLICATIONCONTROLLER: "no controller makes its pods; write a Deployment",
+    catalog.RESOURCECLAIMTEMPLATE: "no controller makes claims of it; create ResourceClaims",
+    catalog.CSIDRIVER: "this machine's node runs no volume drivers; only the scheduler reads it",
+    catalog.VOLUMEATTACHMENT: "nothing attaches volumes on this cluster",
+    catalog.COLOCATIONCONFIGURATION: "there is no agent on the nodes that acts on it",
+}
+"""Kinds of which nothing comes at all."""
+
+Test = Callable[[Any], bool]
+
+
+class Field(NamedTuple):
+    """A field of which nothing comes."""
+
+    says: str
+    """What is not done, and what to do."""
+    when: Test = bool
+    """Which values are worth a warning."""
+
+
+Tree = dict[str, Any]
+"""Fields by name, each a `Field`, the fields below it, or `Each` for a list."""
+
+
+class Each(NamedTuple):
+    """What may be in each object of a list."""
+
+    tree: Tree
+
+
+_PROBE: Final[Tree] = {"grpc": Field("gRPC probes are not run on this machine's node; probe with exec, HTTP or TCP")}
+_SE_LINUX: Final = Field("SELinux labels are not set on this machine's node")
+_CONTAINER: Final[Tree] = {
+    "livenessProbe": _PROBE,
+    "readinessProbe": _PROBE,
+    "startupProbe": _PROBE,
+    "lifecycle": {"stopSignal": Field("containers are stopped with SIGTERM on this machine's node")},
+    "ports": Each(
+        {"hostPort": Field("it is kept free by the scheduler, and not opened; connect to the pod's address")}
+    ),
+    "restartPolicyRules": Field("containers restart by the pod's restartPolicy alone"),
+    "securityContext": {"seLinuxOptions": _SE_LINUX},
+    "volumeDevices": Field("block devices are not given to containers on this machine's node"),
+    "volumeMounts": Each(
+        {
+            "mountPropagation": Field(
+                "mounts are not propagated on this machine's node", lambda value: value != "None"
+            ),
+            "recursiveReadOnly": Field(
+                "mounts below it stay as they are on this machine's node", lambda value: value == "Enabled"
+            ),
+        }
+    ),
+}
+_VOLUMES: Final = """
+awsElasticBlockStore azureDisk azureFile cephfs cinder csi fc flexVolume flocker gcePersistentDisk gitRepo glusterfs
+image iscsi nfs photonPersistentDisk portworxVolume quobyte rbd scaleIO storageos vsphereVolume
+"""
+"""Kinds of volumes that this machine's node cannot mount."""
+_POD: Final[Tree] = {
+    "containers": Each(_CONTAINER),
+    "initContainers": Each(_CONTAINER),
+    "hostnameOverride": Field("the host name is that of spec.hostname or the pod's name"),
+    "os": {"name": Field("this machine runs Linux", lambda value: value != "linux")},
+    "readinessGates": Field("a pod is Ready without them on this machine's node"),
+    "resourceClaims": Field("devices are allocated by the scheduler, and not put into containers on this machine"),
+    "runtimeClassName": Field("runtime classes are not looked up: containers run as all others do"),
+    "schedulingGroup": Field("pods are grouped by the annotation scheduling.k8s.io/group-name"),
+    "securityContext": {"seLinuxOptions": _SE_LINUX},
+    "setHostnameAsFQDN": Field("the host name has no domain on this machine's node"),
+    "volumes": Each(
+        {
+            **dict.fromkeys(_VOLUMES.split(), Field("this machine's node cannot mount it, and does not start the pod")),
+            "ephemeral": Field("no controller makes its claim; create the PersistentVolumeClaim POD-VOLUME yourself"),
+        }
+    ),
+}
+_TEMPLATE: Final[Tree] = {"spec": _POD}
+_JOB: Final[Tree] = {
+    "template": _TEMPLATE,
+    "backoffLimitPerIndex": Field("failures are counted for the whole job: backoffLimit"),
+    "managedBy": Field(
+        "the job controller runs it all the same", lambda value: value != "kubernetes.io/job-controller"
+    ),
+    "maxFailedIndexes": Field("failures are counted for the whole job: backoffLimit"),
+    "podFailurePolicy": Field("a failed pod counts towards backoffLimit, whatever its exit code"),
+    "podReplacementPolicy": Field("a pod is replaced as soon as it is being deleted", lambda value: value == "Failed"),
+    "successPolicy": Field("a job is complete when all its completions are"),
+}
+_VCJOB: Final[Tree] = {"tasks": Each({"template": _TEMPLATE})}
+
+FIELDS: Final[Mapping[Kind, Tree]] = {
+    catalog.POD: {"spec": _POD},
+    catalog.PODTEMPLATE: {"template": _TEMPLATE},
+    catalog.DEPLOYMENT: {
+        "spec": {
+            "template": _TEMPLATE,
+            "progressDeadlineSeconds": Field(
+                "a rollout that does not get on is not reported as failed", lambda value: value not in (600, 2**31 - 1)
+            ),
+        }
+    },
+    catalog.REPLICASET: {"spec": {"template": _TEMPLATE}},
+    catalog.STATEFULSET: {
+        "spec": {
+            "template": _TEMPLATE,
+            "persistentVolumeClaimRetentionPolicy": {
+                "whenScaled": Field("claims stay when the set is scaled down", lambda value: value == "Delete")
+            },
+        }
+    },
+    catalog.DAEMONSET: {
+        "spec": {
+            "template": _TEMPLATE,
+            "updateStrategy": {
+                "rollingUpdate": {
+                    "maxSurge": Field(
+                        "old pods go before new ones come: maxUnavailable counts",
+                        lambda value: value not in (0, "0", "0%"),
+                    )
+                }
+            },
+        }
+    },
+    catalog.JOB: {"spec": _JOB},
+    catalog.CRONJOB: {"spec": {"jobTemplate": {"spec": _JOB}}},
+    catalog.VCJOB: {"spec": _VCJOB},
+    catalog.VCCRONJOB: {"spec": {"jobTemplate": {"spec": _VCJOB}}},
+    catalog.JOBTEMPLATE: {"spec": _VCJOB},
+    catalog.SERVICE: {
+        "spec": Field(
+            "services have neither virtual IPs nor names on this machine's node; pods of a headless one (clusterIP: "
+            "None) that name it as their subdomain find one another",
+            lambda spec: spec.get("clusterIP") != "None",
+        )
+    },
+    catalog.PERSISTENTVOLUMECLAIM: {
+        "spec": {
+            "dataSource": Field("nothing copies data into new volumes on this cluster"),
+            "dataSourceRef": Field("nothing copies data into new volumes on this cluster"),
+            "volumeAttributesClassName": Field("nothing changes volumes on this cluster"),
+        }
+    },
+    catalog.STORAGECLASS: {
+        "provisioner": Field(
+            "nothing makes volumes on this cluster; create PersistentVolumes",
+            lambda value: value != "kubernetes.io/no-provisioner",
+        )
+    },
+    catalog.PODDISRUPTIONBUDGET: {
+        "spec": {
+            "unhealthyPodEvictionPolicy": Field(
+                "pods that are not ready are counted like others", lambda value: value == "AlwaysAllow"
+            )
+        }
+    },
+    catalog.SECRET: {
+        "type": Field(
+            "it gets no token; ask for one with kubectl create token",
+            lambda value: value == "kubernetes.io/service-account-token",
+        )
+    },
+    catalog.CUSTOMRESOURCEDEFINITION: {
+        "spec": {
+            "conversion": {
+                "strategy": Field(
+                    "conversion webhooks are not called: versions differ in nothing but apiVersion",
+                    lambda value: value == "Webhook",
+                )
+            }
+        }
+    },
+    catalog.APISERVICE: {"spec": {"service": Field("requests are not passed on to other API servers")}},
+}
+"""Fields of which nothing comes, by kind."""
+
+
+def warn(request: AdmissionRequest, _reader: AdmissionReader) -> None:
+    """Add to the answer what of an object nothing comes of; templates speak for the pods that are made of them."""
+    if not request.subresource:
+        request.warnings += warnings_about(request)
+
+
+def says_nothing(request: AdmissionRequest) -> bool:
+    """Whether a new object is one of those with the same spec that nothing was said about: who owns a pod counts."""
+    return request.kind is not catalog.POD or not warnings_about(request)
+
+
+def warnings_about(request: AdmissionRequest) -> list[str]:
+    """Return the warnings about an object that is written."""
+    kind, obj = request.kind, request.object
+    assert obj is not None
+    if kind is catalog.POD and obj["metadata"].get("ownerReferences"):
+        return []
+    if kind in KINDS:
+        return [f"{kind.name}: stored, but {KINDS[kind]}"]
+    fields: list[tuple[str, Field]] = []
+    _look(FIELDS[kind], obj, "", fields)
+    found = [f"{path}: stored, but {field.says}" for path, field in fields]
+    return found if len(found) <= _MOST else [*found[:_MOST], f"and {len(found) - _MOST} more of these"]
+
+
+def _look(tree: Tree, obj: Json, path: str, found: list[tuple[str, Field]]) -> None:
+    """Add what there is of a tree in an object. It is asked of every new pod: other fields cost a look-up each."""
+    for key, value in obj.items():
+        below = tree.get(key)
+        if below is None or value is None:
+            continue
+        if below.__class__ is Field:
+            if below.when(value):
+                found.append((path + key, below))
+        elif value.__class__ is dict:
+            if below.__class__ is dict:
+                _look(below, value, f"{path}{key}.", found)
+        elif value.__class__ is list and below.__class__ is Each:
+            for number, item in enumerate(value):
+                if item.__class__ is dict:
+                    _look(below.tree, item, f"{path}{key}[{number}].", found)
